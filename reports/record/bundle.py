@@ -31,16 +31,13 @@ PUBLISHED = Path("reports") / "published"
 VERDICT_NAME = "verdict.json"
 """What a replay ended with, beside the folders of its records."""
 
-LEVEL_NAME = "level.json"
-"""The level that a published set must keep, beside its bundles."""
-
 KERNELS_NAME = "kernels.json.xz"
 """The kernels of a published set, beside its bundles, by which its times are predicted again."""
 
 PLAN_NAME = "publish.json"
 """What symlab publish is to do, beside the bundles that it has made."""
 
-NOT_RECORDS = frozenset({"command.json", VERDICT_NAME, LEVEL_NAME, PLAN_NAME})
+NOT_RECORDS = frozenset({"command.json", VERDICT_NAME, PLAN_NAME})
 """What a folder of records holds beside them, with their suffix."""
 
 _DICTIONARY_BYTES = 1 << 25

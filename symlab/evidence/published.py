@@ -9,8 +9,7 @@ and `<!-- end -->`; a machine without these lines gets them at the page's end), 
 if that has a place for them (between `<!-- excerpt: <machine> -->` and `<!-- end -->`), and the manifest's digest
 between `<!-- manifest -->` and `<!-- end -->` there. `symlab figure` draws other figures on demand, which are not
 committed. A manifest, written last, holds the digest of every file of reports/published/. --check names the files that
-differ from what the bundles give or from the manifest. The sections of a machine without bundles are empty. Bundles
-that differ from those of the repository's HEAD are refused, see symlab/evidence/accepted.py.
+differ from what the bundles give or from the manifest. The sections of a machine without bundles are empty.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from reports.table.compare import Row, Section, device_text, rows, setup_text, s
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text
 from reports.table.timed_table import time_text
-from symlab.evidence.accepted import unaccepted
 
 FEATURED_DTYPE, FEATURED_OP = "bfloat16", "all_reduce"
 """READMEs and the figure show this dtype and this op, if present, at the largest world size; table.md shows all."""
@@ -93,8 +91,6 @@ def refresh(root: Path, is_check: bool = False) -> dict[str, list[Record]]:
     """
     if not (root / "README.md").is_file():
         raise ValueError(f"{root}: no README.md here; --root is the project's folder")
-    if odd := unaccepted(root):
-        raise ValueError(f"{'; '.join(odd)}: what is published changes only with --accept REASON, which is recorded")
     published = machines(root)
     wanted = texts(root, published)
     late_texts = [path for path, text in wanted.items() if _read(path) != text]

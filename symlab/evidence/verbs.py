@@ -129,28 +129,20 @@ def history(
 )
 @click.option("--check", is_flag=True, help="Write nothing; name the files that differ from what the bundles give.")
 @click.option("--audit", "is_audit", is_flag=True, help="Write nothing; audit all that is published.")
-@click.option("--level", "is_level", is_flag=True, help="Audit, and write the level that later audits ask for.")
-@click.option("--accept", metavar="REASON", help="Take bundles that differ from those of HEAD, and record the reason.")
 @click.option(
     "--signers",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="With --audit: names and keys that may vouch, in the form that ssh-keygen takes.",
 )
-def published(root: Path, check: bool, is_audit: bool, is_level: bool, accept: str | None, signers: Path | None) -> int:
+def published(root: Path, check: bool, is_audit: bool, signers: Path | None) -> int:
     """Make the tables, figures and README sections of what is published."""
     if signers is not None and not is_audit:
         raise ValueError("--signers has no effect without --audit")
-    if accept is not None:
-        from symlab.evidence import accepted
-
-        if check or is_audit or is_level:
-            raise ValueError("--accept writes tables and figures: give it without --check, --audit and --level")
-        accepted.accept(root, accept)
-    if is_audit or is_level:
+    if is_audit:
         from symlab.evidence.audit.published import audit_published
 
-        return audit_published(root, Progress(), checked_signers(signers) if signers else None, is_level)
+        return audit_published(root, Progress(), checked_signers(signers) if signers else None)
     from symlab.evidence.published import refresh
 
     refresh(root, is_check=check)
