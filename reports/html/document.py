@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from cases.record.record import Record
 from reports.html import answer, commands, environment, kernels, measurements, outcomes, predictions, races
-from reports.html.blocks import Block, Facts, Notes, Part, Table, Verdict, columns_of, drawn, shades
+from reports.html.blocks import Block, Notes, Part, Table, Verdict, columns_of, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
 from reports.record.bundle import begun
@@ -76,36 +76,6 @@ def page(
         swatches=album.swatches,
         svgs=album.drawn(),
         figures=_json(table.values(records)),
-    )
-
-
-def page_of(
-    kicker: str,
-    title: str,
-    verdict: str,
-    facts: Facts,
-    parts: Sequence[Part],
-    svgs: Mapping[str, str],
-    swatches: Sequence[str] = (),
-) -> str:
-    """Return another page than a report in its form: no counts of outcomes, and no embedded figures. svgs: the pictures
-    that the parts name; swatches: those of them that are pieces of legends."""
-    return _rendered(
-        kicker=kicker,
-        given="",
-        title=title,
-        asked="",
-        rivals="",
-        answer=(),
-        verdict=verdict,
-        counts=(),
-        total=0,
-        facts=facts,
-        parts=parts,
-        left_out=(),
-        swatches=swatches,
-        svgs=svgs,
-        figures=None,
     )
 
 

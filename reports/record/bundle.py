@@ -65,7 +65,20 @@ def read(places: Sequence[Path | str]) -> list[Record]:
     The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
     read, and for a place without records.
     """
-    return [record for record, *_ in located(places)]
+    if "" in places:
+        raise ValueError(
+            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
+        )
+    known = Known()
+    records: list[Record] = []
+    for place in map(Path, places):
+        before = len(records)
+        with _no_collections():
+            for path in record_files(place):
+                records += unpacked(path, known) if _is_bundle(path) else [_loaded(path, known)]
+        if len(records) == before:
+            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
+    return merged(records)
 
 
 def _loaded(path: Path, known: Known) -> Record:
@@ -94,38 +107,12 @@ def begun(record: Record) -> tuple[datetime, str, str]:
     return datetime.fromisoformat(record.started), record.id, record.request.command
 
 
-def located(places: Sequence[Path | str]) -> list[tuple[Record, Path, int]]:
-    """The records that read gives, each with the file it was read from first, and its line there if that is a bundle,
-    from 1; else 0."""
-    if "" in places:
-        raise ValueError(
-            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
-        )
-    known = Known()
-    records: list[Record] = []
-    where: dict[int, tuple[Path, int]] = {}
-    for place in map(Path, places):
-        before = len(records)
-        with _no_collections():
-            for path in record_files(place):
-                for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
-                    where[id(record)] = path, number
-                    records.append(record)
-        if len(records) == before:
-            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
-    return [(record, *where[id(record)]) for record in merged(records)]
-
-
 def unpacked(path: Path | str, known: Known | None = None) -> list[Record]:
     """Return the records of a bundle. known: see record.from_json. Raises ValueError, naming the file and the line if
     known, if it is not a valid bundle."""
-    return [record for _, record in _numbered(path, known or Known())]
-
-
-def _numbered(path: Path | str, known: Known) -> list[tuple[int, Record]]:
-    """Return the records of a bundle with the numbers of their lines, from 1."""
     find, left = shared.of_lines(enumerate(_unpacked_lines(path), start=1), path)
-    return [(number, from_json(line, f"{path}, line {number}", find, known)) for number, line in left]
+    known = known or Known()
+    return [from_json(line, f"{path}, line {number}", find, known) for number, line in left]
 
 
 def of_lines(lines: Iterable[str], where: str) -> list[Record]:

@@ -104,18 +104,15 @@ def sign(place: Path, key: Path) -> None:
 @click.option("--band", default="2%", metavar="PERCENT", show_default=True, help="Maximum change that is not named.")
 @click.option("--changed", "is_changed", is_flag=True, help="Show only cases whose times or data changed.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-@output_option("Write the result, too: a .html (a page with charts and links to the raw samples), .md or .json.")
-def history(
-    records: tuple[str, ...], uri: str | None, band: str, is_changed: bool, form: str, output: Path | None
-) -> None:
+def history(records: tuple[str, ...], uri: str | None, band: str, is_changed: bool, form: str) -> None:
     """Show how cases changed over commits and libraries.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of any number of commands. Each
     case is a series of worlds in order of time, with its change points.
     """
-    from symlab.evidence.history.command import HistoryOptions, show
+    from symlab.evidence.history.history import history as of
 
-    show(HistoryOptions(records, uri, parse_band(band), is_changed, form, output))
+    print(of(read_records(records, uri), parse_band(band)).text(form, is_changed), end="")
 
 
 @click.command("published", epilog=EXIT_CODES)

@@ -21,11 +21,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from cases.case import Case
-from cases.record.record import Record, Status
+from cases.record.record import Record, Status, load
 from kernels.catalogue import find, is_known
 from kernels.tuned_name import has_tuning, is_dependent_alone
 from kernels.tuning import ANY_SIZE
-from reports.record.bundle import located
+from reports.record.bundle import begun, record_files
 from reports.record.intervals import median_interval
 from symlab.speed.tune.halves import choosing, judging
 from symlab.speed.tuned.table import Entry, Figure, Searched
@@ -212,8 +212,10 @@ def merged(earlier: Iterable[Entry], later: Iterable[Entry]) -> tuple[Entry, ...
 
 def kept_in(folder: Path) -> dict[int, list[Kept]]:
     """Return the records of a command's folder with the digests of their files, by job. ValueError without any."""
+    found = [Kept(load(path), f"sha256:{sha256(path.read_bytes()).hexdigest()}") for path in record_files(folder)]
+    if not found:
+        raise ValueError(f"{folder}: no records here")
     jobs: dict[int, list[Kept]] = {}
-    for record, path, _ in located([folder]):
-        digest = f"sha256:{sha256(path.read_bytes()).hexdigest()}"
-        jobs.setdefault(record.request.job, []).append(Kept(record, digest))
+    for kept in sorted(found, key=lambda one: begun(one.record)):
+        jobs.setdefault(kept.record.request.job, []).append(kept)
     return jobs
