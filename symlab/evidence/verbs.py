@@ -6,16 +6,15 @@ from pathlib import Path
 
 import click
 
-from reports.commands import EXIT_CODES, output_option, read_records, takes_records
+from reports.commands import EXIT_CODES, output_option, read_records, takes_as, takes_records
 from reports.record import bundle as bundles
 from reports.table.text import counted
-from symlab.evidence.audit.command import FORMATS, AuditOptions, Progress, rerun_of, size_of
+from symlab.evidence.audit.command import FORMATS, AuditOptions, Progress
 from symlab.evidence.audit.command import run as audited
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.signatures import checked_signers
 from symlab.evidence.audit.signatures import sign as signed
 from symlab.evidence.audit.statistics import parse_band
-from symlab.evidence.audit.worker import Wanted
 
 
 @click.command("audit", epilog="Exit codes: 0 verified; 1 a finding; 2 the request is wrong, or not auditable.")
@@ -56,29 +55,14 @@ from symlab.evidence.audit.worker import Wanted
     help="Of one set: names and keys that may vouch, in the form that ssh-keygen takes.",
 )
 @output_option("Write the result, too: a .html (the report with the audit), .md or .json.")
-def audit(
-    records: tuple[str, ...],
-    uri: str | None,
-    band: str,
-    gate: str | None,
-    form: str,
-    inputs_up_to: str,
-    code: tuple[Path, ...],
-    rerun: str | None,
-    seed: int | None,
-    signers: Path | None,
-    output: Path | None,
-) -> int:
+@takes_as(AuditOptions)
+def audit(options: AuditOptions) -> int:
     """Check records against a list of items, or compare two sets.
 
     One RECORDS (a record file, a folder or a bundle) is checked against the list of items. Two of them,
     BEFORE and AFTER, are compared. With --mlflow, one of two may be files, too.
     """
-    decides = Gate(gate) if gate else None
-    if len(records) == 2 and (rerun is not None or seed is not None):
-        raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
-    wanted = Wanted(size_of(inputs_up_to), code, rerun_of(rerun, seed))
-    return audited(AuditOptions(records, uri, parse_band(band), decides, form, output, signers, wanted))
+    return audited(options)
 
 
 @click.command("sign", epilog=EXIT_CODES)

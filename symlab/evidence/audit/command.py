@@ -12,7 +12,7 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from reports.table.text import counted
 from reports.table.unfinished import unfinished
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.signatures import checked_signers
+from symlab.evidence.audit.statistics import parse_band
 from symlab.evidence.audit.worker import RERUN_S, Rerun, Wanted
 
 FORMATS = ("text", "markdown", "json")
@@ -78,25 +79,33 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
+    """What to audit: one place of records, or two to compare, in files or in MLflow at uri; as click gives it.
 
-    band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
-    code; None, as for one place, is any. form: one of FORMATS. output: a file for the result, too. signers: a list of
-    signers, as ssh-keygen takes it. wanted: what of one place to recompute.
+    band: the share within which changes of times do not matter, such as "2%". gate: the findings of a comparison that
+    decide the exit code; None, as for one place, is any. form: one of FORMATS. inputs_up_to: the maximum size of cases
+    whose inputs are made again. code: folders whose files may be run for records, too. rerun, seed: see rerun_of.
+    signers: a list of signers, as ssh-keygen takes it. output: a file for the result, too.
     """
 
     records: tuple[str, ...]
     uri: str | None = None
-    band: float = 0.02
-    gate: Gate | None = None
+    band: str = "2%"
+    gate: str | None = None
     form: str = "text"
-    output: Path | None = None
+    inputs_up_to: str = "1M"
+    code: tuple[Path, ...] = ()
+    rerun: str | None = None
+    seed: int | None = None
     signers: Path | None = None
-    wanted: Wanted = field(default_factory=Wanted)
+    output: Path | None = None
 
 
 def run(options: AuditOptions) -> int:
     """Audit what the options name. Returns the exit code. ValueError for a wrong request, or what can't be read."""
+    if len(options.records) == 2 and (options.rerun is not None or options.seed is not None):
+        raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
+    band = parse_band(options.band)
+    wanted = Wanted(size_of(options.inputs_up_to), options.code, rerun_of(options.rerun, options.seed))
     if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
         raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
     if options.output is not None:
@@ -126,14 +135,14 @@ def run(options: AuditOptions) -> int:
         from symlab.evidence.audit.comparison import compare
 
         progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
-        result = compare(sides[0], sides[1], options.band, gate=options.gate or Gate.ANY)
+        result = compare(sides[0], sides[1], band, gate=Gate(options.gate or Gate.ANY))
     else:
         from symlab.evidence.audit.checklist import check
 
         result = check(
             sides[0],
             places,
-            wanted=options.wanted,
+            wanted=wanted,
             source="" if places else f"MLflow's {options.records[0]}",
             say=progress,
             signers=signers,
