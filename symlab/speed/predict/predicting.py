@@ -43,11 +43,10 @@ FORM = 4
 class Weighed:
     """What the model makes of a case's work on a type of GPU.
 
-    time_us with the interval low_us to high_us: error, measured / predicted (from, to) of 90 % of the cases of its
-    regime (score.py), of the shortest and the longest of corners_us. These are times in microseconds by the rates of
-    assumptions.py's corners, in their order; the first is time_us. regime: of model.REGIMES. remarks: why it is worth
-    less than its interval says. is_calibrated: whether the type has floors of its own. terms: what time_us is the sum
-    of.
+    time_us with the interval low_us to high_us: measured / predicted (from, to) of 90 % of the cases of its regime
+    (score.py), of the shortest and the longest time by the rates of assumptions.py's corners, the first of which is
+    time_us. regime: of model.REGIMES. remarks: why it is worth less than its interval says. is_calibrated: whether the
+    type has floors of its own. terms: what time_us is the sum of.
     """
 
     time_us: float
@@ -56,8 +55,6 @@ class Weighed:
     regime: str
     remarks: tuple[str, ...]
     is_calibrated: bool
-    corners_us: tuple[float, ...]
-    error: tuple[float, float]
     terms: PredictedTerms
 
     @property
@@ -89,8 +86,6 @@ def weighed(work: CaseWork, footprint_bytes: float, known: Known, score: Stored,
         regime=regime,
         remarks=tuple(_remarks(work, known, score, ranks)),
         is_calibrated=known.is_calibrated,
-        corners_us=times,
-        error=(low, high),
         terms=added_up(all_terms[0], score.constants),
     )
 

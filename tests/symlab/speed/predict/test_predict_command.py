@@ -363,8 +363,6 @@ def test_what_can_not_be_simulated_is_no_refusal(cache, tmp_path, monkeypatch, c
     assert _asked(cache, *words, "--format", "json") == 1
     (line,) = [one for one in json.loads(capsys.readouterr().out) if one[kind]]
     assert (line["algorithm"], line["size_bytes"], line["time_us"], line["refused"]) == ("lamport", 1024, None, "")
-    assert _asked(cache, *words, "--ranges", "--format", "json") == 1
-    assert {one["from_bytes"] for one in json.loads(capsys.readouterr().out)} == {4096}, "1 KiB has no range"
     assert _asked(cache, "fabric.gpu=h200", "sizes=[1K]", "algorithms=[lamport]") == 1
     shown = capsys.readouterr()
     assert (shown.out, said in shown.err) == ("", True)
@@ -414,6 +412,7 @@ def test_only_what_the_model_is_of_is_evidence():
 @pytest.mark.slow
 def test_experiments_of_gpus_are_predicted_without_naming_the_simulator(cache, capsys):
     words = ("+exp=allreduce_gpus", "fabric.gpu=h200", "world_size=2", "dtype=bfloat16", f"cache_dir={cache}")
+    words += ("timing.dependent_launch=false",)
     assert main(["predict", *words, "algorithms=[one_shot]", "sizes=[1K]", "--format", "json"]) == 0
     (line,) = json.loads(capsys.readouterr().out)
     assert (line["size_bytes"], line["refused"]) == (1024, "")
