@@ -19,7 +19,8 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import CONF
 from runner.request_error import RequestError
 from symlab.speed.predict import on_records, published
-from symlab.speed.predict.asking import asked_jobs, series_of
+from symlab.speed.predict.asked import asked_jobs
+from symlab.speed.predict.asking import series_of
 from symlab.speed.predict.score import scored
 from symlab.speed.predict.shown import Series, document
 from symlab.speed.predict.stored_score import shown, stored
