@@ -22,16 +22,8 @@ from cases.case import Case
 from cases.finding import Finding, gravest_first, verdict_of
 from cases.record.prediction import INTERRUPTED as NOT_PREDICTED
 from cases.record.prediction import RecordedPrediction
-from cases.record.record import (
-    CHECK_WAS_OFF,
-    INTERRUPTED,
-    Check,
-    FabricInfo,
-    LinkLimit,
-    Record,
-    Status,
-    Timing,
-)
+from cases.record.record import CHECK_WAS_OFF, INTERRUPTED, Check, FabricInfo, Record, Status
+from cases.record.timing import LinkLimit, Timing
 from cases.refusal import Refusal
 from cases.stress import Stress
 from kernels.baselines import Baseline

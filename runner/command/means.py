@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from cases.case import Case
 from cases.ops import Collective
 from cases.record.prediction import RecordedPrediction
-from cases.record.record import Check, LinkLimit, RecordedEnvironment, RecordedRequest, Timing
+from cases.record.record import Check
+from cases.record.request import RecordedEnvironment, RecordedRequest
+from cases.record.timing import LinkLimit, Timing
 from cases.refusal import Refusal
 from cases.stress import NO_STRESS, Stress
 from kernels.spec import KernelSpec

@@ -21,8 +21,8 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from cases.documents import decoded
-from cases.record.record import Record, RecordedEnvironment, Status, load
-from cases.record.request import as_today
+from cases.record.record import Record, Status, load
+from cases.record.request import RecordedEnvironment, as_today
 from cases.record.shared import Known, SharedError
 from reports.record.code_changes import code_changes
 from reports.record.seal import MANIFEST, faults
@@ -51,10 +51,11 @@ from runner.records.scrub import WITHHELD, scrubbed
 from runner.records.store import Store, StoreError, file_stem
 from runner.request.compose import ComposedJob, gpu_asked, launcher_of
 from runner.request.configured import merged
+from runner.request.experiments import CONF
 from runner.request.launching import LaunchRequest
 from runner.request.options import config_dir_of
 from runner.request.schema import TimingMode, TrackName
-from runner.request.validate import CONF, CUSTOM, check_database_folder, check_uri, validate
+from runner.request.validate import CUSTOM, check_database_folder, check_uri, validate
 from runner.request_error import RequestError, first_line
 from runner.track.names import Kept
 from runner.world.fabrics import joining
@@ -531,6 +532,6 @@ def _not_again(left: _Left) -> list[str]:
 
 
 def _differing(document: CommandDocument) -> set[str]:
-    from reports.table.table import varying
+    from reports.table.compare import varying
 
     return set(varying([job.overrides for job in document.jobs]))

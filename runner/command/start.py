@@ -140,7 +140,7 @@ def ready(
     given is the command line, outer the launcher's world that this process leads, launch what spreads the jobs over
     workers. stream: see Console. RequestError for a job that is not possible, and if nothing can run.
     """
-    from reports.table.table import varying
+    from reports.table.compare import varying
     from runner.command.console import Console
     from runner.command.refusals import refuse_if_nothing_can_run
 

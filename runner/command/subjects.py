@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from cases.case import Case
 from cases.ops import collective
 from cases.record.prediction import RecordedPrediction
-from cases.record.record import Check, KernelInfo, Timing
+from cases.record.record import Check, KernelInfo
+from cases.record.timing import Timing
 from cases.refusal import Refusal
 from kernels.baselines import NCCL, NCCL_SYMMETRIC, Baseline, library_of, refuses_baseline
 from kernels.spec import KernelSpec

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cases.documents import decoded
-from cases.record.record import RecordedEnvironment
+from cases.record.request import RecordedEnvironment
 from runner.environment.repository import configurations_digest
 from runner.records.store import Store, StoreError
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 
 if TYPE_CHECKING:
     from runner.world.world import World

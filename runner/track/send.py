@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cases.record.record import Record, RecordedRequest
+from cases.record.record import Record
+from cases.record.request import RecordedRequest
 from reports import tracked, tracking
 from reports.numerics.study import Series, studied
 from reports.record import bundle

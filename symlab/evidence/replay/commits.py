@@ -19,7 +19,7 @@ from typing import Any
 from cases.record.reading import contents
 from cases.record.record import Record
 from runner.environment.repository import DIGESTED, MAX_NAMES, source_digests
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from symlab.evidence.audit.items import listed
 from symlab.evidence.replay.commit_code import PATTERN, CommitCode, code_of
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest
+from cases.record.record import Record
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from runner.command.job import run_job
 from runner.command.means import Job, Means
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings

@@ -31,10 +31,10 @@ from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of
 from runner.request.chooser import BEST
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.experiments import CONF
 from runner.request.overrides import config_folders
 from runner.request.schema import TimingMode
 from runner.request.sizes import format_bytes
-from runner.request.validate import CONF
 from runner.request_error import RequestError
 from runner.world.fabrics import resolve
 from symlab.speed.predict.evidence import grouped

@@ -11,7 +11,8 @@ import pytest
 
 from cases.case import Case
 from cases.documents import encoded
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status
+from cases.record.record import Record, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from kernels.baselines import BASELINES
 from kernels.brought import spec_at
 from kernels.catalogue import find, retuned

@@ -19,7 +19,8 @@ from unittest.mock import Mock
 import pytest
 
 from cases.code_digest import code_digest
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status
+from cases.record.record import Record, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from kernels.catalogue import find
 from memory.fabric import Executable, Traits
 from runner.__main__ import main

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import RecordedEnvironment, RecordedRequest, Status
+from cases.record.record import Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.refusal import Refusal
 from kernels import flashinfer
 from memory.fabric import Executable

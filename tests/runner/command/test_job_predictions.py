@@ -13,7 +13,9 @@ from unittest.mock import Mock
 import pytest
 
 from cases.record.prediction import INTERRUPTED, PredictedTerms, PredictedTime, RecordedPrediction
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing
+from cases.record.record import Record, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
+from cases.record.timing import Timing
 from runner.case.cases import cases_of
 from runner.command import means
 from runner.command.console import Console

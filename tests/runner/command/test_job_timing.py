@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import LinkLimit, Record, RecordedEnvironment, RecordedRequest, Status, Timing
+from cases.record.record import Record, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
+from cases.record.timing import LinkLimit, Timing
 from kernels.baselines import find_baseline
 from memory.fabric import DeadlineExceeded, Traits
 from runner.case.cases import cases_of

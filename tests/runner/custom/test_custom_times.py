@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing, from_json
+from cases.record.record import Record, Status, from_json
+from cases.record.request import RecordedEnvironment, RecordedRequest
+from cases.record.timing import Timing
 from memory.fabric import Traits
 from reports.figures import curves
 from reports.sent import _timing_metrics

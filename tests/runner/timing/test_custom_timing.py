@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from cases.record.record import LinkLimit
+from cases.record.timing import LinkLimit
 from memory.pool import SymmetricPool
 from runner.command.means import PATIENCE_S, usual_means
 from runner.custom.description import CustomJob, custom_job

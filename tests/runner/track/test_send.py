@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import RecordedRequest
+from cases.record.request import RecordedRequest
 from reports import tracked
 from reports.record import bundle
 from reports.sent import metrics_of

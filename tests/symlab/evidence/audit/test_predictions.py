@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import PredictedTime, Record, RecordedPrediction, Timing, load
+from cases.record.prediction import PredictedTime, RecordedPrediction
+from cases.record.record import Record, load
+from cases.record.timing import Timing
 from kernels.catalogue import find
 from kernels.compile import executable
 from runner.case.contestant import Contestant
