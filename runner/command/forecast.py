@@ -251,7 +251,7 @@ def _whole_time_s(cases: Sequence[ExpectedCase], command: Command) -> float:
         by_job[one.job - 1] = by_job.get(one.job - 1, 0.0) + (one.seconds or 0.0)
     if command.launch is None:
         return sum(by_job.values())
-    from runner.command.launched import groups_for
+    from runner.command.groups import groups_for
     from runner.launch.workers import SLURM
 
     times = []

@@ -26,7 +26,7 @@ from memory.atomic_file import replacing
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
 from runner.command.plan import PreparedJob, prepare
-from runner.command.start import run_quietly
+from runner.command.ready import run_quietly
 from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of
 from runner.request.chooser import BEST
