@@ -39,7 +39,7 @@ def report(
     """
     shown = short_path(folder)
     if records and not console.is_quiet:
-        from reports.numerics.study import console_report
+        from reports.numerics.at_end import console_report
 
         console.say(console_report(records, shown, TOLD_BELOW))
     console.announce(summary(records, expected))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from cases.case import UNIFORM, Case
 from cases.refusal import Refusal
-from reports.table.brief import MAX_LINES
 from reports.table.sheet import Line, Sheet, room_here, text, wrapped
-from reports.table.text import counted
+from reports.table.text import MAX_LINES, counted
 from runner.case.cases import rules_of
 from runner.case.contestant import spec_for
 from runner.case.host_memory import NOTHING_KEPT, gibibytes, host_bytes_needed

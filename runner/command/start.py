@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from runner.world.launched import Leader, OwnCommand
 from runner.command.heading import headline
 from runner.command.ready import prepared, ready
-from runner.command.shown_configuration import show_configuration
 
 
 def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None) -> int:
@@ -57,6 +56,8 @@ def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, lead
 
     with hydra_over(options.config_dir) as hydra:
         if options.cfg:
+            from runner.command.shown_configuration import show_configuration
+
             show_configuration(options)
             return 0
         if options.info:

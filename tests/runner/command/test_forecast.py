@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reports.table.brief import MAX_LINES
+from reports.table.text import MAX_LINES
 from runner.command.durations import durations_in
 from runner.command.forecast import duration_text, plan_text
 from runner.command.heading import headline
