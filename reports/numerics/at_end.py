@@ -6,12 +6,10 @@ import shlex
 from collections.abc import Sequence
 
 from cases.record.record import Record
+from reports.numerics import LEAST_WORLD_SIZES
 from reports.table import table
 from reports.table.sheet import room_here, wrapped
 from reports.table.text import has_many, is_long
-
-LEAST_WORLD_SIZES = 3
-"""Number of world sizes from which a series is a study, in a command that does not say so."""
 
 
 def console_report(records: Sequence[Record], folder: str = "", elsewhere: str = "") -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cases.dtypes import SIGNIFICAND_BITS, SUMS
 from cases.record.record import Check, Record
-from reports.numerics.at_end import LEAST_WORLD_SIZES
+from reports.numerics import LEAST_WORLD_SIZES
 from reports.table import sheet
 from reports.table.compare import is_baseline, is_simulated
 from reports.table.sheet import Line, Sheet
