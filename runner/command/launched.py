@@ -2,22 +2,26 @@
 
 Workers take jobs, and keep records in the command's folder. This process starts them, takes their records into its
 table and to MLflow as they appear, says how far all of them are, and names what was lost: a worker that the scheduler
-cancelled, a node that died, a job that took its process with it. It keeps no record of its own making.
+cancelled, a node that died, a job that took its process with it. It keeps no record of its own making, but for workers
+that see another file system: theirs come back with the launcher's job.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import secrets
 import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from hydra.core.utils import JobStatus
 
 from cases.record.record import load
 from cases.record.shared import Known
@@ -32,7 +36,7 @@ from runner.interrupt import shielded
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.joblib_workers import end_joblib, reason_of_end, release_semaphores
-from runner.launch.supervisor import FINISHED, Supervisor
+from runner.launch.supervisor import FINISHED, Returned, Supervisor
 from runner.launch.workers import JOBLIB, SLURM, Group
 from runner.records.command_json import COMMAND_JSON, RecordedWorker
 from runner.records.scrub import scrubbed
@@ -141,6 +145,7 @@ class Launched:
         self._seen: dict[int, _Seen] = {}
         self._now: list[_Seen] = []
         self._started: list[tuple[Started, str]] = []
+        self._returned: set[str] = set()
         self._asked_slurm_s = 0.0
         self._lost: dict[int, str] = {}
         self._claimed: dict[int, int] = {}
@@ -195,6 +200,8 @@ class Launched:
             cases={job: frozenset(case.id for case in self._jobs[job].cases) for job in group.jobs},
             base=self._command.folder or Path.cwd(),
             launcher=self._request.name,
+            first=first,
+            workers=group.workers,
             beside=group.beside,
         )
         is_here = self._request.name != SLURM
@@ -234,13 +241,19 @@ class Launched:
             self._look()
             if all(one.is_over for one in self._now):
                 break
-            if not any(self._missing.values()):
+            if not any(self._missing.values()) and self._is_shared:
                 self._wait_for_ends()
                 break
             time.sleep(LOOK_S)
-        for started, _ in self._started:
-            started.wait(GONE_S)
+        if self._request.name == JOBLIB:
+            for started, _ in self._started:
+                started.wait(GONE_S)
         self._look()
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether workers have been seen through the command's folder."""
+        return any(one.state is not None for one in self._now)
 
     def _wait_for_ends(self) -> None:
         """All jobs are done: cancel workers that still wait for a place, and let the others end."""
@@ -256,11 +269,14 @@ class Launched:
         """Take what is new: records, what workers say, what Slurm says of them."""
         for one in self._now:
             said = self._files.state(one.number)
-            one.state = said or one.state
+            # What a worker returned at its end is newer than a state that a full disk kept it from replacing.
+            if said is not None and (one.state is None or not one.state.ended or said.starts > one.state.starts):
+                one.state = said
         if self._request.name == SLURM:
             self._ask_slurm()
         else:
             self._look_at_processes()
+        self._take_returned()
         self._take_records()
         self._tell()
 
@@ -312,6 +328,33 @@ class Launched:
                     one.gone = "its process is gone"
                 elif started.is_over and (started.error is not None or one.state is None):
                     one.gone = reason_of_end(started.error) if started.error is not None else FINISHED
+
+    def _take_returned(self) -> None:
+        """Store the records of workers that see another file system: they came back with the launcher's jobs."""
+        for one in self._returned_now():
+            for name, content in one.files.items():
+                self._store.take(name, content)
+            if one.files or one.state.ended:  # a worker whose disk is full could not write that it ended
+                self._seen[one.state.number].state = one.state
+
+    def _returned_now(self) -> Iterator[Returned]:
+        if self._request.name == JOBLIB:
+            for started, name in self._started:
+                if started.is_over and started.error is None and name not in self._returned:
+                    self._returned.add(name)
+                    values = [one.return_value for one in started.returns if one.status == JobStatus.COMPLETED]
+                    yield from (value for value in values if isinstance(value, Returned))
+            return
+        if self._is_shared:
+            return
+        for path in sorted(self._submitit_folder.rglob("*_0_result.pkl")):
+            if str(path) not in self._returned:
+                self._returned.add(str(path))
+                outcome, found = pickle.loads(path.read_bytes())
+                if outcome != "success" or found.status != JobStatus.COMPLETED:
+                    continue
+                if isinstance(value := found.return_value, Returned):
+                    yield value
 
     @property
     def _submitit_folder(self) -> Path:
@@ -418,9 +461,9 @@ class Launched:
     def _why(self, one: _Seen | None, job: int, disk: str) -> str:
         """Why a job has no records. one is the worker that took it, disk why nothing can be written, if so."""
         if one is None:
-            others = [f"{other.name}: {other.how}" for other in self._now if other.is_over and other.how != FINISHED]
-            others += [problem for started, _ in self._started for problem in started.problems]
-            return scrubbed(disk or "; ".join(["no worker took it", *others[:1]]))
+            others = [other for other in self._now if other.is_over and other.how != FINISHED]
+            worker = f"; {others[0].name}: {others[0].how}" if others else ""
+            return scrubbed(disk or f"no worker took it{worker}")
         state = one.state
         said = "" if state is None else state.lost.get(job) or state.problems.get(job) or ""
         return scrubbed(f"{one.name}: {said or disk or one.how}")

@@ -25,7 +25,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn, JobStatus
+from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -74,21 +74,19 @@ class Started:
         workers: Sequence[int],
         options: dict[str, Any],
         folder: Path,
+        launcher: Launcher | None = None,
     ) -> None:
-        """Start workers with numbers in a row. options replace the launcher's own; folder takes its files."""
+        """Start workers, whose numbers follow each other. options replace the launcher's own; folder takes its files.
+
+        launcher is Hydra's plugin, if it is made already (see made_launcher).
+        """
         self.workers = tuple(workers)
         self.error: BaseException | None = None
         self.returns: Sequence[JobReturn] = ()
-        made = _made_launcher(request, work, options, folder)
+        made = launcher or made_launcher(request, work, options, folder)
         self._name = request.name
         self._thread = threading.Thread(target=self._launch, args=(made,), name="hydra-launcher", daemon=True)
         self._thread.start()
-
-    @property
-    def problems(self) -> list[str]:
-        """Why workers that the launcher has seen end did nothing, as they returned it."""
-        values = [one.return_value for one in self.returns if one.status == JobStatus.COMPLETED]
-        return [str(value) for value in values if value]
 
     @property
     def is_over(self) -> bool:
@@ -145,7 +143,7 @@ def _quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _made_launcher(request: LaunchRequest, work: Work, options: dict[str, Any], folder: Path) -> Launcher:
+def made_launcher(request: LaunchRequest, work: Work, options: dict[str, Any], folder: Path) -> Launcher:
     """Return Hydra's plugin, set up to run work. The other arguments are those of Started."""
     ConfigStore.instance().store(name=CONFIGURATION, node={"symlab": "workers"})
     empty = folder / "conf"

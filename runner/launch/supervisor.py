@@ -24,7 +24,7 @@ from typing import IO
 from memory.owned_folder import is_alive
 from memory.pickling import dumps
 from reports.second_process import module_command
-from runner.launch.files import LaunchFiles, WorkerState
+from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.world.launcher import find
 
 FINISHED = "finished"
@@ -39,6 +39,15 @@ MOST_LOG = 2000
 """Characters of what a process said last that are kept to say why it ended."""
 
 INTERRUPTED = {128 + int(number): number.name for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What a worker gives back. files is empty where its records are in the command's folder already; else they are all
+    files of the worker's own folder, by name."""
+
+    state: WorkerState
+    files: Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +70,21 @@ class Supervisor:
     process: int = 0
     began: int = 0
 
-    def __call__(self, worker: int) -> str:
-        """Do a worker's jobs. Returns why it did none; "" if it could."""
-        files = LaunchFiles(Path(self.folder))
-        if not files.is_of(self.token):
-            return f"{socket.gethostname()} does not see the folder {self.folder}"
-        with _without_interrupts(), at_work(self.process if self.host == socket.gethostname() else 0):
-            _Watch(self, worker, files).run()
-        return ""
+    def __call__(self, worker: int) -> Returned:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_without_interrupts())
+            stack.enter_context(at_work(self.process if self.host == socket.gethostname() else 0))
+            folder, files = Path(self.folder), LaunchFiles(Path(self.folder))
+            is_shared = files.is_of(self.token)
+            if not is_shared:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="symlab-worker-"))) / folder.name
+                files = LaunchFiles(folder)
+                files.create(self.token)
+            state = _Watch(self, worker, folder, files, is_shared).run()
+            outer = find(os.environ)
+            if outer is not None and outer.rank > 0:
+                return Returned(state, {})
+            return Returned(state, {} if is_shared else _contents(folder))
 
     def environment(self, worker: int) -> dict[str, str]:
         """Return the variables of a worker's process."""
@@ -78,23 +94,25 @@ class Supervisor:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """The orders of a worker's process: the launch's content, its number, the command's folder."""
+    """The orders of a worker's process: the launch's content, its number, its folder, whether the command has the same
+    folder."""
 
     content: bytes
     worker: int
     folder: str
+    is_shared: bool
 
 
 class _Watch:
     """One worker at work."""
 
-    def __init__(self, launch: Supervisor, worker: int, files: LaunchFiles) -> None:
+    def __init__(self, launch: Supervisor, worker: int, folder: Path, files: LaunchFiles, is_shared: bool) -> None:
         self._launch = launch
         self._worker = worker
         self._files = files
         outer = find(os.environ)
         self._follows = outer is not None and outer.rank > 0
-        self._orders = dumps(Orders(launch.content, worker, launch.folder))
+        self._orders = dumps(Orders(launch.content, worker, str(folder), is_shared))
         before = files.state(worker)
         self._state = WorkerState(
             worker,
@@ -108,26 +126,23 @@ class _Watch:
             started=_now(),
         )
 
-    def run(self) -> None:
-        """Run processes until all jobs are done, or this worker is to end."""
+    def run(self) -> WorkerState:
+        """Run processes until all jobs are done, or this worker is to end. Return its last state."""
         self._keep()
         without_job = 0
         while True:
             code, said = self._one_process()
             self._take()
             if code == 0:
-                self._end(FINISHED)
-                return
+                return self._ended(FINISHED)
             if code in INTERRUPTED or self._is_to_end():
-                self._end(INTERRUPTED.get(code, "SIGINT"))
-                return
+                return self._ended(INTERRUPTED.get(code, "SIGINT"))
             why = f"{_ended_by(code)}{f': {said}' if said else ''}"
             job = self._state.job
             if job is None and code < 0 and (without_job := without_job + 1) < MOST_STARTS_BETWEEN:
                 continue
             if job is None or job in self._state.lost:
-                self._end(why)
-                return
+                return self._ended(why)
             self._state = replace(self._state, lost={**self._state.lost, job: why}, job=None)
             self._keep()
 
@@ -166,9 +181,10 @@ class _Watch:
         """Take what the process said of itself."""
         self._state = self._files.state(self._worker) or self._state
 
-    def _end(self, how: str) -> None:
+    def _ended(self, how: str) -> WorkerState:
         self._state = replace(self._state, ended=_now(), how=how)
         self._keep()
+        return self._state
 
     def _keep(self) -> None:
         if self._follows:
@@ -252,6 +268,13 @@ def _ignored_by_children() -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """All files of a worker's own folder, by name, but for those of the launch."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.endswith(".tmp")]
+    names = {path.relative_to(folder).as_posix(): path for path in paths}
+    return {name: path.read_bytes() for name, path in names.items() if not name.startswith(f"{LAUNCH}/")}
 
 
 def _submission(environment: Mapping[str, str]) -> str:

@@ -29,8 +29,10 @@ from runner.command.still_working import check_no_worker
 from runner.interrupt import Interrupted, interruptible
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.launch.slurm import SlurmJob
+from runner.launch.tasks import Tasks
 from runner.records.store import Store
 from runner.request.compose import compose_command, hydra_over
+from runner.request.launching import LaunchRequest
 from runner.request.options import RunOptions
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
@@ -56,11 +58,11 @@ class Handed:
     """Stand-in for runner.launch.started.Started: workers are handed over, and the test says what becomes of them."""
 
     became: Callable[[Path, tuple[int, ...]], None] = staticmethod(lambda folder, workers: None)
-    problems: tuple[str, ...] = ()
 
     def __init__(self, request: Any, work: Any, workers: list[int], options: Any, folder: Path) -> None:
         self.workers = tuple(workers)
         self.error: BaseException | None = None
+        self.returns: tuple[Any, ...] = ()
         self.is_over = True
         type(self).became(Path(work.folder), self.workers)
 
@@ -158,14 +160,6 @@ def test_a_full_disk_is_named_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> N
     same_text("\n".join(console.warned))
 
 
-def test_a_node_that_does_not_see_the_folder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Handed, "problems", ("node7 does not see the folder",))
-    console = Said()
-    launching(asked_for(*JOBLIB), console).run()
-    assert len(console.warned) == len(asked_for(*JOBLIB).jobs)
-    assert all("no worker took it; node7 does not see the folder" in line for line in console.warned)
-
-
 def test_lost_jobs_count_while_others_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a worker that is gone as well: it could not say that they are."""
 
@@ -238,6 +232,8 @@ def test_a_path_that_submitit_would_fill_in_is_refused(tmp_path: Path, symlab: S
     done = symlab("-m", *SWEEP, "hydra/launcher=submitit_local")
     assert (done.code, list(place.iterdir())) == (2, [])
     same_text(done.err)
+    with refused(RequestError):
+        Tasks(LaunchRequest("submitit_local", options={"array_parallelism": 1}), lambda task: task, 2, place / "tasks")
 
 
 @pytest.mark.parametrize(
@@ -275,6 +271,8 @@ def test_slurm_is_refused_where_it_is_missing_before_anything_is_written(
     monkeypatch.setattr("shutil.which", lambda name: None)
     with refused(RequestError):
         start((), RunOptions(overrides=(*SWEEP, "hydra/launcher=submitit_slurm"), multirun=True))
+    with refused(RequestError):
+        Tasks(LaunchRequest("submitit_slurm"), lambda task: task, 2, tmp_path / "tasks")
     assert list(Path().iterdir()) == []
 
 

@@ -11,43 +11,39 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from memory.owned_folder import began_at
-from runner.launch import started, supervisor
 from runner.launch.files import LaunchFiles, WorkerState
-from runner.launch.supervisor import MOST_STARTS_BETWEEN, Supervisor
+from runner.launch.supervisor import MOST_STARTS_BETWEEN, Returned, Supervisor
 from tests.patience import PATIENCE_S, until
 
 STUB = "tests.runner.launch.stub_worker"
 
 
-def supervised(folder: Path, steps: list[tuple[Any, ...]], **changes: Any) -> WorkerState:
-    """The last state of worker 3, of a launch whose first worker it is, after these steps."""
-    files = LaunchFiles(folder)
-    files.create("a token")
+def supervised(folder: Path, steps: list[tuple[Any, ...]], **changes: Any) -> Returned:
+    """What worker 3 returns, of a launch whose first worker it is, after these steps."""
+    LaunchFiles(folder).create("a token")
     fields: dict[str, Any] = {"token": "a token", "first": 3, **changes}
-    assert Supervisor(STUB, pickle.dumps(steps), str(folder), **fields)(3) == ""
-    state = files.state(3)
-    assert state is not None
-    return state
+    return Supervisor(STUB, pickle.dumps(steps), str(folder), **fields)(3)
 
 
-def ended(work: Callable[[], WorkerState], meanwhile: Callable[[], None] = lambda: None) -> WorkerState:
+def ended(work: Callable[[], Returned], meanwhile: Callable[[], None] = lambda: None) -> WorkerState:
     """The last state of a worker that would wait for ever. It works in a thread, so that the test ends if nothing ends
     the worker."""
-    found: list[WorkerState] = []
+    found: list[Returned] = []
     thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
     thread.start()
     meanwhile()
     thread.join(PATIENCE_S)
     assert found, "the worker does not end"
-    return found[0]
+    return found[0].state
 
 
 def test_a_job_that_kills_its_process_costs_that_job_alone(tmp_path: Path) -> None:
     given = ({"GIVEN": "2,3", "CUDA_VISIBLE_DEVICES": "2,3"},)
-    state = supervised(tmp_path, [("job", 0), ("die", 1), ("die", 4), ("job", 5)], environments=given)
+    returned = supervised(tmp_path, [("job", 0), ("die", 1), ("die", 4), ("job", 5)], environments=given)
+    assert returned.files == {}
+    state = LaunchFiles(tmp_path).state(3)
+    assert state == returned.state
     assert (state.how, state.starts, state.job, state.gpus) == ("finished", 1, None, "2,3")
     killed = "its process was ended by SIGKILL"
     assert state.lost == {1: killed, 4: killed}
@@ -60,7 +56,7 @@ def launched(folder: Path, *steps: tuple[Any, ...]) -> Supervisor:
 
 
 def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path: Path) -> None:
-    state = supervised(tmp_path, [("code", 1)])
+    state = supervised(tmp_path, [("code", 1)]).state
     assert state.how == "its process ended with exit code 1: what it said last"
     assert state.ended
 
@@ -68,9 +64,9 @@ def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path: Path)
 def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path: Path) -> None:
     """And not without end: what kills each of them may be the machine."""
     killed = [("killed",)] * MOST_STARTS_BETWEEN
-    assert supervised(tmp_path / "one", [*killed[1:], ("job", 1)]).how == "finished"
+    assert launched(tmp_path / "one", *killed[1:], ("job", 1))(0).state.how == "finished"
     assert (tmp_path / "one" / "did-1.json").exists()
-    assert supervised(tmp_path / "other", killed).how == "its process was ended by SIGKILL"
+    assert launched(tmp_path / "other", *killed)(1).state.how == "its process was ended by SIGKILL"
 
 
 def test_a_stopped_launch_ends_its_processes(tmp_path: Path) -> None:
@@ -94,17 +90,8 @@ def test_a_worker_ends_with_its_command(tmp_path: Path) -> None:
     command.wait()
 
 
-def test_a_worker_that_does_not_see_the_commands_folder_says_so_and_does_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "elsewhere"
-    launch = Supervisor(STUB, pickle.dumps([("job", 7)]), str(folder), "a token")
-    assert launch(0) == f"{socket.gethostname()} does not see the folder {folder}"
-    assert not folder.exists()
-
-
-def test_work_is_pickled_by_the_names_of_its_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """cloudpickle would take a class along that has another name by now, with all that its module holds."""
-    work = launched(tmp_path)
-    assert pickle.loads(started._Task(work)._work) == work
-    monkeypatch.setattr(supervisor, "Supervisor", None)
-    with pytest.raises(pickle.PicklingError, match="not the same object"):
-        started._Task(work)
+def test_without_the_commands_file_system_files_come_back(tmp_path: Path) -> None:
+    launch = Supervisor(STUB, pickle.dumps([("job", 7)]), str(tmp_path / "elsewhere" / "20260101-x"), "a token")
+    returned = launch(0)
+    assert returned.files == {"did-7.json": b""}
+    assert not (tmp_path / "elsewhere").exists()

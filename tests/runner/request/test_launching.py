@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runner.request import launching
-from runner.request.compose import compose_command, compose_jobs, hydra_over, launcher_of, plan_jobs
+from runner.request.compose import compose_command, compose_jobs, hydra_over, plan_jobs
 from runner.request.composer import Composer
 from runner.request.launching import LaunchRequest
 from runner.request_error import RequestError
@@ -109,10 +109,3 @@ def launcher_in(*lines: str) -> LaunchRequest:
     plan_jobs(["world_size=2,3", *lines], True, composer)
     assert composer.launcher is not None
     return composer.launcher
-
-
-def test_a_launcher_by_its_name() -> None:
-    assert launcher_of([]) is None
-    for lines in (["jobblib"], ["hydra.launcher.n_jobs=2"]):
-        with refused(RequestError):
-            launcher_of(lines)

@@ -157,7 +157,7 @@ def test_a_server_that_never_answers_is_named_before_the_first_case(symlab: Syml
 
 def test_a_server_that_goes_away_is_named_for_what_it_is(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
     """It answered before the sweep, and no longer when the follower asks."""
-    monkeypatch.setattr("runner.track.problems.problem_of", lambda uri: "")
+    monkeypatch.setattr("runner.track.problems.check_server", lambda uri, patience_s: None)
     done = symlab("sizes=[8]", "track.uri=http://127.0.0.1:9", track=True)
     assert done.code == 0
     assert "MLflow at http://127.0.0.1:9 is not reachable: [Errno 111] Connection refused" in done.out + done.err
