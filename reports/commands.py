@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +33,20 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 EXIT_CODES = "Exit codes: 0 done; 2 the request is wrong, or a file can't be read or written; 130 Ctrl-C."
 
 
+def takes_records(function: Function) -> Function:
+    """Add what every command has that reads records, see read_records."""
+    with_uri = click.option(
+        "--mlflow",
+        "uri",
+        metavar="URI",
+        help="Read the records from MLflow: sqlite:///mlflow.db, or the http://... of a server. RECORDS are then ids "
+        "of runs, or ids or names of experiments.",
+    )(function)
+    return click.argument(
+        "records", nargs=-1, required=True, metavar="RECORDS...", type=click.Path(), callback=_without_pages
+    )(with_uri)
+
+
 def _without_pages(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """Several places without pages among them: `symlab html` writes one beside a folder, and `records/*` names both."""
     pages = [place for place in given if place.endswith(".html") and Path(place).is_file()]
@@ -44,21 +58,25 @@ def _without_pages(context: click.Context, parameter: click.Parameter, given: tu
     return kept
 
 
-takes_records = click.argument(
-    "records", nargs=-1, required=True, metavar="RECORDS...", type=click.Path(), callback=_without_pages
-)
-"""The argument of every command that reads records, see read_records."""
-
-
 def output_option(help: str, **more: Any) -> Callable[[Function], Function]:
     return click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help=help, **more)
 
 
-def read_records(records: tuple[str, ...]) -> list[Record]:
-    """The records that a command line names."""
-    found = bundles.read(records)
-    gc.freeze()  # they stay to the end: no search for cycles looks at them
-    return found
+def read_records(records: tuple[str, ...], uri: str | None) -> list[Record]:
+    """The records that a command line names, from files or from MLflow."""
+    if uri is None:
+        found = bundles.read(records)
+        gc.freeze()  # they stay to the end: no search for cycles looks at them
+        return found
+    from reports.tracked import fetch
+
+    return fetch(uri, records)
+
+
+def _say_unfinished(records: tuple[str, ...], uri: str | None, found: Sequence[Record]) -> None:
+    """Say on standard error of which commands cases are missing."""
+    for line in unfinished(records, found) if uri is None else ():
+        print(f"symlab: {line}", file=sys.stderr)
 
 
 @click.command("table", epilog=EXIT_CODES)
@@ -78,15 +96,14 @@ def read_records(records: tuple[str, ...]) -> list[Record]:
     is_flag=True,
     help="Our best time over the best library's: a line a size, a column a number of ranks.",
 )
-def table(records: tuple[str, ...], form: str, wide: bool, is_ratios: bool) -> None:
+def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool, is_ratios: bool) -> None:
     """Print the table that a run ends with.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Several worlds of one case are
     one line.
     """
-    found = read_records(records)
-    for line in unfinished(records, found):
-        print(f"symlab: {line}", file=sys.stderr)
+    found = read_records(records, uri)
+    _say_unfinished(records, uri, found)
     if wide and is_ratios:
         raise ValueError("--wide and --ratios are two tables, give one of them")
     if form in ("csv", "json"):
@@ -114,12 +131,12 @@ def table(records: tuple[str, ...], form: str, wide: bool, is_ratios: bool) -> N
     "bytes.",
 )
 @output_option("The figure's name, which ends in .svg or .png.", required=True)
-def figure(records: tuple[str, ...], kind: str, output: Path) -> None:
+def figure(records: tuple[str, ...], uri: str | None, kind: str, output: Path) -> None:
     """Draw times and bandwidths, samples, or errors over sizes.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Each job is a row.
     """
-    found = read_records(records)
+    found = read_records(records, uri)
     from reports.figures import draw
 
     draw(found, output, kind)
@@ -133,7 +150,7 @@ def figure(records: tuple[str, ...], kind: str, output: Path) -> None:
     "here]"
 )
 @click.option("--title", default="", help="The page's title.  [default: the ops and the machine]")
-def html(records: tuple[str, ...], output: Path | None, title: str) -> None:
+def html(records: tuple[str, ...], uri: str | None, output: Path | None, title: str) -> None:
     """Write one HTML file with tables, figures and environment.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz).
@@ -142,12 +159,13 @@ def html(records: tuple[str, ...], output: Path | None, title: str) -> None:
         if output.suffix not in (".html", ".htm"):
             raise ValueError(f"{output}: a report's name ends in .html")
         can_be_written(output)
-    found = read_records(records)
+    found = read_records(records, uri)
     from reports.html import page
     from reports.html.page_path import page_path
 
-    output = output or page_path(records)
-    data = page(found, title, sealed=digests_under(records)).encode("utf-8")
+    output = output or page_path(records if uri is None else ())
+    sealed = digests_under(records) if uri is None else {}
+    data = page(found, title, sealed=sealed).encode("utf-8")
     write_file(output, data)
     print(f"{output}: {counted(len(found), 'record')}, {len(data)} bytes")
 
@@ -156,12 +174,12 @@ def html(records: tuple[str, ...], output: Path | None, title: str) -> None:
 @takes_records
 @click.option("--format", "form", type=click.Choice(("text", "markdown")), default="text", show_default=True)
 @output_option("Draw the curves, too: a name that ends in .svg or .png.")
-def study(records: tuple[str, ...], form: str, output: Path | None) -> None:
+def study(records: tuple[str, ...], uri: str | None, form: str, output: Path | None) -> None:
     """Print errors over world sizes, for each accumulator.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz).
     """
-    found = read_records(records)
+    found = read_records(records, uri)
     curves = studies.studied(found, least=2)
     if not curves:
         raise ValueError("none of these records is of a sum that was checked on two world sizes or more: no curve")
@@ -186,7 +204,7 @@ def study(records: tuple[str, ...], form: str, output: Path | None) -> None:
     help="Whose table to make.",
 )
 @output_option("Write the table to a file, and print what its comments say.  [default: print the table]")
-def export(records: tuple[str, ...], consumer: str, output: Path | None) -> None:
+def export(records: tuple[str, ...], uri: str | None, consumer: str, output: Path | None) -> None:
     """Make a table that NCCL, vLLM or SGLang loads.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of one type of GPU and one number
@@ -197,4 +215,4 @@ def export(records: tuple[str, ...], consumer: str, output: Path | None) -> None
         can_be_written(output)
     from reports.export.command import export as exported_to
 
-    exported_to(consumer, read_records(records), output)
+    exported_to(consumer, read_records(records, uri), output)

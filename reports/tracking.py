@@ -19,6 +19,9 @@ PARENT_TAG = "mlflow.parentRunId"
 STUDY = "study/"
 """How the series tag of a study's curve begins: a child run without records of its own."""
 
+CURVE = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
+"""Parameters of a study's curve that are a case's keys, too: what the curve fixes."""
+
 
 def resolved_uri(uri: str, folder: Path | None = None) -> str:
     """The URI as MLflow takes it: of an sqlite database with its absolute path, quoted; others as they are.

@@ -16,11 +16,12 @@ from reports.record.seal import MANIFEST, digest_of
 from reports.record.writing import SIGNATURES, SIGNED
 from reports.table import table
 from reports.table.compare import split
+from reports.tracked import BUNDLE_NAME, CONFIGURATION_FOLDER
 from runner.records.command_json import COMMAND_JSON
 from runner.request_error import first_line
 
-REPORT_NAME, TABLE_NAME, BUNDLE_NAME = "report.html", "table.md", f"records{bundle.SUFFIX}"
-FIGURES_FOLDER, CONFIGURATION_FOLDER = "figures", "configuration"
+REPORT_NAME, TABLE_NAME = "report.html", "table.md"
+FIGURES_FOLDER = "figures"
 
 _MOST_SECTIONS = 6
 """Maximum number of rows of a picture: no more while a user waits. `symlab figure` draws more."""

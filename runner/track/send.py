@@ -7,8 +7,6 @@ Everything comes from records, so that what could not be sent while the command 
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +17,7 @@ from urllib.parse import quote
 
 from cases.record.record import Record
 from cases.record.request import RecordedRequest
-from reports import tracking
+from reports import tracked, tracking
 from reports.numerics.study import Series, studied
 from reports.record import bundle
 from reports.sent import (
@@ -34,6 +32,7 @@ from reports.sent import (
     study_metrics,
     study_parameters,
 )
+from reports.tracked import RECORDS_FOLDER
 from reports.tracking import (
     COMMAND_TAG,
     COMPLETE_TAG,
@@ -76,11 +75,8 @@ from runner.track.views import Drawn, command_tags, command_views, experiment_ta
 NUMBER_TAG = "symlab.number"
 """Of a command's run: which one of this name it is in its experiment. From the second on it stands in the names."""
 
-ARTIFACTS, RECORDS_FOLDER = "mlartifacts", "records"
-"""The folder of artifacts beside a database in a file, and that of the records among the artifacts of a series."""
-
-PATIENCE_S = 5
-"""How long a server may take to answer."""
+ARTIFACTS = "mlartifacts"
+"""The folder of artifacts beside a database in a file."""
 
 _METRICS_A_BATCH, _ENTRIES_A_BATCH, _LONGEST_TAG = 1000, 100, 5000
 _CHILDREN = 50_000
@@ -302,7 +298,7 @@ class CommandRun:
         opened, self._open = self._open[::-1], []
         with contextlib.suppress(Exception):
             if opened and self._uri.startswith("http"):
-                tracking.check_server(self._uri, PATIENCE_S)  # MLflow would wait a minute for each run
+                tracking.check_server(self._uri, tracked.PATIENCE_S)  # MLflow would wait a minute for each run
             for run_id in opened:
                 with contextlib.suppress(Exception):
                     self._client.set_terminated(run_id, status)
@@ -440,15 +436,8 @@ def milliseconds(timestamp: str) -> int:
 
 
 def _client(uri: str) -> Any:
-    """MLflow's client of a place that can be used. MLflow has no other way for settings than this process's
-    environment, where the user has not set them; of a server that goes away it asks again for a minute."""
     check_place(uri)
-    for name, value in {
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "5",
-        "MLFLOW_HTTP_REQUEST_TIMEOUT": str(PATIENCE_S),
-    }.items():
-        os.environ.setdefault(name, value)
+    tracked.prepare(uri)
     from mlflow import MlflowClient
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
@@ -456,8 +445,6 @@ def _client(uri: str) -> Any:
         # Makes the tables and MLflow's default experiment, whose artifacts would be in the working folder otherwise.
         SqlAlchemyStore(resolved_uri("sqlite:///" + quote(str(path))), (path.parent / ARTIFACTS).as_uri())
 
-    for quiet in ("mlflow", "alembic"):
-        logging.getLogger(quiet).setLevel(logging.WARNING)
     path = database_path(uri)
     if path is not None:
         make_ready(path, make)

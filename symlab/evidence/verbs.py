@@ -58,6 +58,7 @@ from symlab.evidence.audit.worker import Wanted
 @output_option("Write the result, too: a .html (the report with the audit), .md or .json.")
 def audit(
     records: tuple[str, ...],
+    uri: str | None,
     band: str,
     gate: str | None,
     form: str,
@@ -71,13 +72,13 @@ def audit(
     """Check records against a list of items, or compare two sets.
 
     One RECORDS (a record file, a folder or a bundle) is checked against the list of items. Two of them,
-    BEFORE and AFTER, are compared.
+    BEFORE and AFTER, are compared. With --mlflow, one of two may be files, too.
     """
     decides = Gate(gate) if gate else None
     if len(records) == 2 and (rerun is not None or seed is not None):
         raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
     wanted = Wanted(size_of(inputs_up_to), code, rerun_of(rerun, seed))
-    return audited(AuditOptions(records, parse_band(band), decides, form, output, signers, wanted))
+    return audited(AuditOptions(records, uri, parse_band(band), decides, form, output, signers, wanted))
 
 
 @click.command("sign", epilog=EXIT_CODES)
@@ -104,7 +105,9 @@ def sign(place: Path, key: Path) -> None:
 @click.option("--changed", "is_changed", is_flag=True, help="Show only cases whose times or data changed.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @output_option("Write the result, too: a .html (a page with charts and links to the raw samples), .md or .json.")
-def history(records: tuple[str, ...], band: str, is_changed: bool, form: str, output: Path | None) -> None:
+def history(
+    records: tuple[str, ...], uri: str | None, band: str, is_changed: bool, form: str, output: Path | None
+) -> None:
     """Show how cases changed over commits and libraries.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of any number of commands. Each
@@ -112,7 +115,7 @@ def history(records: tuple[str, ...], band: str, is_changed: bool, form: str, ou
     """
     from symlab.evidence.history.command import HistoryOptions, show
 
-    show(HistoryOptions(records, parse_band(band), is_changed, form, output))
+    show(HistoryOptions(records, uri, parse_band(band), is_changed, form, output))
 
 
 @click.command("published", epilog=EXIT_CODES)
@@ -158,14 +161,14 @@ def published(root: Path, check: bool, is_audit: bool, is_level: bool, accept: s
 @click.command("bundle", epilog=EXIT_CODES)
 @takes_records
 @output_option(f"The bundle's name, which ends in {bundles.SUFFIX}.", required=True)
-def bundle(records: tuple[str, ...], output: Path) -> None:
+def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
     """Pack records into one compressed file.
 
     Signatures of the records go along. RECORDS are record files, folders of them (at any depth), or bundles
     (*.jsonl.xz). Every command that takes RECORDS reads the bundle.
     """
-    found = read_records(records)
-    signed, left_out = carried(list(map(Path, records)), found)
+    found = read_records(records, uri)
+    signed, left_out = carried(list(map(Path, records)), found) if uri is None else ([], [])
     for line in left_out:
         print(f"symlab: {line}", file=sys.stderr)
     size_bytes = bundles.write(found, output, signed=signed)

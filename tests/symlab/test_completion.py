@@ -40,7 +40,7 @@ RUN = (
     *("--mul", "--cfg ", "world_size=2 --cfg h", "--config-pa", "fabric.sch", "fabric.schedule=", "records="),
     "op=broadcast algorithms=[bulk,pu",
 )
-OTHERS = ("table --format j", "table ", "replay rec", "kernels --op all_g")
+OTHERS = ("table --format j", "table ", "table x --mlflow ", "replay rec", "kernels --op all_g")
 
 
 def test_answers_for_bash(monkeypatch: pytest.MonkeyPatch) -> None:

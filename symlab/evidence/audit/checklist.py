@@ -15,6 +15,7 @@ from typing import Any
 
 from cases.record.record import Record
 from reports.table.sheet import Line, Sheet
+from reports.tracked import Tracker
 from symlab.evidence.audit import (
     clocks,
     code,
@@ -142,21 +143,24 @@ def check(
     places: Sequence[Path | str] = (),
     *,
     wanted: worker.Wanted | None = None,
+    source: str = "",
     say: Callable[[str], None] = lambda text: None,
     signers: Path | None = None,
+    tracker: Tracker | None = None,
 ) -> Audit:
     """Check one set of records against the items.
 
-    places: the files and folders that it was read from. wanted: what to recompute, None: the usual. say: called with
-    the progress as text. signers: a list of signers, as ssh-keygen takes it. Raises ValueError for a place that can't
-    be read.
+    places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
+    wanted: what to recompute, None: the usual. say: called with the progress as text. signers: a list of signers, as
+    ssh-keygen takes it. tracker: where MLflow's records are from, which may have signatures of them. Raises ValueError
+    for a place that can't be read.
     """
-    material = Material(tuple(records), tuple(map(Path, places)))
+    material = Material(tuple(records), tuple(map(Path, places)), source)
     say("making configurations, cases and inputs again")
     answer = worker.ask(material, wanted or worker.Wanted(), say)
     say("looking through the records")
     items = [Item(name, _points(name, points, material, answer)) for name, points in ITEMS.items()]
-    vouched = signatures.who_vouches(material, signers)
+    vouched = signatures.who_vouches(material, signers, tracker)
     items = [*items, completeness.gaps(material, [*items, vouched.item]), vouched.item]
     level = Level(
         data=answer.level,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cases.record.record import Record
 from reports.record import bundle
@@ -25,6 +26,9 @@ from reports.table.unfinished import unfinished
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.ssh import checked_signers
 from symlab.evidence.audit.worker import RERUN_S, Rerun, Wanted
+
+if TYPE_CHECKING:
+    from reports.tracked import Tracker
 
 FORMATS = ("text", "markdown", "json")
 
@@ -77,7 +81,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What to audit: one place of records, or two to compare.
+    """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
 
     band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
     code; None, as for one place, is any. form: one of FORMATS. output: a file for the result, too. signers: a list of
@@ -85,6 +89,7 @@ class AuditOptions:
     """
 
     records: tuple[str, ...]
+    uri: str | None = None
     band: float = 0.02
     gate: Gate | None = None
     form: str = "text"
@@ -107,10 +112,15 @@ def run(options: AuditOptions) -> int:
         raise ValueError("--signers: two places are compared whatever their signatures; audit each of them alone")
     signers = checked_signers(options.signers) if options.signers else None
     progress = Progress()
-    places, sides = options.records, []
-    for place in places:
+    tracker = _tracker(options.uri, progress) if options.uri is not None else None
+    sides, places = [], []
+    for place in options.records:
         progress(f"reading {place}")
-        sides.append(bundle.read([place]))
+        side, is_tracked = _read(place, options.uri, tracker)
+        sides.append(side)
+        places += [] if is_tracked else [place]
+    if tracker is not None and len(places) == len(sides):
+        raise ValueError(f"--mlflow {options.uri}: nothing is read from it, {' and '.join(places)} lie in files")
     result: Result
     if len(sides) == 2:
         from symlab.evidence.audit.comparison import compare
@@ -120,17 +130,44 @@ def run(options: AuditOptions) -> int:
     else:
         from symlab.evidence.audit.checklist import check
 
-        result = check(sides[0], places, wanted=options.wanted, say=progress, signers=signers)
+        result = check(
+            sides[0],
+            places,
+            wanted=options.wanted,
+            source="" if places else f"MLflow's {options.records[0]}",
+            say=progress,
+            signers=signers,
+            tracker=None if places else tracker,
+        )
     progress.end()
     if options.output is not None:
         sealed = digests_under(places)
         _write(result, [record for side in sides for record in side], options.output, sealed)
-    for line in unfinished(places, [record for side in sides for record in side]):
+    for line in unfinished(places, [record for side in sides for record in side]) if places else ():
         print(f"symlab: {line}", file=sys.stderr)
     # The exit code is the result's, even if the reader left (| head).
     with contextlib.suppress(BrokenPipeError):
         print(_text(result, options.form), end="", flush=True)
     return result.exit_code
+
+
+def _tracker(uri: str, say: Progress) -> Tracker:
+    from reports.tracked import Tracker
+
+    say("asking MLflow")
+    return Tracker(uri)
+
+
+def _read(place: str, uri: str | None, tracker: Tracker | None) -> tuple[list[Record], bool]:
+    """Return the records of a place, and whether they are MLflow's. A path with a slash in it, or of which MLflow has
+    neither run nor experiment, is a file or a folder if there is one; everything else is MLflow's."""
+    if uri is None or tracker is None:
+        return bundle.read([place]), False
+    if os.path.exists(place) and ("/" in place or not tracker.has(place)):
+        return bundle.read([place]), False
+    from reports.tracked import fetch
+
+    return fetch(uri, [place]), True
 
 
 def _text(result: Result, form: str) -> str:

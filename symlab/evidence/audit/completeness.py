@@ -121,7 +121,8 @@ def _asked_for(jobs: Any, members: Sequence[Record], not_run: Any) -> Iterator[s
 def manifest(material: Material) -> Iterator[Point]:
     """Every file against the manifest of its folder, and files to which nothing refers."""
     if not material.places:
-        yield Point(Outcome.NOT_CAPTURED, "no files, so no manifest")
+        where = f"{material.source}: " if material.source else ""
+        yield Point(Outcome.NOT_CAPTURED, f"{where}no files, so no manifest")
     sealed: list[str] = []
     for place in material.places:
         above = _sealed_above(place)

@@ -40,10 +40,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Material:
-    """One set of records. places: the files, folders and bundles that it was read from."""
+    """One set of records. places: the files, folders and bundles that it was read from, empty for records from MLflow,
+    which source names."""
 
     records: tuple[Record, ...]
     places: tuple[Path, ...] = ()
+    source: str = ""
 
     @cached_property
     def worlds(self) -> dict[str, list[Record]]:

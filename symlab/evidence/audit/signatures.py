@@ -7,7 +7,7 @@ one of the statement beside it, if the statement is that of the records as they 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cases.record.record import Record
@@ -17,6 +17,7 @@ from reports.record.signatures import signed_folders, signed_of
 from reports.record.signed import MAX_SIGNATURES, Signed, Statement, digests_by_command, record_digest, statement_of
 from reports.record.writing import SIGNATURES, SIGNED, write_file
 from reports.table.text import counted
+from reports.tracked import BUNDLE_NAME, Tracker, Unreadable
 from symlab.evidence.audit.completeness import concerns
 from symlab.evidence.audit.items import Ground, Item, Outcome, Point, listed
 from symlab.evidence.audit.material import Material
@@ -69,10 +70,11 @@ class _Verifier:
         return found
 
 
-def who_vouches(material: Material, signers: Path | None = None) -> Vouched:
-    """Return the item. signers: the reader's list of signers, or None. Raises ValueError if there are
-    signatures, and no ssh-keygen."""
+def who_vouches(material: Material, signers: Path | None = None, tracker: Tracker | None = None) -> Vouched:
+    """Return the item. signers: the reader's list of signers, or None. tracker: what MLflow has, which may have
+    signatures. Raises ValueError if ssh-keygen is missing and there are signatures."""
     claims = [claim for place in material.places for claim in (*_of_folders(material, place), *_of_bundles(place))]
+    claims += _of_tracker(material, tracker) if tracker is not None else []
     points: list[Point] = []
     names: dict[str, None] = {}
     covered: set[str] = set()
@@ -87,7 +89,8 @@ def who_vouches(material: Material, signers: Path | None = None) -> Vouched:
         says = f"{counted(verifier.left_out, 'signature')} not verified: {MAX_VERIFIED} are an audit's maximum"
         points.append(Point(Outcome.NOT_COMPARABLE, says))
     if not claims:
-        points.append(Point(Outcome.NOT_CAPTURED, "no signature; symlab sign FOLDER --key KEY makes one"))
+        where = f"{material.source}: " if material.source else ""
+        points.append(Point(Outcome.NOT_CAPTURED, f"{where}no signature; symlab sign FOLDER --key KEY makes one"))
     elif names and (rest := sum(record_digest(record) not in covered for record in material.records)):
         total = counted(len(material.records), "record")
         points.append(Point(Outcome.NOT_CAPTURED, f"{rest} of {total}: no signature"))
@@ -137,11 +140,31 @@ def _of_bundles(place: Path) -> Iterator[_Claim]:
             continue
         found = bundle.signed_in(path)
         digests = digests_by_command(bundle.unpacked(path)) if found else {}
-        yield from (_claim_of(path.name, signed, digests) for signed in found)
+        yield from (_claim_of(path.name, signed, digests, "the bundle") for signed in found)
 
 
-def _claim_of(where: str, signed: Signed, digests: Mapping[str, Set[str]]) -> _Claim:
-    """Return the claim of a statement about the records of a bundle, whose digests are given by command."""
+def _of_tracker(material: Material, tracker: Tracker) -> Iterator[_Claim]:
+    """Yield what is signed of the commands' records in MLflow; of the set's records it covers those that are alike."""
+    here = frozenset(map(record_digest, material.records))
+    for command in dict.fromkeys(record.request.command for record in material.records):
+        for run in tracker.parents(command):
+            name = f"MLflow's run {run.id}"
+            try:
+                signed = tracker.signed(run)
+                if signed is None:
+                    continue
+                digests = digests_by_command(tracker.records(run, BUNDLE_NAME))
+            except Unreadable:
+                raise
+            except ValueError as error:
+                yield _Claim(name, None, str(error))
+                continue
+            claim = _claim_of(name, signed, digests, "it")
+            yield replace(claim, covered=claim.covered & here)
+
+
+def _claim_of(where: str, signed: Signed, digests: Mapping[str, Set[str]], has: str) -> _Claim:
+    """Return the claim of a statement about records, whose digests are given by command. has: what has the records."""
     try:
         statement = Statement.read(signed.text)
     except ValueError as error:
@@ -149,7 +172,7 @@ def _claim_of(where: str, signed: Signed, digests: Mapping[str, Set[str]]) -> _C
     covered, problem = statement.covered(digests), ""
     if not statement.is_of(digests):
         how = ", with other contents" if len(covered) == statement.count else ""
-        problem = f"changed after signing: {counted(statement.count, 'record')} signed, the bundle has "
+        problem = f"changed after signing: {counted(statement.count, 'record')} signed, {has} has "
         problem += f"{counted(len(covered), 'record')} of the same commands{how}"
     return _Claim(f"{where} (records {statement.records})", signed, problem, covered)
 

@@ -14,13 +14,14 @@ from symlab.evidence.history.series import located
 
 @dataclass(frozen=True, slots=True)
 class HistoryOptions:
-    """What to show: records in files.
+    """What to show: records in files, or in MLflow at uri.
 
     band: the share within which changes of times are not named. is_changed: only cases that changed. form: text,
     markdown or json. output: a file for the result, too.
     """
 
     records: tuple[str, ...]
+    uri: str | None = None
     band: float = 0.02
     is_changed: bool = False
     form: str = "text"
@@ -33,7 +34,12 @@ def show(options: HistoryOptions) -> None:
         if options.output.suffix not in (".html", ".md", ".json"):
             raise ValueError(f"{options.output}: a history's name ends in .html, .md or .json")
         can_be_written(options.output)
-    found = history(located(options.records), options.band)
+    if options.uri is None:
+        found = history(located(options.records), options.band)
+    else:
+        from reports.tracked import fetch
+
+        found = history([(record, None) for record in fetch(options.uri, options.records)], options.band)
     if options.output is not None:
         write_file(options.output, _written(found, options, options.output).encode("utf-8", "backslashreplace"))
     print(_text(found, options.form, options.is_changed), end="")
@@ -45,7 +51,8 @@ def _written(found: History, options: HistoryOptions, output: Path) -> str:
     if output.suffix == ".html":
         from symlab.evidence.history.page import page
 
-        return page(found, folder=output.absolute().parent, is_changed=options.is_changed)
+        folder = output.absolute().parent if options.uri is None else None
+        return page(found, folder=folder, is_changed=options.is_changed)
     return _text(found, {".json": "json", ".md": "markdown"}[output.suffix], options.is_changed)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,31 +45,36 @@ def replay(wanted: Wanted, tools: Tools | None = None) -> int:
 
     RequestError for a wrong request.
     """
-    before = _records(wanted.what)
+    before = _records(wanted.what, wanted.mlflow_uri)
     from runner.case.allowed_code import allowed_code
     from symlab.evidence.replay.rebuild import Wishes, rebuilt
 
+    places = [Path(wanted.what)] if Path(wanted.what).exists() else []
     wishes = Wishes(
         records=str(wanted.records),
         track_uri=wanted.track_uri,
         fabric=wanted.fabric,
         up_to_bytes=wanted.up_to_bytes,
-        code=allowed_code([Path(wanted.what)], wanted.code, changed=wanted.changed_code),
+        code=allowed_code(places, wanted.code, changed=wanted.changed_code),
     )
     again = rebuilt(before, wishes)
     return _Replay(wanted, before, again, tools).run()
 
 
-def _records(what: str) -> list[Record]:
-    """The records in a file, a folder or a bundle. RequestError where there are none."""
+def _records(what: str, uri: str) -> list[Record]:
+    """The records in a file, a folder or a bundle; else those of an MLflow run. RequestError where there are none."""
     from reports.record.bundle import read
 
     try:
         if Path(what).exists():
             return read([what])
+        if re.fullmatch(r"[0-9a-f]{32}", what):
+            from reports.tracked import fetch
+
+            return fetch(uri, [what])
     except ValueError as error:
         raise RequestError(f"{error} (RECORDS)") from error
-    raise RequestError(f"{what}: no such file or folder (RECORDS), give the folder of a command's records")
+    raise RequestError(f"{what}: no such file or folder, and no MLflow run's id (RECORDS), give one of these")
 
 
 class _Replay:

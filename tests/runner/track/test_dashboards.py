@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from reports.record import bundle
+from reports.tracked import fetch
 from reports.tracking import SERIES_TAG
 from runner.track.__main__ import main as send
 from runner.track.dashboard import newest_place
@@ -130,6 +131,14 @@ def test_two_clicks_lead_from_the_list_of_commands_to_charts(browser: Any, dashb
         with page.expect_popup() as opened:  # MLflow opens links of descriptions beside
             page.get_by_role("link", name="charts", exact=True).first.click()
         assert len(colours(chart(opened.value, "latency/time_us"))) == 9
+
+
+def test_records_come_back_from_a_server(dashboard: Dashboard) -> None:
+    found = fetch(dashboard.address, [dashboard.run])
+    assert len(found) == 100
+    assert {one.case.dtype for one in found} == {"bfloat16"}
+    with pytest.raises(ValueError, match=f"^{dashboard.address}: gone: there is no such run"):
+        fetch(dashboard.address, ["gone"])
 
 
 def test_nothing_of_a_server_is_left(tmp_path: Path) -> None:

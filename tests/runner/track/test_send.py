@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from cases.record.request import RecordedRequest
+from reports import tracked
 from reports.record import bundle
 from reports.sent import metrics_of
-from reports.tracking import COMPLETE_TAG
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.request.schema import TrackRequest
 from runner.track import problems, send
@@ -174,7 +174,7 @@ def test_a_server_is_found_by_a_uri_with_user_and_password() -> None:
 
     with http.server.HTTPServer(("127.0.0.1", 0), Healthy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        problems.check_place(f"http://me:pa55@127.0.0.1:{server.server_port}/base/")
+        tracked.prepare(f"http://me:pa55@127.0.0.1:{server.server_port}/base/")
         server.shutdown()
 
 
@@ -308,7 +308,7 @@ def test_an_interrupted_command_is_incomplete_whoever_sends_it(sent: Sent, scrip
     assert not is_later or sent.later(done.folder / "records") == 0
     tags, metrics = sent.parent.data.tags, sent.parent.data.metrics
     assert (sent.parent.info.status, tags["status"]) == ("KILLED", "INCOMPLETE")
-    assert (tags["outcome"], tags[COMPLETE_TAG]) == ("interrupted", "false")
+    assert (tags["outcome"], tags[tracked.COMPLETE_TAG]) == ("interrupted", "false")
     assert [metrics[f"cases/{key}"] for key in ("run", "requested", "not_run")] == [1, 4, 3]
     (child,) = sent.children
     assert (child.info.status, child.data.tags["passed"]) == ("KILLED", "1/2")
@@ -398,6 +398,7 @@ def test_a_part_of_a_command_that_is_there_takes_nothing_away(sent: Sent, capsys
     assert sent.later(record_files(done.folder)[0]) == 0
     assert "it is complete, and differs from these records: give another --experiment" in capsys.readouterr().out
     assert len(sent.children) == 2
+    assert len(tracked.fetch(sent.database, [sent.parent.info.run_id])) == 2
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ from reports.__main__ import main
 from reports.record import bundle
 from symlab.evidence.audit import command, worker
 from symlab.evidence.audit.comparison import STATED
-from tests.symlab.evidence.audit.complete_set import answer, kept
+from tests.symlab.evidence.audit.complete_set import answer, kept, records
 from tests.symlab.evidence.audit.invented_records import check, in_turns, one
 
 ROOT = Path(__file__).parents[4]
@@ -137,6 +138,16 @@ def test_a_wrong_request_is_one_line(arguments: list[str], message: str, capsys:
 @pytest.mark.parametrize(("text", "size"), [("0", 0), ("512", 512), ("64K", 65536), ("1m", 1 << 20), ("2G", 2 << 30)])
 def test_sizes(text: str, size: int) -> None:
     assert command.size_of(text) == size
+
+
+def test_records_from_mlflow_have_no_manifest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = SimpleNamespace(has=lambda one: True, parents=lambda command: [])
+    monkeypatch.setattr("reports.tracked.Tracker", lambda uri: empty)
+    monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: records() if (uri, ids) == ("u", ["run"]) else [])
+    assert main(["audit", "run", "--mlflow", "u"]) == 0
+    assert "MLflow's run: no files, so no manifest" in capsys.readouterr().out
 
 
 def test_what_lasts_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,13 @@ def test_without_signature_and_without_list(place: Path, keys: Path) -> None:
     assert "; signature not verified" in audit.verdict
 
 
+def test_records_of_mlflow_have_no_signature(keys: Path) -> None:
+    with patch.object(worker, "ask", lambda *_: answer()):
+        audit = check(records(1), source="MLflow's run", signers=keys / "signers")
+    assert told(audit)[0][0] is Outcome.NOT_CAPTURED
+    assert "; unsigned" in audit.verdict
+
+
 def resealed(folder: Path) -> None:
     """Change a record, and seal the folder again, as who forges would."""
     path = sorted(folder.glob("all_reduce*.json"))[0]

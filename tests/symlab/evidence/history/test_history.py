@@ -246,6 +246,17 @@ def test_what_is_published_of_both_machines_is_on_one_page(tmp_path: Path) -> No
     assert record["timing"]["samples_us"]
 
 
+def test_runs_of_mlflow_have_a_history_without_links(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: stepping(24, 1.1, 12))
+    page = tmp_path / "h.html"
+    assert main(["history", "--mlflow", "sqlite:///x.db", "an experiment", "-o", str(page)]) == 0
+    assert "times changed in 1 of 1 case" in capsys.readouterr().out
+    assert linked(page) == []
+    assert "samples: files with" not in page.read_text(encoding="utf-8")
+
+
 def test_the_same_record_in_two_places_counts_once(tmp_path: Path) -> None:
     records = stepping(8, 1.0, 4)
     place = kept(tmp_path / "records", records)

@@ -215,6 +215,7 @@ def test_an_interrupt_ends_without_a_verdict(symlab: Symlab, replay: Callable[..
         [".", "--up-to", "much"],
         [".", "--fabric", "tpu"],
         ["a", "b"],
+        ["0" * 32, "--mlflow", "sqlite:///gone/x.db"],
     ],
     ids=" ".join,
 )
