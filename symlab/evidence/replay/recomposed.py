@@ -34,9 +34,10 @@ from runner.request.chooser import BEST
 from runner.request.compose import hydra_over
 from runner.request.composer import Composer
 from runner.request.configured import merged, plain_configuration
+from runner.request.experiments import CONF
 from runner.request.schema import Schema
 from runner.request.sizes import AUTO
-from runner.request.validate import CONF, Request, validate
+from runner.request.validate import Request, validate
 from runner.request_error import RequestError, first_line
 from runner.world.fabrics import FabricName
 from symlab.evidence.replay.commits import names_at
