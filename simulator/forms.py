@@ -9,16 +9,12 @@ from dataclasses import dataclass
 
 from simulator.isa import TABLE
 from simulator.isa.registry import TYPES, neutral_qualifiers
-from simulator.isa.versions import Version, version_of, version_of_target
 from simulator.ptx.ir import Unsupported
-from simulator.ptx.parse import entries_of, parse_kernel
 from simulator.run.decode import unsupported_forms
 
 LATER = ("ldmatrix", "stmatrix", "movmatrix", "mma", "wgmma", "wmma", "tcgen05", "tensormap", "cp.async.bulk.tensor")
 """Forms that are planned: matrices and tensor maps."""
 
-_VERSION = re.compile(r"^\s*\.version\s+(\d+)\.(\d+)", re.MULTILINE)
-_TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
 _GUARD = re.compile(r"^@!?\S+\s+")
 
 
@@ -45,47 +41,6 @@ def missing_forms(ptx: str) -> tuple[Missing, ...]:
         Missing(form, tuple(sorted(set(places))), reason, _is_planned(form)) for (form, reason), places in lines.items()
     ]
     return tuple(sorted(found, key=lambda one: (-len(one.lines), one.lines)))
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """A form that a module's .version does not have: its PTX lines in order, and the first version that has it."""
-
-    form: str
-    lines: tuple[int, ...]
-    first: Version
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """The .version of a module, the first version that has all of its forms and its .target, and what is later than
-    its own."""
-
-    stated: Version
-    needed: Version
-    later: tuple[Later, ...]
-
-
-def versions_of(ptx: str) -> Versions:
-    """Return which version of PTX a module states, and which one its kernels and what they may call need."""
-    found = _VERSION.search(ptx)
-    target = _TARGET.search(ptx)
-    if found is None or target is None:
-        raise ValueError("no .version or no .target, give a PTX module")
-    stated = (int(found[1]), int(found[2]))
-    firsts = {(ptx.count("\n", 0, target.start(1)) + 1, f".target {target[1]}"): version_of_target(target[1])}
-    for entry in entries_of(ptx):
-        kernel = parse_kernel(ptx, entry)
-        for instruction in (one for block in kernel.blocks for one in block.instructions):
-            if not instruction.unsupported:
-                form = instruction.mnemonic
-                firsts[instruction.line, form] = version_of(instruction, kernel.types)
-    lines: dict[tuple[str, Version], list[int]] = {}
-    for (line, form), first in firsts.items():
-        if first > stated:
-            lines.setdefault((form, first), []).append(line)
-    later = [Later(form, tuple(sorted(places)), first) for (form, first), places in lines.items()]
-    return Versions(stated, max(firsts.values()), tuple(sorted(later, key=lambda one: one.lines)))
 
 
 def _form(one: Unsupported) -> str:

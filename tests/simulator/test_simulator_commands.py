@@ -83,28 +83,6 @@ def test_device_side_allocation_is_one_clear_line(check: Check) -> None:
     assert code == 1
 
 
-LATE = """.version 7.8
-.target sm_90
-.address_size 64
-.visible .entry k(.param .u64 out)
-{
-.reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %d<4>;
-elect.sync %r1|%p1, -1;
-add.u32 %r1, %r2, %r3;
-elect.sync %r2|%p1, -1;
-fence.proxy.async;
-multimem.red.relaxed.sys.global.add.u32 [%d1], %r1;
-ret;
-}
-"""
-
-
-def test_a_version_below_its_forms_is_a_finding(check: Check) -> None:
-    assert check(LATE) == 1
-    assert check(LATE.replace("7.8", "8.1")) == 0
-    assert check(LATE.replace("sm_90", "sm_100a").replace("7.8", "8.1")) == 1
-
-
 @pytest.mark.parametrize("directive", [".reqnctapercluster 2, 1, 1", ".maxclusterrank 4", ".explicitcluster"])
 def test_clusters_need_an_architecture_that_has_them(check: Check, directive: str) -> None:
     text = (

@@ -61,6 +61,15 @@ def test_an_arch_without_8_bit_floats_in_its_switch_is_refused(text: str, arch: 
         refuse_unsupported(module(text, target=arch), "kernel")
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100", "sm_110a", "sm_120a"])
+def test_an_arch_without_redux_of_floats_is_refused(arch: str) -> None:
+    text = "redux.sync.min.abs.f32 %r1, %r2, -1;"
+    with refused(DeviceFault):
+        refuse_unsupported(module(text, target=arch))
+    for other in ("sm_100a", "sm_103f"):
+        refuse_unsupported(module(text, target=other))
+
+
 @pytest.mark.parametrize("text", FP8)
 @pytest.mark.parametrize("arch", sorted(FAMILY_TARGETS))
 def test_the_others_take_them(text: str, arch: str) -> None:
