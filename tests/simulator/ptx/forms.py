@@ -97,6 +97,18 @@ def multicast_copies() -> Iterator[str]:
     yield f"multimem.cp.async.bulk.global.shared::cta.{COUNTED} [%d1], [%r1], 16, [%r2]"
 
 
+def multimem() -> Iterator[str]:
+    """The switch's instructions; .x4 types and those of 8 bits have no bank of their own here."""
+    kinds = ("b32|u32|s32|f32|f16x2|bf16x2|e4m3x4|e5m2x4", "b64|u64|s64|f64", "f16|bf16|e4m3x2|e5m2x2", "e4m3|e5m2")
+    banks = ("%r", "%d", "%h", "%x")
+    for (some, bank), (count, given) in product(zip(kinds, banks, strict=True), VECTORS.items()):
+        dot, registers = f".v{count}" if count > 1 else "", given.replace("$", bank)
+        change = f"<add|min|max|and|or|xor><|.acc::f32|.acc::f16>{dot}.<{some}>"
+        yield f"multimem.ld_reduce.relaxed.sys.global.{change} {registers}, [%d20]"
+        yield f"multimem.red.relaxed.sys.global.{change.replace('<|.acc::f32|.acc::f16>', '')} [%d20], {registers}"
+        yield f"multimem.st.relaxed.sys.global{dot}.<{some}> [%d20], {registers}"
+
+
 def mbarriers() -> Iterator[str]:
     orders = (
         "|.release.cta|.release.cluster|.relaxed.cta|.relaxed.cluster|.acquire.cta|.acquire.cluster|.release|.cta"
@@ -269,6 +281,6 @@ TEMPLATES = {
     one.__name__: one
     for one in (
         *(wide, arithmetic, whole_numbers, comparisons, numbers_of_comparisons, conversions, warps, atomics, accesses),
-        *(clusters, cluster_copies, lane_copies, bulk_copies, bulk_reductions, multicast_copies, mbarriers),
+        *(clusters, cluster_copies, lane_copies, bulk_copies, bulk_reductions, multicast_copies, multimem, mbarriers),
     )
 }

@@ -66,6 +66,7 @@ MISSING = {
     "wide": r"ld(\.\w+(::\w+)?)?\.v2\.b64 \{%q",
     "arithmetic": r"rcp\.r.\.ftz\.f64",
     "whole_numbers": r"(addc|subc)\.[us]16",
+    "multimem": r"multimem\.red\.relaxed\.sys\.global\.(min|max)\.(v\d\.b?f16|v[24]\.b?f16x2) ",
     "accesses": r"(ld|st)(\.\w+(::\w+)?)?\.v8\.[usb](8|16) ",
     "clusters": r"(mapa|getctarank)(\.u32 |(\.shared::cluster)?\.s64)|mapa\.u64 %d1, kernel_shared|getctarank\.u64 %r1, kernel_shared"
     r"|(ld|st)\.shared::cluster\.v8\.[usb](8|16) ",
@@ -83,7 +84,7 @@ def judged(name: str, arch: str, folder: Path) -> tuple[list[str], set[int], set
     body = "\n".join(f"{form};" for form in forms)
     ptx = module("BODY", ["struct256 s"], target=arch).replace("<16>", "<40>").replace("<32>", "<40>")
     ptx = ptx.replace(".version 9.0", f".version {'9.1' if name == 'multicast_copies' else '9.0'}")
-    ptx = ptx.replace("BODY", f".reg .b128 %q<8>; .shared .align 16 .b8 kernel_shared[64];\n{body}")
+    ptx = ptx.replace("BODY", f".reg .b128 %q<8>; .reg .b8 %x<9>; .shared .align 16 .b8 kernel_shared[64];\n{body}")
     first = ptx[: ptx.index(forms[0])].count("\n") + 1
     theirs = {line - first for line in refused(ptx, folder, arch)}
     return forms, theirs, {one.line - first for one in unsupported_forms(ptx)}
@@ -106,6 +107,7 @@ def _compare(name: str, forms: list[str], theirs: set[int], ours: set[int]) -> N
 
 
 ARCHES = ("sm_80", "sm_90", "sm_90a", "sm_100", "sm_103")
+OF_MULTIMEM = ("sm_90a", "sm_100", "sm_100f", "sm_103a", "sm_110a", "sm_120", "sm_120a", "sm_121a")
 
 
 @pytest.mark.slow
@@ -115,6 +117,11 @@ ARCHES = ("sm_80", "sm_90", "sm_90a", "sm_100", "sm_103")
 )
 def test_the_same_yes_and_no_under_other_targets(name: str, arch: str, tmp_path: Path) -> None:
     _compare(name, *judged(name, arch, tmp_path))
+
+
+@pytest.mark.parametrize("arch", OF_MULTIMEM)
+def test_multimem_under_the_targets_that_differ(arch: str, tmp_path: Path) -> None:
+    _compare("multimem", *judged("multimem", arch, tmp_path))
 
 
 @pytest.mark.parametrize(
