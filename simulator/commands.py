@@ -1,4 +1,4 @@
-"""The simulator's own commands, as click objects: `python -m simulator`, and a half of `symlab check`."""
+"""The simulator's half of `symlab check`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import click
 
 if TYPE_CHECKING:
     from simulator.forms import Missing
@@ -94,14 +92,3 @@ def _say_assembled(text: str, arch: str) -> bool:
     for one in verdict.problems:
         print(f"  line {one.line}: {one.text}" if one.line else f"  {one.text}")
     return False
-
-
-@click.command("python -m simulator")
-@click.option("--all", "is_all", is_flag=True, help="Print every form by itself.")
-def forms(is_all: bool) -> int:
-    """Print which forms of PTX the simulator has, by opcode."""
-    from simulator.forms import rows, text
-    from simulator.isa import TABLE
-
-    print("\n".join(sorted(TABLE)) if is_all else text(rows()))
-    return 0

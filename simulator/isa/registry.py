@@ -129,11 +129,6 @@ def canonical(words: Sequence[str], neutral: frozenset[str]) -> str:
     return ".".join([words[0], *kept, *(word for word in words[1:] if word in TYPES)])
 
 
-def neutral_qualifiers(opcode: str) -> frozenset[str]:
-    """Return the qualifiers of an opcode that are in no key: they change no result, or the builder reads them."""
-    return _NEUTRAL.get(opcode, frozenset())
-
-
 def key_of(instruction: Instruction) -> str:
     """The table's key of an instruction; the order of qualifiers in the text does not matter."""
     neutral = _NEUTRAL.get(instruction.opcode, frozenset())

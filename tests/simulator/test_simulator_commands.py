@@ -1,4 +1,4 @@
-"""symlab check and python -m simulator: what they print, and their exit codes."""
+"""symlab check: what it prints, and its exit codes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 import simulator.ptx.assembler as assembler
-from simulator.__main__ import main as door
-from simulator.isa import TABLE
 from symlab.command import main
 from tests.golden import same_text
 
@@ -141,13 +139,6 @@ def test_a_wrong_request_is_one_line(
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
 def test_lines_may_end_as_on_other_systems(end: str, check: Check) -> None:
     assert check((HEAD + ".entry n()\n{ ret; }\n").replace("\n", end)) == 0
-
-
-def test_the_forms_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert door([]) == 0
-    assert any(line.split()[:2] == ["lop3", "1"] for line in capsys.readouterr().out.splitlines())
-    assert door(["--all"]) == 0
-    assert capsys.readouterr().out.splitlines() == sorted(TABLE)
 
 
 STRUCT = (
