@@ -21,15 +21,15 @@ from cases.case import Case
 from cases.dtypes import NONE
 from cases.refusal import Refusal
 from kernels.brought import BroughtFunction, function_at
+from kernels.own.arguments import BroughtArgument, argument_of, check_of_ptx
+from kernels.own.functions import FunctionCall, compiled_function, function_call
+from kernels.own.parameters import entry_of, refuses_entry, refuses_target
 from kernels.sources import Source, read
 from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_size
 from memory.fabric import Executable, Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
-from runner.custom.arguments import BroughtArgument, argument_of, check_of_ptx
-from runner.custom.functions import FunctionCall, compiled_function, function_call
 from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_buffers
-from runner.custom.parameters import entry_of, refuses_entry, refuses_target
 from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
@@ -72,7 +72,7 @@ class CustomKernel:
         if self.ptx is not None:
             assert spec.launch is not None
             entry = entry_of(self.text, self.entry)
-            if unfit := refuses_entry(spec, entry) or refuses_target(entry.target, arch):
+            if unfit := self.refuses_arguments(spec, world_size) or refuses_target(entry.target, arch):
                 raise ValueError(f"{self.place}: {unfit}")
             digest = _sha256(self.ptx.content)
             found = Executable(_record_name(spec), self.entry, arch, self.text, digest, assumptions=self.assumptions)
@@ -96,7 +96,7 @@ class CustomKernel:
     def refuses_arguments(self, spec: CustomSpec, world_size: int) -> str:
         """Return why the kernel can't take the arguments, as far as it is known before it is compiled; "" if it may."""
         if self.ptx is not None:
-            return refuses_entry(spec, entry_of(self.text, self.entry))
+            return refuses_entry(spec.name, spec.arguments, entry_of(self.text, self.entry))
         assert self.function is not None
         try:
             self._call(spec, world_size)
@@ -390,7 +390,7 @@ def _fill(given: object, key: str, folder: Path | None) -> Fill | FillFunction:
 def _arguments(
     given: object, buffers: Sequence[BufferSpec], world_size: int, kernel: CustomKernel
 ) -> tuple[BroughtArgument, ...]:
-    """The arguments, as runner/custom/arguments.py reads them. RequestError naming the one that is wrong."""
+    """The arguments, as kernels/own/arguments.py reads them. RequestError naming the one that is wrong."""
     if given is None:
         return ()
     if not isinstance(given, (list, tuple)):

@@ -13,8 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cases.dtypes import ITEMSIZES
-from memory.fabric import Launch
-from runner.custom.arguments import (
+from kernels.own.arguments import (
     OWN_KINDS,
     WORDS,
     BroughtArgument,
@@ -23,6 +22,7 @@ from runner.custom.arguments import (
     references_of,
     referred,
 )
+from memory.fabric import Launch
 
 if TYPE_CHECKING:
     import torch

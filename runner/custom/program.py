@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 import torch
 
+from kernels.own.arguments import BroughtArgument, PeerArgument, PointerArgument, StructArgument, referred
+from kernels.own.functions import FunctionLaunch, Input
 from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch
 from memory.pool import Pool, SymmetricPool
 from memory.tensor import SymmetricTensor, flat_bytes
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of, write_peers
 from runner.case.buffers import POISON, Buffer, changed_guards, guarded
-from runner.custom.arguments import BroughtArgument, PeerArgument, PointerArgument, StructArgument, referred
 from runner.custom.contents import content_of
-from runner.custom.functions import FunctionLaunch, Input
 from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill, pointers_of, tables_of
 
 POISONS = (POISON, 0x5A)

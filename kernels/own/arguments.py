@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from memory.fabric import PACKINGS, Argument, ArgumentKind, packed
-from reports.table.text import counted
 
 NumberKind = Literal["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64"]
 BufferKind = Literal["address", "peers", "multicast", "tensor", "tensors", "dynamic_tensor", "dynamic_tensors"]
@@ -245,7 +244,7 @@ def _addresses(given: Any, ranks: int) -> StructArgument:
     if not isinstance(reference, str) or type(length) is not int:
         raise ValueError(f"addresses of {given!r}: give a buffer, or one and a length, as {{addresses: [data, 8]}}")
     if length < ranks:
-        raise ValueError(f"addresses of {counted(ranks, 'rank')} in a length of {length}: give {ranks} or more")
+        raise ValueError(f"addresses of {ranks} ranks in a length of {length}: give {ranks} or more")
     return StructArgument(tuple((8 * rank, _peer([reference, rank], ranks)) for rank in range(ranks)), 8 * length)
 
 
