@@ -31,9 +31,10 @@ from memory.fabric import Argument, Executable, Fabric, Launch, Traits, check_sh
 from memory.pool import SymmetricPool
 from reports.table.text import counted
 from runner.case.binding import device_of
+from runner.case.brought_arguments import BroughtMemory, address_of, bound, packed_argument
 from runner.case.stress import captured
 from runner.custom.nouns import BufferSpec, Fill, check_buffers
-from runner.custom.program import CustomMemory, address_of, allocate_buffers, bound, packed_argument, publish
+from runner.custom.program import allocate_buffers, publish
 from runner.request.sizes import format_bytes
 from runner.request_error import near
 from simulator.ptx.parse import check_start, entries_of, parse_kernel
@@ -510,7 +511,7 @@ def _set_variables(fabric: Fabric, steps: Sequence[Step], values: Sequence[Argum
 
 
 def _queue(
-    fabric: Fabric, work: Brought, memory: CustomMemory, values: Sequence[Sequence[Argument]]
+    fabric: Fabric, work: Brought, memory: BroughtMemory, values: Sequence[Sequence[Argument]]
 ) -> Callable[[], None]:
     """What queues all launches. values: by launch, of all that the steps are given.
 

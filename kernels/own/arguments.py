@@ -6,7 +6,7 @@ In YAML an argument is {kind: value}, in Python also a tuple (kind, value). Stru
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -306,6 +306,17 @@ def references_of(argument: BroughtArgument) -> list[tuple[str, str]]:
         for one in found
         if isinstance(one, PeerArgument) or one.buffer
     ]
+
+
+def tables_of(arguments: Iterable[BroughtArgument]) -> tuple[str, ...]:
+    """Return what arguments have tables of peers of, "name" or "name+16", each once."""
+    found = [reference for one in arguments for kind, reference in references_of(one) if kind == "peers"]
+    return tuple(dict.fromkeys(found))
+
+
+def pointers_of(arguments: Iterable[BroughtArgument]) -> tuple[PointerArgument, ...]:
+    """Return all pointers to structs in arguments, each before those in its struct."""
+    return tuple(part for one in arguments for part in parts_of(one) if isinstance(part, PointerArgument))
 
 
 def type_of(argument: BroughtArgument) -> tuple[Any, ...]:

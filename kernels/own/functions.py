@@ -6,6 +6,7 @@ with decides where an argument can be read in two ways: the address of a buffer 
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 import struct
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from kernels.compile import compiled_apart
+from kernels.compile import compiled_apart, with_relative_paths
 from kernels.functions import CallArgument, CompiledFunction, compiled_callable
 from kernels.hosting import HostLaunch
 from kernels.own.arguments import NUMBER_KINDS, TENSOR_KINDS, ArgumentSpec, BroughtArgument, PeerArgument
@@ -100,7 +101,9 @@ def compiled_function(
 
     def step() -> tuple[Executable, FunctionLaunch]:
         made = compiled_callable(function, name, calls[0].arguments, arch)
-        return made.executable, _launched(made, calls, given)
+        text = with_relative_paths(made.executable.ptx)
+        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        return replace(made.executable, ptx=text, digest=digest), _launched(made, calls, given)
 
     return compiled_apart(step, f"compiling {name} for {arch}")
 

@@ -58,7 +58,7 @@ def found_at(place: str, folder: Path | None = None) -> Brought:
     """
     where = Path(place.rpartition(":")[0]).expanduser()
     name = place.rpartition(":")[2]
-    if where.suffix != ".py" and len(where.parts) < 2:
+    if where.suffix not in (".py", ".yaml") and len(where.parts) < 2:
         return Brought(place, spec_at(place))
     return Brought(place, spec_at(f"{where}:{name}", start_of(where, folder)))
 

@@ -77,16 +77,11 @@ class CustomKernel:
             digest = _sha256(self.ptx.content)
             found = Executable(_record_name(spec), self.entry, arch, self.text, digest, assumptions=self.assumptions)
             return CompiledCustom(found, spec.launch)
-        from kernels.compile import with_relative_paths
-
         assert self.function is not None
         call = self._call(spec, world_size)
         calls = [call] * world_size
         made, function = compiled_function(self.function.call, _record_name(spec), calls, self.asked, arch)
-        text = with_relative_paths(made.ptx)
-        digest = _sha256(text.encode())
-        found = replace(made, ptx=text, digest=digest, assumptions=self.assumptions)
-        return CompiledCustom(found, function.launch, function)
+        return CompiledCustom(replace(made, assumptions=self.assumptions), function.launch, function)
 
     def _call(self, spec: CustomSpec, world_size: int) -> FunctionCall:
         assert self.function is not None
