@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import torch
 
 
+ARCHS = ("sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
+"""What kernels are built for, unless their spec says otherwise."""
+
 Fold = Literal["rank_order", "from_next_rank", "unordered"]
 
 
@@ -151,7 +154,7 @@ class KernelSpec:
     launch: Callable[[Case], Launch]
     build: Callable[[Case], Any]
     files: tuple[str, ...]
-    archs: tuple[str, ...] = ("sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
+    archs: tuple[str, ...] = ARCHS
     owner: Callable[[Case, int], torch.Tensor] | None = None
     multimem: Callable[[Case], frozenset[str]] = lambda case: frozenset()
     max_world_size: int = 72

@@ -46,7 +46,7 @@ from kernels.own.expressions import check_names, evaluated
 from kernels.own.functions import compiled_function, function_call
 from kernels.own.parameters import entry_of, refuses_entry, refuses_target
 from kernels.sources import read
-from kernels.spec import KernelSpec, Parameter, Workspace
+from kernels.spec import ARCHS, KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, Launch
 
 KEYS = {
@@ -63,7 +63,7 @@ SAMPLES = (4096, 1 << 20, 64)
 """Elements of a rank's part in cases that an entry is tried with when it is read."""
 
 ARCH = "sm_90a"
-"""What a function is compiled for where nobody names an architecture."""
+"""What a function is compiled for to know its launch."""
 
 Loader = Callable[[str, Path], Any]
 """The function at "file.py:NAME" beside a folder (kernels.brought.function_at), with its call and files."""
@@ -126,7 +126,8 @@ class Described:
         return self._launch(case)
 
     def _launch(self, case: Case) -> Launch:
-        names, given = self.of_case(case), {}
+        names = self.of_case(case)
+        given: dict[str, Any] = {}
         for key, value in self.launches.items():
             with _naming(f"launch.{key}"):
                 parts = value if isinstance(value, list) else [value]
@@ -309,10 +310,8 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
         raise ValueError("no dtypes (dtypes), give those that the kernel adds, such as [float32]")
     # Of types of 32 bits and more native and float32 are one; of narrower ones a kernel has one of them.
     usual = dict.fromkeys(one for dtype in dtypes for one in _usual_accumulators(dtype))
-    archs = KernelSpec.__dataclass_fields__["archs"].default
-    if made.ptx:
-        target = _target(made.ptx)
-        archs = tuple(arch for arch in archs if not refuses_target(target, arch))
+    target = _target(made.ptx) if made.ptx else ""
+    archs = tuple(arch for arch in ARCHS if not refuses_target(target, arch))
     parsed = _tried(made, given, dtypes, archs[0] if archs else ARCH)
     return KernelSpec(
         op=made.op,
@@ -327,7 +326,7 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
         parameters=tuple(Parameter("peers", reference) for reference in tables_of(parsed)),
         workspaces=made.places,
         launch=made.launch,
-        build=made.executable,
+        build=lambda case: made.executable(case, ARCH),
         files=files,
         archs=archs,
         max_world_size=evaluated(given.get("max_world_size", 72), {}),

@@ -55,7 +55,7 @@ class Buffer:
         return tuple(address + offset for address, offset in zip(addresses, offsets, strict=True))
 
     def peer_address(self, rank: int) -> int:
-        """Where this rank sees the first byte of one rank's. No other rank is asked, which may be out of reach."""
+        """Where this rank sees the first byte of one rank's, also where another is out of reach."""
         return self.tensor.peer(rank).address + (self.peer_offsets[rank] if self.peer_offsets else self.offset_bytes)
 
     def multicast_address(self) -> int:
