@@ -129,9 +129,9 @@ class KernelSpec:
     functions of NVSHMEM that the kernel calls on the device, as C has them (kernels/nvshmem_bitcode.py): their code is
     linked in, and the kernel is refused where it is not installed.
 
-    made(case, arch) returns the code of a kernel that is brought as it is, and arguments(case, rank) what it takes on a
-    rank (kernels/own/arguments.py), of the buffers input and output and of workspaces; parameters are then the tables
-    of peers among them. None: build gives the code, and parameters are what it takes.
+    made(case, arch) returns the code of a kernel that is brought as it is, and arguments(case, launch, rank) what it
+    takes on a rank in a launch (kernels/own/arguments.py), of the buffers input and output and of workspaces;
+    parameters are then the tables of peers among them. None: build gives the code, and parameters are what it takes.
 
     tuning is what launches take their values from (kernels.tuning.Tuning), if the spec has one; retuned(tuning) is the
     same kernel with another.
@@ -170,7 +170,7 @@ class KernelSpec:
     assumptions: tuple[str, ...] = ()
     nvshmem: tuple[str, ...] = ()
     made: Callable[[Case, str], Executable] | None = field(default=None, repr=False, compare=False)
-    arguments: Callable[[Case, int], tuple[Any, ...]] | None = field(default=None, repr=False, compare=False)
+    arguments: Callable[[Case, Launch, int], tuple[Any, ...]] | None = field(default=None, repr=False, compare=False)
     tuning: Any = field(default=None, repr=False, compare=False)
     retuned: Callable[[Any], KernelSpec] | None = field(default=None, repr=False, compare=False)
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)

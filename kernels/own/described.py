@@ -136,11 +136,11 @@ class Described:
         with _naming("launch"):
             return Launch(**given)
 
-    def names(self, case: Case) -> dict[str, int]:
-        """Return of_case() with grid and block, where the entry says them."""
-        if not {"grid", "block"} <= set(self.launches):
+    def names(self, case: Case, launch: Launch | None = None) -> dict[str, int]:
+        """Return of_case() with grid and block: of a launch, None for the entry's, if it says one."""
+        if launch is None and not {"grid", "block"} <= set(self.launches):
             return self.of_case(case)
-        launch = self._launch(case)
+        launch = launch or self._launch(case)
         return {"grid": launch.blocks, "block": launch.threads} | self.of_case(case)
 
     def places(self, case: Case) -> tuple[Workspace, ...]:
@@ -158,9 +158,9 @@ class Described:
                 raise ValueError(f"{made.size_bytes} bytes are no whole number of fills of {len(pattern)}")
             return made
 
-    def bound(self, case: Case, rank: int) -> tuple[BroughtArgument, ...]:
-        """Return the arguments of a rank. ValueError naming the one that is wrong."""
-        names = self.names(case) | {"rank": rank}
+    def bound(self, case: Case, launch: Launch | None, rank: int) -> tuple[BroughtArgument, ...]:
+        """Return the arguments of a rank. launch: as names() takes it. ValueError naming the one that is wrong."""
+        names = self.names(case, launch) | {"rank": rank}
         known = ("input", "output", *self.workspaces)
         found = []
         for number, value in enumerate(self.arguments):
@@ -199,7 +199,7 @@ class Described:
             name = self.entry(case)
             with _naming("kernel"):
                 found = entry_of(self.ptx, name)
-            if unfit := refuses_entry(name, self.bound(case, 0), found):
+            if unfit := refuses_entry(name, self.bound(case, None, 0), found):
                 raise ValueError(f"{unfit} (arguments), give one of its size and kind for each")
             if unfit := refuses_target(found.target, arch):
                 raise ValueError(f"{self.full_name}: {unfit}")
@@ -222,7 +222,7 @@ class Described:
         counts = collective(case.op).counts(case.numel, case.world_size)
         buffers = {name: _Buffer(case.dtype, (count,)) for name, count in zip(("input", "output"), counts, strict=True)}
         buffers |= {one.name: _Buffer(one.dtype, (one.numel,)) for one in self.places(case)}
-        return function_call(self.function, self.bound(case, rank), buffers, case.world_size)
+        return function_call(self.function, self.bound(case, None, rank), buffers, case.world_size)
 
     def choices(self, case: Case) -> dict[str, Any]:
         """Return what the code depends on; of a function the whole case, whose shapes may be constants of the code."""
@@ -362,7 +362,7 @@ def _tried(made: Described, given: Mapping[str, Any], dtypes: Sequence[str], arc
         fitting = [case for case in cases if all(evaluated(one, made.names(case)) for one in made.requires)]
     case = (fitting or cases)[0]
     made.places(case)
-    parsed = made.bound(case, ranks - 1)
+    parsed = made.bound(case, None, ranks - 1)
     if made.function is None:
         made.executable(case, arch)
     else:

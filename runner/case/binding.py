@@ -133,7 +133,7 @@ class BoundKernel(Slots):
             found: tuple[Argument, ...] = host.arguments(rank, lambda one: address_of(one, memory))
             return found
         assert self._spec.arguments is not None
-        return bound(self.fabric, self._spec.arguments(case, rank), memory)
+        return bound(self.fabric, self._spec.arguments(case, self._launches[slot], rank), memory)
 
     def write_counts(self, slot: int, case: Case) -> None:
         """Write what this rank sends to each in a case to the slot's row of the table of counts, if there is one."""
