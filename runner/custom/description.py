@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType
@@ -33,7 +33,7 @@ from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tole
 from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
-from runner.request_error import RequestError, near
+from runner.request_error import RequestError, naming, near
 
 if TYPE_CHECKING:
     from cases.record.record import Record
@@ -191,7 +191,7 @@ def custom_job(
             "check=false"
         )
     buffers = _buffers(section.get("buffers"), folder)
-    with _naming("custom"):
+    with naming("custom"):
         launch, asked = _launch(section.get("launch"), is_function=kernel.function is not None)
         assumptions = asked.pop("assumptions", ())
         kernel = replace(kernel, asked=asked, assumptions=assumptions)
@@ -207,25 +207,14 @@ def custom_job(
         if unfit := kernel.refuses_arguments(spec, world_size):
             raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
         check_memory(spec, kernel.text)
-        with _naming("custom.buffers"):
+        with naming("custom.buffers"):
             inputs = inputs_of(spec, world_size, seed)
-        with _naming("custom.reference"):
+        with naming("custom.reference"):
             expected = expected_of(spec, inputs) if spec.reference is not None else None
     sources, digest = custom_sources(section, folder), custom_digest(section, folder)
     moved_bytes = parse_bytes(section["bytes"], "custom.bytes") if section.get("bytes") is not None else 0
     case = _case(spec.name, spec.buffers, world_size, seed)
     return CustomJob(spec, kernel, case, sources, digest, inputs, expected, moved_bytes * spec.launches)
-
-
-@contextmanager
-def _naming(key: str) -> Iterator[None]:
-    """Within, a ValueError becomes a RequestError that names a key; a RequestError names its own."""
-    try:
-        yield
-    except RequestError:
-        raise
-    except ValueError as error:
-        raise RequestError(f"{error} ({key})") from error
 
 
 def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:
@@ -321,7 +310,7 @@ def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | 
         raise RequestError(f"{text!r} names no function ({key}), give file.py:NAME or package.module:NAME")
     where, _, name = text.rpartition(":")
     path = Path(where).expanduser()
-    with _naming(key):
+    with naming(key):
         if where.endswith(".py") or "/" in where:
             return function_at(f"{path}:{name}", start_of(path, folder))
         return function_at(text)
@@ -363,7 +352,7 @@ def _buffer(name: str, values: object, folder: Path | None) -> BufferSpec:
     if not isinstance(symmetric, bool):
         raise RequestError(f"symmetric is {symmetric!r} ({key}.symmetric), give true or false")
     fill = _fill(values.get("fill", "poison"), f"{key}.fill", folder)
-    with _naming(key):
+    with naming(key):
         return BufferSpec(name, str(values.get("dtype", "float32")), _lengths(shape), symmetric, fill)
 
 
@@ -414,7 +403,7 @@ def _launch(given: object, is_function: bool) -> tuple[Launch | None, dict[str, 
     shape: dict[str, Any] = {
         str(key): tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()
     }
-    with _naming("custom.launch"):
+    with naming("custom.launch"):
         assumptions = {"assumptions": checked_assumptions(shape.pop("assumptions", ()))}
         launch = Launch(**{"grid": shape.get("cluster", 1), "block": 1} | shape)
     return (None, shape | assumptions) if is_function else (launch, assumptions)
