@@ -47,6 +47,7 @@ from kernels.own.functions import compiled_function, function_call
 from kernels.own.parameters import entry_of, refuses_entry, refuses_target
 from kernels.sources import read
 from kernels.spec import ARCHS, KernelSpec, Parameter, Workspace
+from kernels.tuning import MAX_WORLD_SIZE
 from memory.fabric import Executable, Launch
 
 KEYS = {
@@ -134,7 +135,7 @@ class Described:
                 numbers = [one if isinstance(one, bool) else evaluated(one, names) for one in parts]
                 given[key] = tuple(numbers) if isinstance(value, list) else numbers[0]
         with _naming("launch"):
-            return Launch(**given)
+            return Launch(**{"grid": given.get("cluster", 1), "block": 1} | given)
 
     def names(self, case: Case, launch: Launch | None = None) -> dict[str, int]:
         """Return of_case() with grid and block: of a launch, None for the entry's, if it says one."""
@@ -152,9 +153,12 @@ class Described:
             numel, dtype, fill = evaluated(given.get("numel"), names), given.get("dtype", "uint32"), given.get("fill")
             if numel < 1:
                 raise ValueError(f"{given.get('numel')!r} is {numel} elements, give 1 or more")
-            pattern = b"" if fill in (None, "zeros", "poison") else bytes.fromhex(str(fill))
+            try:
+                pattern = b"" if fill in (None, "zeros", "poison") else bytes.fromhex(str(fill))
+            except ValueError:
+                raise ValueError(f"{fill!r} is no fill: give zeros, poison, or bytes in hexadecimal") from None
             made = Workspace(name, numel, dtype, zeroed=fill in (None, "zeros"), fill=pattern)
-            if pattern and made.size_bytes % len(pattern):
+            if made.size_bytes % len(pattern or b"0"):
                 raise ValueError(f"{made.size_bytes} bytes are no whole number of fills of {len(pattern)}")
             return made
 
@@ -312,7 +316,13 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
     usual = dict.fromkeys(one for dtype in dtypes for one in _usual_accumulators(dtype))
     target = _target(made.ptx) if made.ptx else ""
     archs = tuple(arch for arch in ARCHS if not refuses_target(target, arch))
-    parsed = _tried(made, given, dtypes, archs[0] if archs else ARCH)
+    limits: dict[str, Any] = {"max_world_size": MAX_WORLD_SIZE, "max_size_bytes": None}
+    for key in (key for key in limits if key in given):
+        with _naming(key):
+            limits[key] = evaluated(given[key], {})
+    if given.get("fold") == "from_next_rank":
+        raise ValueError("an entry can't say who adds an element (fold), give rank_order or unordered")
+    parsed = _tried(made, dtypes, archs[0] if archs else ARCH)
     return KernelSpec(
         op=made.op,
         algorithm=made.name,
@@ -329,9 +339,9 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
         build=lambda case: made.executable(case, ARCH),
         files=files,
         archs=archs,
-        max_world_size=evaluated(given.get("max_world_size", 72), {}),
+        max_world_size=limits["max_world_size"],
         choices=made.choices,
-        max_size_bytes=evaluated(given["max_size_bytes"], {}) if "max_size_bytes" in given else None,
+        max_size_bytes=limits["max_size_bytes"],
         refusal=made.refusal,
         promises=frozenset(_listed(given, "promises")),
         assumptions=made.assumptions,
@@ -340,10 +350,10 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
     )
 
 
-def _tried(made: Described, given: Mapping[str, Any], dtypes: Sequence[str], arch: str) -> tuple[BroughtArgument, ...]:
+def _tried(made: Described, dtypes: Sequence[str], arch: str) -> tuple[BroughtArgument, ...]:
     """The arguments in the first sample case that the entry takes, with all expressions computed. ValueError for what
     is wrong with them."""
-    reduces, ranks = collective(made.op).reduces, min(2, evaluated(given.get("max_world_size", 2), {}))
+    reduces, ranks = collective(made.op).reduces, 2
     if dtypes[0] not in ITEMSIZES:
         raise ValueError(f"{unknown_name('dtype', str(dtypes[0]), ALL)} (dtypes)")
     cases = [

@@ -77,5 +77,7 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> int:
             return _value(body if _value(test, names) else other, names)
         case ast.Call(func=ast.Name(id=name), args=given, keywords=[]) if name in _FUNCTIONS:
             return _FUNCTIONS[name](*(_value(one, names) for one in given))
+    if isinstance(node, ast.Name):
+        raise ValueError(f"there is no {node.id}: names are {', '.join(names) or 'none'}")
     said = "/ gives fractions, give //" if isinstance(getattr(node, "op", None), ast.Div) else f"give {FORM}"
     raise ValueError(f"{ast.unparse(node)!r} can't be computed: {said}")
