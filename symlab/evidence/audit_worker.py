@@ -25,8 +25,8 @@ from runner.case.todays_code import sources
 from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of, interruptible
 from runner.records.scrub import scrubbed_values
+from runner.request.experiments import CONF
 from runner.request.schema import Schema
-from runner.request.validate import CONF
 from symlab.evidence.audit.items import Ground, Outcome, Point, listed, recomputed
 from symlab.evidence.audit.level import Recomputed
 from symlab.evidence.audit.worker import Rerun

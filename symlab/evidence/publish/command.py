@@ -33,7 +33,7 @@ from runner.environment.worktree import GIT_PATIENCE_S, SHORT, worktree
 from runner.interrupt import shielded
 from runner.records.lock import FolderInUse, FolderLock
 from runner.request.compose import compose_jobs, hydra_over
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.request_error import RequestError
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.publish import pages

@@ -18,7 +18,7 @@ from cases.record.record import Record
 from reports.record.bundle import published_sets
 from reports.record.writing import write_file
 from reports.table.text import counted
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.request_error import RequestError
 from runner.world.world import WorldFailure
 from symlab.evidence import published as tables

@@ -18,7 +18,8 @@ from cases.record.record import Record
 from reports.record.bundle import read
 from runner.case.bringing import recorded_place
 from runner.environment.worktree import SAME, SHORT, recorded_commit, worktree
-from runner.request.validate import CONF, CUSTOM
+from runner.request.experiments import CONF
+from runner.request.validate import CUSTOM
 from symlab.evidence.replay.commits import tree_of
 from symlab.evidence.replay.recorded_code import Bounds, run_code
 from symlab.evidence.replay.recorded_commands import commands_of, known_keys

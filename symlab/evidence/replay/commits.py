@@ -18,7 +18,7 @@ from typing import Any
 
 from cases.record.record import Record
 from runner.environment.repository import DIGESTED, MAX_NAMES, source_digests
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 
 PATIENCE_S = 20
 

@@ -12,8 +12,9 @@ from cases.record.record import Record
 from runner.case.todays_code import MALFORMED
 from runner.request.chooser import BEST
 from runner.request.configured import merged
+from runner.request.experiments import CONF
 from runner.request.sizes import AUTO
-from runner.request.validate import CONF, Request, validate
+from runner.request.validate import Request, validate
 from runner.request_error import first_line
 from runner.world.fabrics import FabricName
 from symlab.evidence.replay.commits import names_at

@@ -29,8 +29,8 @@ from runner.records.scrub import scrubbed_values
 from runner.request.compose import hydra_over
 from runner.request.composer import Composer
 from runner.request.configured import plain_configuration
+from runner.request.experiments import CONF
 from runner.request.schema import Schema
-from runner.request.validate import CONF
 from runner.request_error import RequestError, first_line
 
 Say = Callable[[str], None]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernels.catalogue import specs_of
+from kernels.spec import KernelSpec
+from runner.case.bringing import with_names
+from runner.case.cases import check_against_catalogue, resolved
 from runner.gpu.gpu_type import GpuType
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.gpu_types import arch_of
 from runner.request.sizes import format_bytes
 from runner.request.validate import MAX_HEAP_BYTES, Request
+from runner.world.fabrics import FabricName
 from symlab.speed.predict.predictable import check_predictable, check_ranks
 
 ASSUMED = (("fabric", "simulator"), ("fabric.heap_bytes", format_bytes(MAX_HEAP_BYTES)))
@@ -47,3 +52,13 @@ def _asked(job: ComposedJob) -> Asked:
     found = job.gpu.type(limits)
     check_ranks(found, job.request.world_size)
     return Asked(job.request, found)
+
+
+def simulated(request: Request) -> tuple[Request, list[KernelSpec]]:
+    """A job's request as the simulator runs it, and the kernels that it brings."""
+    named, brought = with_names(request)
+    own = [one.spec for one in brought]
+    specs = (*specs_of(named.op, named.algorithms), *own)
+    found = resolved(named, replace(named.fabric, name=FabricName.simulator), specs)
+    check_against_catalogue(found, specs)
+    return found, own

@@ -8,16 +8,16 @@ from functools import cache, partial
 
 from cases.case import Case
 from kernels.baselines import find_baseline, refuses_baseline, usual_names_for
-from kernels.catalogue import find
 from kernels.compile_error import CompilationError
+from kernels.spec import KernelSpec
 from memory.fabric import Traits
-from runner.case.cases import cases_of, check_against_catalogue, resolved
+from runner.case.cases import cases_of
+from runner.case.contestant import spec_for
 from runner.case.expected import expected_refusal
 from runner.request_error import first_line
-from runner.world.fabrics import FabricName
 from runner.world.world import WorldFailure
 from symlab.speed.best import TableChooser
-from symlab.speed.predict.asked import Asked
+from symlab.speed.predict.asked import Asked, simulated
 from symlab.speed.predict.explaining import Explanation, explained
 from symlab.speed.predict.predictable import DEPENDENT, is_dependent
 from symlab.speed.predict.predicting import HEAP_BYTES, Prediction, predicted
@@ -25,6 +25,9 @@ from symlab.speed.predict.profiling import DEADLINE_S, NotSimulated, clocked
 from symlab.speed.predict.rates import rates_of
 from symlab.speed.predict.shown import MISSING, Series
 from symlab.speed.predict.stored_score import Stored
+
+OWN = "a kernel of your own: constants and interval are those of the catalogue's kernels"
+"""What is said of a brought kernel's prediction."""
 
 
 def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
@@ -34,13 +37,12 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
     known = rates_of(asked.type)
     limit_s = max(DEADLINE_S, asked.request.deadline_s)
     clock = partial(clocked, limit_s=limit_s)
-    request = resolved(asked.request, replace(asked.request.fabric, name=FabricName.simulator))
-    check_against_catalogue(request)
+    request, own = simulated(asked.request)
     cases = cases_of(request)
     missing: dict[str, dict[Case, str]] = {kind: {} for kind in MISSING}
     refused = missing["refused"]
     for case in cases:
-        refusal = expected_refusal(case, request.fabric)
+        refusal = expected_refusal(case, request.fabric, own)
         if refusal is not None or is_dependent(case.algorithm):
             refused[case] = str(refusal or DEPENDENT)
     predictions: list[Prediction] = []
@@ -53,9 +55,11 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
         beside += len(libraries_beside(case)) if has_libraries else 0
         print(f"simulating {case.id}", file=sys.stderr, flush=True)
         try:
-            one = predicted(case, find(case.name), known, score, asked.arch, request.cache_dir, beside, clock)
+            spec = spec_for(case, own)
+            assert isinstance(spec, KernelSpec), "a library is not predicted"
+            one = predicted(case, spec, known, score, asked.arch, request.cache_dir, beside, clock)
             if explain:
-                path = explained(case, known, request.cache_dir, asked.arch, limit_s)
+                path = explained(case, spec, known, request.cache_dir, asked.arch, limit_s)
                 paths[case] = replace(path, terms=one.terms if one.is_worth_telling else None)
         except NotSimulated as error:
             missing["unfinished"][case] = f"{first_line(error)}; deadline_s gives it more"
@@ -64,7 +68,8 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
             missing["failed"][case] = first_line(error)
             continue
         chosen = tuple(request.chooser.said([case])) if isinstance(request.chooser, TableChooser) else ()
-        predictions.append(replace(one, remarks=(*one.remarks, *chosen)))
+        beyond = (OWN,) if spec in own else ()
+        predictions.append(replace(one, remarks=(*one.remarks, *beyond, *chosen)))
     return Series(known, tuple(predictions), missing, paths)
 
 

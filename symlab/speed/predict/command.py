@@ -16,7 +16,7 @@ from reports.record.writing import can_be_written, write_file
 from reports.table.sheet import room_here
 from runner.environment.host import usable_cores
 from runner.request.compose import compose_jobs, hydra_over
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.request_error import RequestError
 from symlab.speed.predict import on_records, published
 from symlab.speed.predict.asked import asked_jobs

@@ -13,9 +13,9 @@ from kernels.catalogue import SPECS
 from runner.command.plan import PreparedJob, prepare
 from runner.environment.repository import source_digests
 from runner.request.compose import ComposedJob, compose_jobs
+from runner.request.experiments import CONF
 from runner.request.overrides import config_folders
 from runner.request.schema import TimingMode
-from runner.request.validate import CONF
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer, resolve
 from symlab.speed.tune.verb import Options as Options
@@ -49,6 +49,11 @@ def searchable(job: ComposedJob) -> ComposedJob:
     names = request.algorithms if not isinstance(request.algorithms, str) else ()
     known = [spec.algorithm for spec in SPECS if spec.op == request.op]
     for name in names:
+        if ":" in name:
+            raise RequestError(
+                f"{name} is no kernel of the project, which a table has alone (algorithms), measure the parameters of "
+                "an entry by symlab run algorithms=[FILE.yaml:NAME@all]"
+            )
         if name not in known:
             raise RequestError(
                 f"{name} is no algorithm of {request.op} to be searched (algorithms), give some of {', '.join(known)}"

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import Record, RecordedPrediction
+from cases.record.prediction import RecordedPrediction
+from cases.record.record import Record
 from reports.record.bundle import read
 from runner.__main__ import main
 from runner.case.inputs import digest_of, make_input

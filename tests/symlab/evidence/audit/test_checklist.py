@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from cases.record.record import CHECK_WAS_OFF, Record, RecordedEnvironment, RecordedRequest, load
+from cases.record.record import CHECK_WAS_OFF, Record, load
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from reports.record.bundle import read
 from reports.table import sheet
 from symlab.evidence.audit import worker

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import Record, RecordedEnvironment
+from cases.record.record import Record
+from cases.record.request import RecordedEnvironment
 from symlab.evidence.audit.items import Outcome
 from symlab.evidence.audit.material import Material
 from tests.symlab.evidence.audit.complete_set import (

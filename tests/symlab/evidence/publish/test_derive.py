@@ -22,7 +22,7 @@ from cases.record.record import Record
 from reports.__main__ import main as reports_main
 from reports.record import bundle
 from reports.record.bundle import KERNELS_NAME, SUFFIX
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from symlab.command import main
 from symlab.evidence import published as tables
 from symlab.evidence.publish import command, derived

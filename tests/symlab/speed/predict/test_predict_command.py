@@ -14,7 +14,7 @@ from kernels.catalogue import find
 from reports.record.bundle import PUBLISHED as PLACE
 from reports.record.bundle import read
 from runner.gpu.reading import gpu_type
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
 from simulator.clock.profile import Segment

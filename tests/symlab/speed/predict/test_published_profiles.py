@@ -6,7 +6,7 @@ import pytest
 
 from reports.record.bundle import KERNELS_NAME, published_sets
 from reports.record.bundle import PUBLISHED as PLACE
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from symlab.speed.predict import recorded_kernels
 from symlab.speed.predict.evidence import COMMAND, profile_key
 from symlab.speed.predict.published import machines, missing, works
