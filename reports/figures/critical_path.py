@@ -55,11 +55,6 @@ def figure(launch: Mapping[str, Any]) -> Figure:
     return sheet
 
 
-def svg(launch: Mapping[str, Any]) -> bytes:
-    """Return the picture as an SVG file: the same profile gives the same bytes."""
-    return style.rendered(lambda: figure(launch), "svg", f"critical path of {launch['kernel']}")
-
-
 def inline(launch: Mapping[str, Any], key: str) -> str:
     """Return the picture as an <svg> element for a page; its ids begin with key."""
     label = f"critical path of {launch['kernel']}: who waits for whom over {launch['clock_us']:.2f} us"

@@ -199,11 +199,6 @@ def why_no_study(records: Sequence[Record], folder: str = "") -> str:
     )
 
 
-def text(curves: Sequence[Series]) -> str:
-    """The tables as aligned text: errors of each series, a column a world size."""
-    return sheet.text(sheets_of(curves), captions(curves))
-
-
 def here(curves: Sequence[Series]) -> str:
     """The tables as text to be printed here, no wider than a line is."""
     return sheet.text(sheets_of(curves), captions(curves), sheet.room_here())

@@ -19,7 +19,7 @@ from cases.stress import Stress
 from kernels.compile_error import CompilationError
 from memory.fabric import Executable, FabricError, Traits
 from runner.command.means import Means
-from runner.command.runnable import Job
+from runner.command.plan import Job
 from runner.command.subjects import subject_of
 from runner.request.schema import TimingMode
 from runner.world.world import World

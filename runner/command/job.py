@@ -24,8 +24,8 @@ from reports.table.text import counted, size_text
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import measured_in_turns
 from runner.command.means import Means, usual_means
+from runner.command.plan import Job
 from runner.command.ran import read_traits
-from runner.command.runnable import Job
 from runner.interrupt import shielded
 from runner.world.world import World, WorldFailure
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from runner.case.library_modules import Brought
     from runner.custom.running import CompiledJob
     from runner.timing.combine import TimedResult
+from runner.command.plan import Job
 from runner.command.ran import brought, measured, ran
-from runner.command.runnable import Job
 
 
 @dataclass(frozen=True, slots=True)

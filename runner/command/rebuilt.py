@@ -15,7 +15,7 @@ from cases.record.request import RecordedEnvironment, as_today
 from reports.tracking import database_path, resolved_uri
 from runner.case.allowed_code import AllowedCode
 from runner.case.bringing import refuse_requested
-from runner.command.joined import JoinedCommand, command_of
+from runner.command.joined import JoinedCommand
 from runner.command.plan import Command, PreparedJob
 from runner.command.ready import prepared
 from runner.records.command_json import (
@@ -57,7 +57,7 @@ def recorded_command(folder: Path, code: AllowedCode) -> JoinedCommand:
     jobs = [_composed(folder, job, base, UNTRACKED) for job in document.jobs]
     for job in jobs:
         refuse_requested(job.request, base, code)
-    return command_of(jobs, base)
+    return JoinedCommand(jobs, base)
 
 
 def rebuilt(

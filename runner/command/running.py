@@ -220,7 +220,7 @@ class JobRunner:
             world.close()
 
     def _runnable(self, job: PreparedJob) -> Any:
-        from runner.command.runnable import Job
+        from runner.command.plan import Job
 
         asked = self.request_of(job)
         return Job(

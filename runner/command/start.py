@@ -108,9 +108,9 @@ def _run(
     command, console = ready(given, jobs, leader.outer if leader else None, is_quiet, launch=launch)
     if leader is not None:
         if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
-            from runner.command.joined import command_of
+            from runner.command.joined import JoinedCommand
 
-            tools = replace(tools or Tools(), make_world=joining(leader, command_of(jobs)))
+            tools = replace(tools or Tools(), make_world=joining(leader, JoinedCommand(jobs)))
         else:
             leader.tell_end(0)  # the simulator needs one process
     return run_command(command, console, tools)

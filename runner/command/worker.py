@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.command.ahead import CompiledAhead
-from runner.command.joined import command_of
+from runner.command.joined import JoinedCommand
 from runner.command.leading import led
 from runner.command.plan import PreparedJob, prepare
 from runner.command.running import Asked, JobRunner, Tools, numbered
@@ -76,7 +76,7 @@ def main() -> int:
         try:
             threading.Thread(target=_end_with_input, daemon=True).start()
             return led(
-                lambda leader: _Worker(orders, content, leader).run(), lambda: command_of(content.jobs, content.base)
+                lambda leader: _Worker(orders, content, leader).run(), lambda: JoinedCommand(content.jobs, content.base)
             )
         except KeyboardInterrupt as interrupt:
             return exit_code_of(interrupt)
@@ -209,7 +209,7 @@ class _Worker:
         if all(job.request.fabric.name == FabricName.simulator for job in self._content.jobs):
             self._leader.tell_end(0)  # the simulator needs one process
             return Tools().make_world
-        return joining(self._leader, command_of(self._content.jobs, self._content.base))
+        return joining(self._leader, JoinedCommand(self._content.jobs, self._content.base))
 
     def _captured(self, root: Path) -> dict[str, Any]:
         """The environment of this worker, with its part in the launch."""
