@@ -17,13 +17,13 @@ import socket
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from memory.atomic_file import replacing
 from memory.owned_folder import began_at, is_alive
 from memory.pickling import dumps
+from runner.environment.host import now_text
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.joblib_workers import end_joblib, reason_of_end
@@ -93,7 +93,7 @@ class _Worker:
     def _do_all(self, worker: int) -> None:
         """Do tasks until none is left."""
         folder, files = Path(self.folder), LaunchFiles(Path(self.folder))
-        state = WorkerState(worker, host=socket.gethostname(), process=os.getpid(), started=_now())
+        state = WorkerState(worker, host=socket.gethostname(), process=os.getpid(), started=now_text())
         files.write_state(state)
         while not (files.is_stopped or self._is_left) and (task := self._next(files, worker)) is not None:
             try:
@@ -239,7 +239,3 @@ class Tasks:
 def folder_for_tasks() -> Path:
     """Return a folder that does not exist yet, for Tasks: in the working folder, which a cluster's nodes must share."""
     return Path.cwd() / f".symlab-tasks-{secrets.token_hex(4)}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

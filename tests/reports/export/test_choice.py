@@ -9,15 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.export.choice import (
-    Regret,
-    choice_at,
-    crossing,
-    regret_of,
-    threshold_of,
-    threshold_regret,
-    winners,
-)
+from reports.export.choice import Regret, choice_at, crossing, regret_of, threshold_of, threshold_regret, winners
 from reports.record import bundle
 from tests.reports.synthetic import KIB, MIB
 

@@ -69,7 +69,7 @@ def test_a_curve_is_an_algorithm_a_dtype_and_an_accumulator_over_world_sizes() -
     first, second = study.series(list(reversed(RECORDS)))
     assert (first.algorithm, second.algorithm) == ("one_shot_rotated", "two_shot")
     assert second.name == "all_reduce/two_shot bfloat16/float32 sum, normal inputs"
-    assert second.world_sizes == WORLD_SIZES
+    assert second.sizes == WORLD_SIZES
     assert [point.rms_relative_error for point in second.points] == [2, 8, 72], "in units of u"
     assert [point.max_relative_error for point in second.points] == [8, 32, 288]
     assert [point.results for point in first.points] == [2, 8, 72]
@@ -170,9 +170,9 @@ def test_without_a_curve_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_picture_has_every_curve_on_every_axis() -> None:
-    from reports.figures import study as pictures
+    from reports.figures import errors
 
-    figure = pictures.figure(study.studied(RECORDS))
+    figure = errors.over_ranks(study.studied(RECORDS))
     axes = figure.get_axes()
     assert [one.get_ylabel() for one in axes] == [measure.title for measure in study.MEASURES]
     for one, measure in zip(axes, study.MEASURES, strict=True):
@@ -183,10 +183,10 @@ def test_the_picture_has_every_curve_on_every_axis() -> None:
 
 
 def test_the_pictures_axes_lie_beside_and_below_each_other_and_below_the_title() -> None:
-    from reports.figures import study as pictures
+    from reports.figures import errors
 
     worse = [checked("two_shot", size, rms=9.0, case={"placement": "in_place"}) for size in WORLD_SIZES]
-    figure = pictures.figure(study.studied([*RECORDS, *worse]))
+    figure = errors.over_ranks(study.studied([*RECORDS, *worse]))
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
     title = figure._suptitle.get_window_extent(renderer)  # type: ignore[attr-defined]
     boxes = [one.get_tightbbox(renderer) for one in figure.get_axes()]
