@@ -271,7 +271,7 @@ class Record:
     asked. counters holds the simulator's sums of executed instructions, and of accesses and bytes by kind and link,
     over all launches of the case's program and all ranks. Its "of" says how many launches these are, on how many ranks,
     and how many of them were checked (the first, the last, and those at equal distances between; older records lack it:
-    they are sums over the same launches); its "launches" has them by launch and phase (simulator/observe/counters.py).
+    they are sums over the same launches). Older records have "launches" besides, sums by launch and phase.
     started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
     """
 

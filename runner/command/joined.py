@@ -53,7 +53,7 @@ MODULES = frozenset(
         "runner.case.program",
         "runner.case.reference",
         "runner.case.stress",
-        "runner.custom.arguments",
+        "kernels.own.arguments",
         "runner.custom.nouns",
         "runner.custom.program",
         "runner.request.schema",

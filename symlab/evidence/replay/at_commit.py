@@ -91,7 +91,7 @@ def _refused(record: Record, commit: str, root: Path) -> str:
     if isinstance(tree, str):
         return tree
     name = record.case.name
-    is_there = name in (*tree.code.names, *tree.code.nvshmem_names) or f"kernels/{name}.py" in tree.blobs
+    is_there = name in (*tree.names, *tree.nvshmem_names) or f"kernels/{name}.py" in tree.files
     if not _NAME.fullmatch(name) or not is_there:
         return f"the commit {commit[:SHORT]} has no kernel of its name"
     return ""

@@ -38,8 +38,6 @@ LIMIT_S = 120.0
 def predicted(contestant: Contestant, timing: Timing, job: Job) -> RecordedPrediction:
     """Return the model's word on a case that a job timed, or the reason why it has none. Raises nothing but
     interrupts."""
-    if any(spec is contestant.spec for spec in job.brought):
-        return RecordedPrediction(reason="a brought kernel, and the model is of the catalogue's kernels")
     try:
         type_ = type_beside(job.request.fabric.gpu, job.gpu, job.environment().devices)
     except RequestError as error:

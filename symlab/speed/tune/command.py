@@ -510,6 +510,11 @@ def _searchable(job: ComposedJob) -> ComposedJob:
     names = request.algorithms if not isinstance(request.algorithms, str) else ()
     known = [spec.algorithm for spec in SPECS if spec.op == request.op]
     for name in names:
+        if ":" in name:
+            raise RequestError(
+                f"{name} is no kernel of the project, which a table has alone (algorithms), measure the parameters of "
+                "an entry by symlab run algorithms=[FILE.yaml:NAME@all]"
+            )
         if name not in known:
             raise RequestError(
                 f"{name} is no algorithm of {request.op} to be searched (algorithms), give some of {', '.join(known)}"
