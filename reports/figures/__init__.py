@@ -22,7 +22,6 @@ from reports.record.bundle import digest
 from reports.record.writing import write_file
 
 SUFFIXES = (".svg", ".png")
-KINDS = ("curves", "distribution", "numerics")
 
 
 def draw(records: Sequence[Record], path: Path | str, what: str = "curves") -> None:
@@ -37,7 +36,7 @@ def draw(records: Sequence[Record], path: Path | str, what: str = "curves") -> N
 
 
 def drawing(records: Sequence[Record], kind: str, what: str) -> bytes:
-    """The picture of one of KINDS as a file's bytes; kind is "svg" or "png". ValueError as for draw."""
+    """The picture as a file's bytes; what as for draw, kind is "svg" or "png". ValueError as for draw."""
     if what == "numerics":
         groups = [group for group in accuracy.groups(records) if not all(curve.is_exact for curve in group.curves)]
         if not groups:
