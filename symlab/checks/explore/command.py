@@ -220,37 +220,20 @@ def subject_of(job: PreparedJob, case: Case) -> Subject:
     from kernels.spec import KernelSpec
     from runner.case.contestant import Contestant, spec_for
     from runner.command.means import usual_means
-    from symlab.checks.explore.subject import CaseSubject
+    from runner.custom.running import plan_of
+    from symlab.checks.explore.subject import case_subject, custom_subject
 
-    options = simulator_options(job.request.fabric)
-    if job.custom is not None:
-        return _custom_subject(job, options.arch)
+    options, request = simulator_options(job.request.fabric), job.request
+    if (custom := job.custom) is not None:
+        compiled = custom.kernel.compiled(custom.spec, custom.case.world_size, options.arch)
+        plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=True)
+        return custom_subject(custom, plan, options, request.deadline_s)
     usual_means()
     spec = spec_for(case, job.specs)
     if not isinstance(spec, KernelSpec):
         raise RequestError(f"{case.id} is a library's (baselines), an exploration takes kernels")
-    made = executable(spec, case, options.arch, job.request.cache_dir)
-    return CaseSubject(Contestant(case, spec, made), job.request, options)
-
-
-def _custom_subject(job: PreparedJob, arch: str) -> Subject:
-    from runner.custom.running import plan_of
-    from symlab.checks.explore.subject import CustomSubject
-
-    custom, request = job.custom, job.request
-    assert custom is not None
-    assert custom.expected is not None
-    compiled = custom.kernel.compiled(custom.spec, custom.case.world_size, arch)
-    plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=True)
-    return CustomSubject(
-        label=custom.case.id,
-        plan=plan,
-        judged_spec=replace(custom.spec, buffers=plan.spec.buffers, reference=None),
-        inputs=custom.inputs,
-        expected=custom.expected,
-        options=simulator_options(request.fabric),
-        deadline_s=request.deadline_s,
-    )
+    made = executable(spec, case, options.arch, request.cache_dir)
+    return case_subject(Contestant(case, spec, made), request, options)
 
 
 # Again
