@@ -58,27 +58,6 @@ def test_the_others_take_them(text: str, arch: str) -> None:
     refuse_unsupported(module(text, target=arch), "kernel")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "multimem.ld_reduce.add.v2.f64 {%d1, %d2}, [%d3];",
-        "multimem.ld_reduce.add.s64 %d1, [%d3];",
-        "multimem.ld_reduce.min.f32 %r1, [%d3];",
-        "multimem.ld_reduce.min.acc::f32.f16x2 %r1, [%d3];",
-        "multimem.ld_reduce.add.acc::f16.f16x2 %r1, [%d3];",
-        "multimem.ld_reduce.add.acc::f32.e4m3x4 %r1, [%d3];",
-        "multimem.ld_reduce.add.v8.f16x2 %r1, [%d3];",
-        "multimem.ld_reduce.add.v2.u32 {%r1, %r2}, [%d3];",
-        "multimem.red.add.e4m3x4 [%d3], %r1;",
-        "multimem.red.min.f16x2 [%d3], %r1;",
-        "multimem.st.v2.b32 [%d3], {%r1, %r2};",
-    ],
-)
-def test_what_is_not_in_the_table_stops(text: str) -> None:
-    with refused(DeviceFault):
-        refuse_unsupported(module(text, target="sm_100a"), "kernel")
-
-
 def test_the_header_is_that_of_the_arch() -> None:
     assert ".target sm_100a\n" in module("", target="sm_100a")
     assert module("").startswith(HEADER)

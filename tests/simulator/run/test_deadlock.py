@@ -96,16 +96,6 @@ class TestDeadlocks:
 
         same_text(deadlocked(program, world_size=2, **options))
 
-    def test_two_ranks_that_wait_for_each_other(self, options: dict[str, Any]) -> None:
-        ptx = module(f"{WAIT} st.release.sys.global.b32 [%peer+4], 7;", ["u64 flag", "u64 peer"], before=FILES)
-
-        def program(fabric: SimulatorFabric) -> None:
-            flags = put(fabric, "flags", ZEROS)
-            start(fabric, executable(ptx), 1, 1, [flags.address, fabric.peer_address(flags, 1 - fabric.rank)])
-            fabric.synchronize()
-
-        same_text(deadlocked(program, world_size=2, **options))
-
     @pytest.mark.parametrize(("failure", "kind"), [(None, Deadlock), (RuntimeError("out of luck"), PeerLost)])
     def test_a_rank_that_left_or_failed(self, failure: Exception | None, kind: type, options: dict[str, Any]) -> None:
         waits: Program = launching(module(WAIT, ["u64 flag"], before=FILES), 1, 1, [ZEROS])

@@ -44,24 +44,6 @@ def test_an_order_that_the_opcode_lacks_is_refused_with_its_line(text: str) -> N
         refuse_unsupported(KERNEL.replace("BODY", text), "kernel")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "ld.acquire.sys.global.u32 %r1, [%rd1];",
-        "st.release.gpu.global.u32 [%rd1], %r1;",
-        "red.release.sys.global.add.u32 [%rd1], %r1;",
-        "atom.acq_rel.sys.global.add.u32 %r1, [%rd1], %r1;",
-        "atom.global.sys.cas.b32 %r1, [%rd1], %r1, %r2;",
-        "multimem.red.release.sys.global.add.u32 [%rd1], %r1;",
-        "multimem.ld_reduce.acquire.sys.global.add.u32 %r1, [%rd1];",
-        "multimem.st.release.sys.global.u32 [%rd1], %r1;",
-        "multimem.st.weak.global.u32 [%rd1], %r1;",
-    ],
-)
-def test_an_order_that_the_opcode_has_is_taken(text: str) -> None:
-    refuse_unsupported(KERNEL.replace("BODY", text), "kernel")
-
-
 @pytest.mark.parametrize(("arch", "fits"), [("sm_90a", True), ("sm_90", True), ("sm_100a", False)])
 def test_a_kernel_for_another_gpu_is_not_launched(arch: str, fits: bool) -> None:
     fabric = SimulatedWorld(1, SimulatorOptions(heap_bytes=4096)).fabric(0)
