@@ -38,14 +38,10 @@ from cases.case import Case
 from cases.documents import LATER, Plain, decoded, encoded, parsed, plain
 from cases.dtypes import ITEMSIZES
 from cases.finding import Finding, first_failing
-from cases.record.prediction import PredictedTerms as PredictedTerms
-from cases.record.prediction import PredictedTime as PredictedTime
-from cases.record.prediction import RecordedPrediction as RecordedPrediction
-from cases.record.request import RecordedEnvironment as RecordedEnvironment
-from cases.record.request import RecordedRequest as RecordedRequest
+from cases.record.prediction import RecordedPrediction
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.record.shared import PARTS, Find, Known, References, SharedError, not_here, text_in
-from cases.record.timing import LinkLimit as LinkLimit
-from cases.record.timing import Timing as Timing
+from cases.record.timing import Timing
 from cases.refusal import Refusal
 from cases.stress import NO_STRESS
 

@@ -125,5 +125,5 @@ class LaunchProfile:
         return self.path.total_us
 
     def document(self) -> dict[str, Any]:
-        """Return the path as plain values, as reports/figures/critical_path.py draws it."""
+        """Return the path as plain values."""
         return {"kernel": self.kernel, "number": self.number, "clock_us": self.clock_us, "path": asdict(self.path)}

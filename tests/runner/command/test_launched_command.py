@@ -20,11 +20,12 @@ from reports.record.bundle import record_files
 from runner.command import launched
 from runner.command.console import Console
 from runner.command.forecast import ExpectedCase, _available, _whole_time_s
-from runner.command.launched import Launched, check_no_worker
+from runner.command.launched import Launched
 from runner.command.plan import Command, prepare
 from runner.command.resume import resume
 from runner.command.running import Asked
 from runner.command.start import start
+from runner.command.still_working import check_no_worker
 from runner.interrupt import Interrupted, interruptible
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.launch.slurm import SlurmJob
@@ -93,14 +94,11 @@ def becomes(monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]) -> 
 
 def launching(command: Command, console: Console, name: str = "", kept: Callable[..., None] | None = None) -> Launched:
     """The command's launch, in a new folder."""
-    assert command.launch is not None
     name = name or "20260101T000000Z-all_reduce-00000000"
     folder = Path("new") / name
     folder.mkdir(parents=True)
     asked = Asked(name, (), len(command.jobs), {})
-    return Launched(
-        command.launch, command, asked, Store(folder), console, kept or (lambda record, path: None), lambda job: None
-    )
+    return Launched(command, asked, Store(folder), console, kept or (lambda record, path: None), lambda job: None)
 
 
 @pytest.mark.slow

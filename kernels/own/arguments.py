@@ -6,13 +6,12 @@ In YAML an argument is {kind: value}, in Python also a tuple (kind, value). Stru
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from memory.fabric import PACKINGS, Argument, ArgumentKind, packed
-from reports.table.text import counted
 
 NumberKind = Literal["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64"]
 BufferKind = Literal["address", "peers", "multicast", "tensor", "tensors", "dynamic_tensor", "dynamic_tensors"]
@@ -245,7 +244,7 @@ def _addresses(given: Any, ranks: int) -> StructArgument:
     if not isinstance(reference, str) or type(length) is not int:
         raise ValueError(f"addresses of {given!r}: give a buffer, or one and a length, as {{addresses: [data, 8]}}")
     if length < ranks:
-        raise ValueError(f"addresses of {counted(ranks, 'rank')} in a length of {length}: give {ranks} or more")
+        raise ValueError(f"addresses of {ranks} ranks in a length of {length}: give {ranks} or more")
     return StructArgument(tuple((8 * rank, _peer([reference, rank], ranks)) for rank in range(ranks)), 8 * length)
 
 
@@ -307,6 +306,17 @@ def references_of(argument: BroughtArgument) -> list[tuple[str, str]]:
         for one in found
         if isinstance(one, PeerArgument) or one.buffer
     ]
+
+
+def tables_of(arguments: Iterable[BroughtArgument]) -> tuple[str, ...]:
+    """Return what arguments have tables of peers of, "name" or "name+16", each once."""
+    found = [reference for one in arguments for kind, reference in references_of(one) if kind == "peers"]
+    return tuple(dict.fromkeys(found))
+
+
+def pointers_of(arguments: Iterable[BroughtArgument]) -> tuple[PointerArgument, ...]:
+    """Return all pointers to structs in arguments, each before those in its struct."""
+    return tuple(part for one in arguments for part in parts_of(one) if isinstance(part, PointerArgument))
 
 
 def type_of(argument: BroughtArgument) -> tuple[Any, ...]:

@@ -6,24 +6,33 @@ with decides where an argument can be read in two ways: the address of a buffer 
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-from kernels.compile import compiled_apart
+from kernels.compile import compiled_apart, with_relative_paths
 from kernels.functions import CallArgument, CompiledFunction, compiled_callable
 from kernels.hosting import HostLaunch
+from kernels.own.arguments import NUMBER_KINDS, TENSOR_KINDS, ArgumentSpec, BroughtArgument, PeerArgument
 from memory.fabric import PACKINGS, Argument, Executable, Launch
-from runner.custom.arguments import NUMBER_KINDS, TENSOR_KINDS, ArgumentSpec, BroughtArgument, PeerArgument
-from runner.custom.nouns import BufferSpec
 
 _TENSOR = re.compile(r"(\w+\.)*Tensor")
 _TENSORS = re.compile(r"(\w+\.)*(list|List|tuple|Tuple|Sequence)\[(\w+\.)*Tensor\b.*\]")
 _CONSTEXPR = re.compile(r"(\w+\.)*Constexpr(\[.*\])?")
 _POINTER = re.compile(r"(\w+\.)*Pointer")
+
+
+class Shaped(Protocol):
+    """What a function has to know of a buffer: its elements, and their number in each dimension."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,9 @@ def compiled_function(
 
     def step() -> tuple[Executable, FunctionLaunch]:
         made = compiled_callable(function, name, calls[0].arguments, arch)
-        return made.executable, _launched(made, calls, given)
+        text = with_relative_paths(made.executable.ptx)
+        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        return replace(made.executable, ptx=text, digest=digest), _launched(made, calls, given)
 
     return compiled_apart(step, f"compiling {name} for {arch}")
 
@@ -117,7 +128,7 @@ def _launched(compiled: CompiledFunction, calls: Sequence[FunctionCall], given: 
 
 
 def function_call(
-    function: Any, arguments: Sequence[BroughtArgument], buffers: Mapping[str, BufferSpec], world_size: int
+    function: Any, arguments: Sequence[BroughtArgument], buffers: Mapping[str, Shaped], world_size: int
 ) -> FunctionCall:
     """Return a function's call. Raises ValueError, in one line, for what a function can't take."""
     told, inputs = [], []
@@ -150,7 +161,7 @@ def _annotated(annotation: Any) -> str:
 
 
 def _called(
-    number: int, given: BroughtArgument, wanted: str, buffers: Mapping[str, BufferSpec], world_size: int
+    number: int, given: BroughtArgument, wanted: str, buffers: Mapping[str, Shaped], world_size: int
 ) -> tuple[CallArgument, list[Input]]:
     """An argument for the compiler, and its inputs."""
     if not isinstance(given, (ArgumentSpec, PeerArgument)) or given.kind == "bytes":

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from cases.dtypes import DTYPES
-from runner.custom.arguments import ArgumentSpec
-from runner.custom.functions import Input, function_call, wanted_kinds
+from kernels.own.arguments import ArgumentSpec
+from kernels.own.functions import Input, function_call, wanted_kinds
 from runner.custom.nouns import BufferSpec
 
 

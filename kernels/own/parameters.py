@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports.table.text import counted
-from runner.custom.nouns import CustomSpec
+from kernels.own.arguments import BroughtArgument
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
@@ -62,7 +61,8 @@ def refuses_values(name: str, parameters: Sequence[PtxParameter], values: Sequen
     """Return why values, each of a kind and a number of bytes, don't fit a kernel's parameters, in one line; "" if they
     do."""
     if len(parameters) != len(values):
-        return f"{name} has {counted(len(parameters), 'parameter')}, and was given {counted(len(values), 'argument')}"
+        one, given = "" if len(parameters) == 1 else "s", "" if len(values) == 1 else "s"
+        return f"{name} has {len(parameters)} parameter{one}, and was given {len(values)} argument{given}"
     for number, (parameter, (kind, size_bytes)) in enumerate(zip(parameters, values, strict=True)):
         if parameter.size_bytes != size_bytes:
             said = f", give it size: {parameter.size_bytes}" if kind == "struct" else ""
@@ -77,9 +77,9 @@ def refuses_values(name: str, parameters: Sequence[PtxParameter], values: Sequen
     return ""
 
 
-def refuses_entry(spec: CustomSpec, entry: PtxEntry) -> str:
-    """Return why the arguments don't fit an entry's parameters, in one line; "" if they do."""
-    return refuses_values(spec.name, entry.parameters, [(one.kind, one.size_bytes) for one in spec.arguments])
+def refuses_entry(name: str, arguments: Sequence[BroughtArgument], entry: PtxEntry) -> str:
+    """Return why arguments don't fit an entry's parameters, in one line; "" if they do. name: of the kernel."""
+    return refuses_values(name, entry.parameters, [(one.kind, one.size_bytes) for one in arguments])
 
 
 def fits(kind: str, declared: str) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kernels.own.arguments import ArgumentSpec
+from kernels.own.parameters import entry_of, fits, refuses_entry, refuses_target
 from memory.fabric import Launch
-from runner.custom.arguments import ArgumentSpec
 from runner.custom.nouns import BufferSpec, CustomSpec
-from runner.custom.parameters import entry_of, fits, refuses_entry, refuses_target
 from tests.golden import refused, same_text
 
 PTX = """
@@ -55,7 +55,7 @@ def test_an_entry_that_is_not_there() -> None:
 def test_arguments_fit_an_entry_in_size_and_kind(kinds: str, is_right: bool) -> None:
     third, fourth = (ArgumentSpec(kind, 1) for kind in kinds.split())  # type: ignore[arg-type]
     given = spec(ArgumentSpec("address", "input"), ArgumentSpec("bytes", bytes(248)), third, fourth)
-    words = refuses_entry(given, entry_of(PTX, "many"))
+    words = refuses_entry(given.name, given.arguments, entry_of(PTX, "many"))
     assert (words == "") == is_right
     same_text(words)
 
@@ -76,7 +76,7 @@ def test_floats_are_for_floats(kind: str, taken: str, refused: str) -> None:
 
 
 def test_too_few_arguments() -> None:
-    same_text(refuses_entry(spec(ArgumentSpec("u64", 1)), entry_of(PTX, "many")))
+    same_text(refuses_entry("many", [ArgumentSpec("u64", 1)], entry_of(PTX, "many")))
 
 
 RUNS = "sm_80 sm_90a, sm_90 sm_90, sm_90a sm_90a, sm_100f sm_103a"
