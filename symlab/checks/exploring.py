@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -194,30 +193,28 @@ def _explored(subject: Subject, how: _How) -> Exploration:
     from runner.environment.host import usable_cores
     from symlab.checks.explore.command import SECONDS
     from symlab.checks.explore.found import shrunk
-    from symlab.checks.explore.progress import Progress
-    from symlab.checks.explore.search import Plan, Search
+    from symlab.checks.explore.progress import searched
+    from symlab.checks.explore.search import Plan
     from symlab.checks.explore.verb import orders_of
 
     seconds = SECONDS if how.seconds is None and how.seeds is None else how.seconds
     orders = orders_of(how.schedule, how.granularity, how.first_seed)
     plan = Plan((subject,), orders, how.seeds, seconds, how.processes or usable_cores())
-    progress = Progress(plan, sys.stderr)
-    searched = Search(plan, progress.tell).run()
-    progress.end()
-    if searched.interrupt is not None:
-        raise searched.interrupt
-    if searched.found is None and not searched.decided:
-        first = searched.undecided[0].splitlines()[0]
+    done = searched(plan)
+    if done.interrupt is not None:
+        raise done.interrupt
+    if done.found is None and not done.decided:
+        first = done.undecided[0].splitlines()[0]
         raise RequestError(f"no run was decided, the first: {first} (deadline_s), give more time or steps")
     kept = None
-    if searched.found is None and searched.lost:
-        raise RequestError(f"the search is incomplete: {searched.lost[0]} (processes), repeat it with processes=1")
-    if searched.found is not None:
-        trial, failure = searched.found
+    if done.found is None and done.lost:
+        raise RequestError(f"the search is incomplete: {done.lost[0]} (processes), repeat it with processes=1")
+    if done.found is not None:
+        trial, failure = done.found
         kept, interrupt = shrunk(subject, trial.order, failure, how.shrink_s)
         if interrupt is not None:
             raise interrupt
-    return Exploration(kept, searched.runs, searched.seconds, tuple(searched.undecided))
+    return Exploration(kept, done.runs, done.seconds, tuple(done.undecided))
 
 
 def _kept(path: Path) -> Found:

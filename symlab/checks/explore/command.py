@@ -59,34 +59,31 @@ def _explored(
     options: Options, subjects: Sequence[Subject], places: Sequence[tuple[int, str]], command: Command
 ) -> int:
     from symlab.checks.explore.found import shrunk
-    from symlab.checks.explore.progress import Progress
-    from symlab.checks.explore.search import Plan, Search
+    from symlab.checks.explore.progress import searched
+    from symlab.checks.explore.search import Plan
 
     seconds = SECONDS if options.seconds is None and options.seeds is None else options.seconds
-    orders = options.orders
-    plan = Plan(subjects, orders, options.seeds, seconds, options.processes or usable_cores())
-    progress = Progress(plan, sys.stderr)
-    searched = Search(plan, progress.tell).run()
-    progress.end()
-    for note in dict.fromkeys([*searched.lost, *searched.notes]):
+    plan = Plan(subjects, options.orders, options.seeds, seconds, options.processes or usable_cores())
+    done = searched(plan)
+    for note in dict.fromkeys([*done.lost, *done.notes]):
         print(f"symlab: {note}", file=sys.stderr)
-    print(_done(plan, searched), flush=True)
-    if searched.found is None:
-        return _nothing(searched, not_tried(subjects))
-    trial, failure = searched.found
+    print(_done(plan, done), flush=True)
+    if done.found is None:
+        return _nothing(done, not_tried(subjects))
+    trial, failure = done.found
     job, case = places[trial.subject]
     composed = command.jobs[job].composed
     what = {"overrides": list(composed.overrides), "case": case}
     if options.config_dir is not None:
         what["config_dir"] = str(options.config_dir.absolute())
     print(f"found: {failure.kind}, first under {trial.order}; looking for fewer switches", flush=True)
-    limit_s = 0.0 if searched.interrupt is not None else options.shrink_s
+    limit_s = 0.0 if done.interrupt is not None else options.shrink_s
     found, interrupt = shrunk(subjects[trial.subject], trial.order, failure, limit_s, what)
     print(found.text(options.lines))
     path = options.output or Path(_file_name(found))
     _write(found, path)
     print(f"repeat it with: symlab explore --replay {shlex.quote(str(path))}")
-    interrupt = searched.interrupt or interrupt
+    interrupt = done.interrupt or interrupt
     return 1 if interrupt is None else exit_code_of(interrupt)
 
 
