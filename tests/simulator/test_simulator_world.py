@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, run, start, succeed
 
 from memory.fabric import DeviceFault, Executable, PeerLost
 from simulator import world as simulated
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import refused, same_text
+from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
 
 NOTHING = executable(module(""))
 

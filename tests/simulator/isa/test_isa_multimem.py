@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from simulator_harness import HEADER, module, refuse_unsupported
-from simulator_multimem_bench import bench_of
 
 from cases.multimem import FLOAT8_ARCHS
 from memory.fabric import DeviceFault
 from tests.golden import refused
+from tests.simulator.harness import HEADER, module, refuse_unsupported
+from tests.simulator.multimem_bench import bench_of
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import divide, signed, wrap
+
+from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.isa.oracle import divide, signed, wrap
 
 Function = Callable[..., int]
 INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, make_world, module, put, run, start
 
 from memory.pool import SymmetricPool
 from runner.case.buffers import changed_guards, changed_pieces, guarded
 from runner.case.layout import Piece
 from simulator.fabric import SimulatorFabric
 from tests.golden import same_text
+from tests.simulator.harness import executable, make_world, module, put, run, start
 
 LOAD = "  .loc 1 42 7\n  ld.global.b32 %r1, [%base];"
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, run, start, succeed
 
 from memory.fabric import Deadlock, Region
 from simulator.fabric import SimulatorFabric
@@ -20,6 +19,7 @@ from simulator.observe.events import KINDS, Events, Listener, tell
 from simulator.observe.lanes import Clusters, Launched, ids_of
 from simulator.world import SimulatedWorld
 from tests.golden import refused
+from tests.simulator.harness import executable, make_world, module, put, run, start, succeed
 
 HOST = ("launch_began", "launch_ended", "host")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import HEADER, executable, get, launching, make_world, module, put, run, simple, start
 
 from memory.fabric import PeerLost
 from simulator.fabric import SimulatorFabric
@@ -16,6 +15,7 @@ from simulator.ptx.ir import Address, Immediate, Instruction, Register
 from simulator.ptx.parse import PtxSyntaxError, parse_kernel
 from simulator.run.decode import unsupported_forms
 from tests.golden import refused, same_text
+from tests.simulator.harness import HEADER, executable, get, launching, make_world, module, put, run, simple, start
 
 STORE = "st.global.b32 [%out], %r1;"
 

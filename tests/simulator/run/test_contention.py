@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from simulator_harness import executable, get, in_orders, launching, make_world, module, put, start, succeed
 
 from simulator.fabric import SimulatorFabric
+from tests.simulator.harness import executable, get, in_orders, launching, make_world, module, put, start, succeed
 
 schedules = in_orders(4)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, get, in_orders, make_world, module, put, simple, start, succeed
 
 from simulator.fabric import SimulatorFabric
+from tests.simulator.harness import executable, get, in_orders, make_world, module, put, simple, start, succeed
 
 OUT = "mad.lo.u64 %d1, %lane64, 4, %out;"
 schedules = in_orders(4)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import Program, executable, launching, make_world, module, put, run, start
 
 from memory.fabric import Deadlock, PeerLost
 from simulator.fabric import SimulatorFabric
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
+from tests.simulator.harness import Program, executable, launching, make_world, module, put, run, start
 
 FILES = '.file 1 "kernels/example.py"\n'
 WAIT = """

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, get, make_world, module, put, run, start
 
 from memory.fabric import Deadlock, DeviceFault
 from simulator.fabric import SimulatorFabric
 from simulator.observe.events import LaneCopyMoment, Listener, MbarrierOperation
 from tests.golden import refused, same_text
+from tests.simulator.harness import Outcome, executable, get, make_world, module, put, run, start
 
 SHARED = "  .shared .align 16 .b8 stage[4096];\n  .shared .align 8 .b8 bar[16];\n  .reg .pred %q;\n"
 BLOCK = 64

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from simulator_harness import refuse_unsupported, start
 
 from memory.fabric import Executable
 from simulator.isa import UnknownInstruction
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import refused
+from tests.simulator.harness import refuse_unsupported, start
 
 KERNEL = """.version 8.1
 .target sm_90a

@@ -7,12 +7,12 @@ import time
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
 
 from memory.fabric import DeadlineExceeded, PeerLost
 from simulator.fabric import SimulatorFabric
 from simulator.run import schedule
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
+from tests.simulator.harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
 
 STORE = module("st.global.b32 [%out], %block;", ["u64 out"])
 FILES = '.file 1 "kernels/example.py"\n'

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import PEER, RANK, executable, get, launching, make_world, module, put, start, succeed
 
 from simulator.fabric import SimulatorFabric
 from tests.golden import refused
+from tests.simulator.harness import PEER, RANK, executable, get, launching, make_world, module, put, start, succeed
 
 SEEDS = range(40)
 ORDERS = ("random", "adversarial")
