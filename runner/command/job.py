@@ -41,7 +41,7 @@ from reports.table.text import counted, size_text
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import measured_in_turns
 from runner.command.means import Job, Means, read_traits, usual_means
-from runner.command.subjects import subject_of
+from runner.command.subjects import Subject, subject_of
 from runner.interrupt import shielded
 from runner.request.schema import TimingMode
 from runner.world.world import World, WorldFailure
@@ -130,6 +130,7 @@ class _Run:
         self._keeper.starting(case)
         attempt = _Attempt(self._job, case)
         try:
+            attempt.subject = subject_of(self._job, case)
             world = self._keeper.world()
             if self._traits is None:
                 self._traits = _traits(world, self._job.request.deadline_s)
@@ -236,7 +237,7 @@ class _Attempt:
         self.case = case
         self.status = Status.FAILED
         self.reason = "it was not run"
-        self.subject = subject_of(job, case)
+        self.subject = Subject(job, case)
         self.traits: Traits | None = None
         self.timing: Timing | None = None
         self.prediction: RecordedPrediction | None = None

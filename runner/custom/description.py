@@ -29,7 +29,7 @@ from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_s
 from memory.fabric import Executable, Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
-from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_buffers
+from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_buffers, check_launches
 from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
@@ -191,6 +191,8 @@ def custom_job(
             "check=false"
         )
     buffers = _buffers(section.get("buffers"), folder)
+    with naming("custom.launches"):
+        check_launches(section.get("launches", 1))
     with naming("custom"):
         launch, asked = _launch(section.get("launch"), is_function=kernel.function is not None)
         assumptions = asked.pop("assumptions", ())

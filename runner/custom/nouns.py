@@ -137,6 +137,12 @@ class Tolerance:
         return "" if self.is_bitwise else f"{self.absolute:g} + {self.relative:g} * |expected|"
 
 
+def check_launches(launches: object) -> None:
+    """Raise ValueError for what is no number of launches."""
+    if type(launches) is not int or launches < 1:
+        raise ValueError(f"launches is {launches!r}: give the number of launches in a row, 1 or more")
+
+
 @dataclass(frozen=True, slots=True)
 class CustomSpec:
     """What a custom kernel is given, and what must come out; the kernel itself is beside it.
@@ -155,8 +161,7 @@ class CustomSpec:
     launches: int = 1
 
     def __post_init__(self) -> None:
-        if type(self.launches) is not int or self.launches < 1:
-            raise ValueError(f"launches is {self.launches!r}: give the number of launches in a row, 1 or more")
+        check_launches(self.launches)
         names = [buffer.name for buffer in self.buffers]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

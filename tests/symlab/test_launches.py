@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import symlab
+from memory.fabric import Argument, Executable, Launch
+from symlab import launching
 from tests.golden import refused
 from tests.symlab import tensor_kernels
 
@@ -104,6 +106,35 @@ def test_a_consumer_before_its_producer_on_one_stream_is_a_deadlock() -> None:
     steps = [{"kernel": WAIT, "arguments": ["flag", "out"]}, {"kernel": SIGNAL, "arguments": ["flag"]}]
     with pytest.raises(symlab.WorldFailure, match="deadlock"):
         ran(steps, buffers=buffers, block=1)
+
+
+def test_kernels_are_loaded_before_a_graph_captures_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A capture fails at what loads a module."""
+    said: list[str] = []
+
+    class Noting:
+        """A fabric of one rank without memory."""
+
+        rank = 0
+
+        def load(self, executable: Executable) -> None:
+            said.append(f"load {executable.entry}")
+
+        def launch(self, executable: Executable, launch: Launch, arguments: Any) -> None:
+            said.append(f"launch {executable.entry}")
+
+    def captured(fabric: Any, queue: Callable[[], None]) -> Callable[[], None]:
+        said.append("capture")
+        queue()
+        return lambda: said.append("replay")
+
+    monkeypatch.setattr(launching, "captured", captured)
+    steps = [{"kernel": ADD, "arguments": ["out", ("u32", 8), ("u32", 1)]}, {"kernel": SIGNAL, "arguments": ["out"]}]
+    asked = launching.Asked(steps, OUT, graph=True, launches=2, **ONE)
+    work: Any = launching.brought_launch(asked, 1)
+    fabric: Any = Noting()
+    launching._queue(fabric, work, fabric, [[Argument("u64", 0)] * 4] * 2)()
+    assert said == ["load add", "load signal", "capture", "launch add", "launch signal", "replay", "replay"]
 
 
 def test_replays_of_a_graph_follow_one_another() -> None:

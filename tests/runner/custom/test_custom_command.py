@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cases.assumptions import sentence_of
 from cases.record.record import CHECK_WAS_OFF, Record, Status
 from kernels.sources import ROOT
 from reports.record.bundle import read
@@ -88,6 +89,13 @@ def test_ptx_runs_and_its_record_says_all_of_it(run: Run, tmp_path: Path) -> Non
     assert [one["name"] for one in entry["files"]] == ["add_peers.ptx", "add_peers.py"]
     assert entry["digest"] == record.kernel.source_digest
     assert broken(folder) == []
+
+
+def test_a_record_keeps_the_assumptions(run: Run, tmp_path: Path) -> None:
+    assert run(launch={"grid": 8, "block": 128, "assumptions": ["kernel_end"]}) == 0
+    kernel = record_in(tmp_path / "records").kernel
+    assert kernel is not None
+    assert kernel.assumptions == (sentence_of("kernel_end"),)
 
 
 @pytest.mark.parametrize(
