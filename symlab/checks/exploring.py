@@ -56,13 +56,15 @@ class Exploration:
 
 @dataclass(frozen=True, slots=True)
 class BroughtSubject:
-    """A launch that was brought, and what its buffers must hold afterwards, by name and rank."""
+    """Launches that were brought, and what their buffers must hold afterwards, by name and rank. is_given: that is a
+    user's word, which says nothing of fewer launches; else it is what the fair order leaves."""
 
     brought: Brought
     world_size: int
     options: SimulatorOptions
     expected: Mapping[str, tuple[torch.Tensor, ...]]
     deadline_s: float
+    is_given: bool = False
 
     @property
     def label(self) -> str:
@@ -74,12 +76,13 @@ class BroughtSubject:
 
     @property
     def launches(self) -> int:
-        return 1
+        return self.brought.launches
 
     def with_launches(self, launches: int) -> BroughtSubject:
-        if launches != 1:
-            raise RequestError(f"a launch that was brought is one, not {launches} (launches), give 1")
-        return self
+        if launches == self.launches:
+            return self
+        fewer = replace(self, brought=replace(self.brought, launches=launches), expected={})
+        return fewer if self.is_given else replace(fewer, expected=_after_fair(fewer))
 
     @property
     def layouts(self) -> dict[str, Layout]:
@@ -103,7 +106,7 @@ class BroughtSubject:
                         f"{count} of {actual.numel()} elements of buffer {name} are wrong on rank {rank}; first at "
                         f"element {at}: expected {values[0]}, got {values[1]}"
                     )
-                    return Judgement(problem, Wrong(name, rank, at * actual.element_size()))
+                    return Judgement(problem, Wrong(name, rank, at * actual.element_size()), self.launches - 1)
         return Judgement()
 
 
@@ -162,8 +165,13 @@ def explore(
     launch = ({} if kept is None else _of_file(kept)) | launch
     of_launch = {name: launch.pop(name) for name in _OF_LAUNCH if name in launch}
     work, options = _brought(Asked(kernel, buffers, arguments, grid, block, **of_launch), ranks, launch)
-    subject = BroughtSubject(work, ranks, options, {}, deadline_s)
+    subject = BroughtSubject(work, ranks, options, {}, deadline_s, expected is not None)
     _refuse_other_world(subject, kept, replay)
+    if kept is not None and expected is not None and kept.launches != work.launches:
+        raise RequestError(
+            f"{replay} has launches={kept.launches}, and what is expected is of launches={work.launches} (expected), "
+            f"give launches={kept.launches} and what they leave, or leave it out"
+        )
     subject = replace(subject, expected=_expected(subject, expected))
     if kept is not None:
         return _repeated(subject, kept)
@@ -242,16 +250,12 @@ def _explored(subject: BroughtSubject, how: _How) -> Exploration:
 
 
 def _kept(path: Path) -> Found:
-    """What a file holds. RequestError for one of the command, and for one of several launches."""
+    """What a file holds. RequestError for one of the command."""
     from symlab.checks.explore.found import read
 
     kept = read(path)
     if "overrides" in kept.what:
         raise RequestError(f"{path} is of the command (replay), repeat it with symlab explore --replay")
-    if kept.launches != 1:
-        raise RequestError(
-            f"{path} has {kept.launches} launches (replay), give a file of one, as symlab.explore writes"
-        )
     return kept
 
 

@@ -187,6 +187,23 @@ def test_explore_finds_shrinks_and_repeats_what_goes_wrong_between_launches(tmp_
     assert not again.undecided
 
 
+def test_explore_makes_no_more_launches_than_it_takes(tmp_path: Path) -> None:
+    """What is right after fewer is what the fair order leaves; what a user expects is of all of them."""
+    many = {**PASSED, "launches": 6}
+    done = symlab.explore(PASS_ON, **many, seeds=50, processes=1)
+    assert done.found is not None
+    assert done.found.launches < 6
+    done.found.write(tmp_path / "found.json")
+    again = symlab.explore(PASS_ON, **many, replay=tmp_path / "found.json")
+    assert again.found is not None
+    assert (again.found.rows, again.undecided) == (done.found.rows, ())
+    kept = symlab.explore(PASS_ON, **many, expected={"out": torch.tensor([5])}, seeds=50, processes=1)
+    assert kept.found is not None
+    assert kept.found.launches == 6
+    with refused():
+        symlab.explore(PASS_ON, **many, expected={"out": torch.tensor([5])}, replay=tmp_path / "found.json")
+
+
 def test_the_fixture_takes_launches_in_a_row(symlab_world: Callable[..., symlab.World]) -> None:
     world = symlab_world(ranks=2)
     done = world.launch(ADD, **ONE, buffers=OUT, arguments=["out", ("u32", 4), "launch"], launches=3)
