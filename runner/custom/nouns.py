@@ -149,7 +149,8 @@ class CustomSpec:
 
     name: of the kernel, for records and messages. launch None: a CuTe DSL function's own, known when it is compiled.
     arguments: one for each parameter of the kernel or the function, in order. reference None: nothing is compared.
-    launches: number in a row, between fills and the comparison, on buffers that keep what they hold.
+    launches: number in a row, between fills and the comparison, on buffers that keep what they hold. then: kernels that
+    follow in each launch, on the same buffers.
     """
 
     name: str
@@ -159,6 +160,7 @@ class CustomSpec:
     reference: Reference | None = None
     tolerance: Tolerance = field(default_factory=Tolerance)
     launches: int = 1
+    then: tuple[CustomSpec, ...] = ()
 
     def __post_init__(self) -> None:
         check_launches(self.launches)
@@ -171,5 +173,10 @@ class CustomSpec:
             check_buffers(f"argument {number}", argument, by_name)
 
     @property
+    def every_argument(self) -> tuple[BroughtArgument, ...]:
+        """The arguments of all kernels."""
+        return (*self.arguments, *(argument for one in self.then for argument in one.arguments))
+
+    @property
     def needs_multicast(self) -> bool:
-        return any(kind == "multicast" for one in self.arguments for kind, _ in references_of(one))
+        return any(kind == "multicast" for one in self.every_argument for kind, _ in references_of(one))

@@ -247,7 +247,7 @@ def _custom_subject(job: PreparedJob, arch: str) -> Subject:
     custom, request = job.custom, job.request
     assert custom is not None
     assert custom.expected is not None
-    compiled = custom.kernel.compiled(custom.spec, custom.case.world_size, arch)
+    compiled = custom.compiled(arch)
     plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=True)
     return CustomSubject(
         label=custom.case.id,

@@ -273,7 +273,7 @@ class CustomSubject:
 
     @property
     def digest(self) -> str:
-        return self.plan.compiled.executable.digest
+        return self.plan.compiled.whole.digest
 
     @property
     def world_size(self) -> int:
