@@ -236,13 +236,13 @@ def test_the_first_case_imports_nothing_of_this_project(tmp_path: Path) -> None:
 import sys
 from runner.command import job
 from runner.__main__ import main
-run, new = job._Attempt.run, []
+run, new = job.Attempt.run, []
 def watched(self, *given):
     before = set(sys.modules)
     run(self, *given)
     new.append(sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in PACKAGES))
 PACKAGES = ("cases", "kernels", "memory", "reports", "runner", "simulator", "torch")
-job._Attempt.run = watched
+job.Attempt.run = watched
 print(main(sys.argv[1:]), new)
 """
     wanted = ["sizes=[8]", "algorithms=[one_shot]", "fabric=simulator", "track=none", f"cache_dir={tmp_path}/cache"]
