@@ -221,6 +221,8 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
             _check_tuning(f"{request.op}/{algorithm}")
         elif algorithm not in algorithms and algorithm not in known_baselines:
             _refuse_bracketed(algorithm, "algorithms", ("auto", "all", "device_nvshmem"), request.algorithms)
+            if algorithm.endswith((".py", ".yaml")):
+                raise RequestError(f"{algorithm} is a file (algorithms), add the name in it: {algorithm}:NAME")
             known = list(dict.fromkeys((*algorithms_of(request.op), *algorithms, *known_baselines)))
             raise RequestError(
                 f"unknown algorithm '{algorithm}' of {request.op} (algorithms), {near(algorithm, known)}"

@@ -19,7 +19,7 @@ from kernels.compile_error import CompilationError
 from memory.fabric import Executable, FabricError, Traits
 from runner.command.means import Means
 from runner.command.plan import Job
-from runner.command.subjects import subject_of
+from runner.command.subjects import Subject, subject_of
 from runner.environment.host import now_text
 from runner.request.schema import TimingMode
 from runner.world.world import World
@@ -37,7 +37,7 @@ class Attempt:
         self.case = case
         self.status = Status.FAILED
         self.reason = "it was not run"
-        self.subject = subject_of(job, case)
+        self.subject = Subject(job, case)
         self.traits: Traits | None = None
         self.timing: Timing | None = None
         self.prediction: RecordedPrediction | None = None
@@ -46,6 +46,10 @@ class Attempt:
         self._counters: dict[str, Any] = {}
         self._findings: tuple[Finding, ...] | None = None
         self.begin()
+
+    def choose(self) -> None:
+        """Find what runs the case. Raises ValueError where that can't be told."""
+        self.subject = subject_of(self.job, self.case)
 
     def begin(self) -> None:
         """The case's time begins now. Starting a world, which others use as well, is not part of it."""

@@ -114,6 +114,7 @@ class _Run:
         self._keeper.starting(case)
         attempt = Attempt(self._job, case)
         try:
+            attempt.choose()
             world = self._keeper.world()
             if self._traits is None:
                 self._traits = _traits(world, self._job.request.deadline_s)

@@ -167,7 +167,7 @@ class JoinedCommand:
             asked = job.request
             if asked.custom is not None:
                 custom = custom_job(asked.custom, asked.world_size, asked.seed, False, self._folder)
-                yield custom.kernel.compiled(custom.spec, asked.world_size, arch)
+                yield custom.compiled(arch)
 
 
 def _other_code(name: str) -> ValueError:
@@ -185,7 +185,7 @@ def composed_command(options: RunOptions) -> JoinedCommand:
 
 def _custom_name(compiled: CompiledCustom) -> tuple[str, ...]:
     """What tells custom kernels of a command apart: their code, and how they are launched."""
-    made = compiled.executable
+    made = compiled.whole
     return made.name, made.arch, made.digest, repr(compiled.launch)
 
 

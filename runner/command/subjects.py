@@ -154,7 +154,7 @@ class _Custom(Subject):
     def make(self, means: Means, traits: Traits) -> None:
         from runner.custom.running import CompiledJob
 
-        compiled = self.custom.kernel.compiled(self.custom.spec, self.custom.case.world_size, traits.arch)
+        compiled = self.custom.compiled(traits.arch)
         self.contestant = self.compiled = CompiledJob(self.custom, compiled)
 
     def ran(self, world: World, means: Means) -> tuple[Check | None, str]:

@@ -110,8 +110,13 @@ def explore(
     work, options = _brought(Asked(kernel, buffers, arguments, grid, block, **of_launch), ranks, launch)
     subject = _subject(work, ranks, options, deadline_s)
     _refuse_other_world(subject, kept, replay)
-    must = _after_fair(work, subject) if expected is None else _expected(work, ranks, expected)
-    subject = replace(subject, judge=partial(_judged, work, must))
+    if kept is not None and expected is not None and kept.launches != work.launches:
+        raise RequestError(
+            f"{replay} has launches={kept.launches}, and what is expected is of launches={work.launches} (expected), "
+            f"give launches={kept.launches} and what they leave, or leave it out"
+        )
+    must = {work.launches: _after_fair(work, subject) if expected is None else _expected(work, ranks, expected)}
+    subject = replace(subject, judge=partial(_judged, work, must, subject if expected is None else None))
     if kept is not None:
         return _repeated(subject, kept)
     return _explored(subject, how)
@@ -164,18 +169,30 @@ def _subject(work: Brought, ranks: int, options: SimulatorOptions, deadline_s: f
     from symlab.checks.explore.trace import Layout, dtype_of
 
     layouts = {one.name: Layout(0, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in work.buffers}
-    return Subject(work.name, work.digest, ranks, options, deadline_s, partial(_judged, work, {}), layouts)
+    return Subject(work.name, work.digest, ranks, options, deadline_s, partial(_judged, work, {}, None), layouts, work.launches)
 
 
 def _judged(
-    work: Brought, must: Mapping[str, tuple[torch.Tensor, ...]], world: ThreadWorld, deadline_s: float, _: int
+    work: Brought,
+    must: dict[int, Mapping[str, tuple[torch.Tensor, ...]]],
+    fair: Subject | None,
+    world: ThreadWorld,
+    deadline_s: float,
+    launches: int,
 ) -> Judgement:
-    """Run a launch, and compare its buffers with what they must hold afterwards, by name and rank."""
+    """Run some launches in a row, and compare buffers with what they must hold afterwards, by name and rank.
+
+    must: that by the number of launches. Of a number that it lacks it is what fair leaves in the fair order; None:
+    nothing is known of it, since a user's word is of other launches.
+    """
     from symlab.checks.explore.blame import Wrong
     from symlab.checks.explore.subject import Judgement
 
+    work = replace(work, launches=launches)
+    if launches not in must:
+        must[launches] = {} if fair is None else _after_fair(work, fair)
     found = world.run(run_on_rank, work, deadline_s)
-    for name, by_rank in must.items():
+    for name, by_rank in must[launches].items():
         for rank, expected in enumerate(by_rank):
             actual = found[rank].outputs[name]
             if (wrong := _first_difference(expected, actual)) is not None:
@@ -185,7 +202,7 @@ def _judged(
                     f"{count} of {actual.numel()} elements of buffer {name} are wrong on rank {rank}; first at "
                     f"element {at}: expected {values[0]}, got {values[1]}"
                 )
-                return Judgement(problem, Wrong(name, rank, at * actual.element_size()))
+                return Judgement(problem, Wrong(name, rank, at * actual.element_size(), launches - 1))
     return Judgement()
 
 
@@ -218,16 +235,12 @@ def _explored(subject: Subject, how: _How) -> Exploration:
 
 
 def _kept(path: Path) -> Found:
-    """What a file holds. RequestError for one of the command, and for one of several launches."""
+    """What a file holds. RequestError for one of the command."""
     from symlab.checks.explore.found import read
 
     kept = read(path)
     if "overrides" in kept.what:
         raise RequestError(f"{path} is of the command (replay), repeat it with symlab explore --replay")
-    if kept.launches != 1:
-        raise RequestError(
-            f"{path} has {kept.launches} launches (replay), give a file of one, as symlab.explore writes"
-        )
     return kept
 
 

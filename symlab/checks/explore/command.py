@@ -222,7 +222,7 @@ def subject_of(job: PreparedJob, case: Case) -> Subject:
 
     options, request = simulator_options(job.request.fabric), job.request
     if (custom := job.custom) is not None:
-        compiled = custom.kernel.compiled(custom.spec, custom.case.world_size, options.arch)
+        compiled = custom.compiled(options.arch)
         plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=True)
         return custom_subject(custom, plan, options, request.deadline_s)
     usual_means()

@@ -227,7 +227,7 @@ def shrunk(
 
 def _with_fewer_launches(subject: Subject, order: Interleaving, first: Ran, failure: Failure) -> tuple[Subject, Ran]:
     """The subject with as few launches as still fail in the same way, of one and those up to the wrong one."""
-    for launches in dict.fromkeys((1, failure.launch + 1)):
+    for launches in dict.fromkeys((1, failure.launch // 2 + 1, failure.launch + 1)):
         if launches < subject.launches:
             shorter = replace(subject, launches=launches)
             ran = run_once(shorter, replace(order, follows=first.choices), records=True)

@@ -231,7 +231,7 @@ def custom_subject(custom: CustomJob, plan: CustomPlan, options: SimulatorOption
     spec = replace(custom.spec, buffers=buffers, reference=None)
     assert custom.expected is not None
     judge = partial(_custom_judged, plan, spec, custom.inputs, custom.expected)
-    digest = plan.compiled.executable.digest
+    digest = plan.compiled.whole.digest
     return Subject(custom.case.id, digest, len(custom.inputs), options, deadline_s, judge, layouts, plan.launches)
 
 

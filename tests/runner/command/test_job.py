@@ -25,6 +25,7 @@ from kernels.catalogue import find
 from memory.fabric import Executable, Traits
 from runner.__main__ import main
 from runner.case.cases import cases_of
+from runner.command import attempt
 from runner.command.job import run_job
 from runner.command.kernel_info import kernel_info
 from runner.command.means import Means
@@ -91,6 +92,23 @@ def done(script: Script, *arguments: str) -> Shelf:
     shelf = Shelf(job)
     run_job(job, shelf, script.tools().means)
     return shelf
+
+
+def test_what_a_case_runs_can_not_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That costs the case, and not the command."""
+    usual = attempt.subject_of
+
+    def subject_of(job: Job, case: Any) -> Any:
+        if case.size_bytes == 8:
+            raise ValueError("the kernel's file is gone")
+        return usual(job, case)
+
+    monkeypatch.setattr(attempt, "subject_of", subject_of)
+    shelf = done(Script(), "sizes=[8,16]", "algorithms=one_shot")
+    assert [(record.status, record.reason) for record in shelf.records] == [
+        (Status.FAILED, "the kernel's file is gone"),
+        (Status.PASSED, ""),
+    ]
 
 
 def test_passed() -> None:
