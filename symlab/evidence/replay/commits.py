@@ -6,6 +6,8 @@ record's source.diff is read, never applied.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
 import subprocess
 import tempfile
@@ -181,7 +183,7 @@ def _difference(git: Mapping[str, Any], tree: Tree, places: Sequence[Path]) -> I
     kept = git.get("kept_diff")
     if not isinstance(kept, dict) or kept.get("left_out_bytes"):
         return
-    text = _kept_text(str(kept.get("file")), places)
+    text = _kept_text(str(kept.get("file")), str(kept.get("digest")), places)
     if text is None:
         return
     named = {new for _, new in _FILE.findall(text)}
@@ -196,17 +198,18 @@ def _difference(git: Mapping[str, Any], tree: Tree, places: Sequence[Path]) -> I
             yield f"{kept['file']} changes a {path} that is not the commit's"
 
 
-def _kept_text(name: str, places: Sequence[Path]) -> str | None:
-    """The text of a kept difference beside the records; None if it is not there. What a record names can only be a file
-    of its own folder."""
+def _kept_text(name: str, digest: str, places: Sequence[Path]) -> str | None:
+    """The text of a kept difference beside the records, of several the one with a digest, else any; None if it is not
+    there. What a record names can only be a file of its own folder."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]+\.diff", name):
         return None
+    found = None
     for place in places:
         folders = [place if place.is_dir() else place.parent]
         folders += sorted(path.parent for path in place.rglob("command.json")) if place.is_dir() else []
         for folder in dict.fromkeys(folders):
-            try:
-                return contents(folder / name, MOST_DIFFERENCE_BYTES).decode("utf-8", "replace")
-            except ValueError:
-                continue
-    return None
+            with contextlib.suppress(ValueError):
+                found = contents(folder / name, MOST_DIFFERENCE_BYTES)
+                if f"sha256:{hashlib.sha256(found).hexdigest()}" == digest:
+                    return found.decode("utf-8", "replace")
+    return None if found is None else found.decode("utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -55,7 +56,8 @@ def made_in(root: Path, folder: Path | None = None, **changes: Any) -> Record:
     difference = found.pop("diff")
     if difference and folder is not None:
         (folder / "source.diff").write_text(difference, encoding="utf-8")
-        found["kept_diff"] = {"file": "source.diff", "digest": "", "bytes": 1, "left_out_bytes": 0}
+        digest = f"sha256:{hashlib.sha256(difference.encode()).hexdigest()}"
+        found["kept_diff"] = {"file": "source.diff", "digest": digest, "bytes": 1, "left_out_bytes": 0}
     made = record(is_timed=False)
     made = dataclasses.replace(made, started="2026-01-01T01:00:00Z", ended="2026-01-01T01:00:01Z")
     return with_environment(made, git=found | changes, sources=source_digests(root))
@@ -104,6 +106,17 @@ def test_folders_that_were_changed_are_not_the_commits_and_others_are(root: Path
     assert made.environment.sources is not None
     lied = with_environment(made, sources={**made.environment.sources, "conf": "sha256:" + "0" * 64})
     assert "its conf/ is not what the record has a digest of" in different(root, lied, tmp_path)
+
+
+def test_of_two_commands_each_has_the_difference_of_its_own_folder(root: Path, tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("first", "second")]
+    made = []
+    for place, file in zip(places, ("a", "b"), strict=True):
+        place.mkdir()
+        (root / "kernels" / f"{file}.py").write_text("changed\n", encoding="utf-8")
+        run_git(root, "add .")
+        made.append(made_in(root, place))
+    assert commits(made, places, root)["different"] == []
 
 
 def test_a_difference_is_from_the_commit_and_of_the_files_that_are_named(root: Path, tmp_path: Path) -> None:
