@@ -1,4 +1,4 @@
-"""A kernel's spec by the place it stands at: "package.module:NAME" or "path/to/file.py:NAME".
+"""A kernel's spec by the place it stands at: "package.module:NAME", "path/to/file.py:NAME" or "path/to/file.yaml:NAME".
 
 A user brings a kernel of their own by such a place. And every spec crosses to other processes by its place: a spec
 holds functions that can't be pickled, so its Place is sent, and the other side loads the spec from there. It refuses
@@ -30,6 +30,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from kernels import sources
+from kernels.own.described import described
 from kernels.spec import KernelSpec
 
 _MISSING = object()
@@ -126,12 +127,12 @@ def _place(text: str, folder: Path | None, what: str) -> Place:
     where, _, name = text.rpartition(":")
     if not where or not name:
         raise ValueError(f"{text!r} names no {what}: give file.py:NAME or package.module:NAME")
-    if not where.endswith(".py") and "/" not in where:
+    if not where.endswith((".py", ".yaml")) and "/" not in where:
         return Place(where, "", name)
     path = (folder or Path.cwd()) / where
     if not path.is_file():
         raise ValueError(f"{text}: there is no file {path}")
-    if path.suffix != ".py":
+    if path.suffix not in (".py", ".yaml")[: 1 + (what == "kernel")]:
         raise ValueError(f"{text}: {path.name} is no Python file: give file.py:NAME")
     return Place("", str(path.resolve()), name)
 
@@ -181,6 +182,8 @@ def _no_end_of_process() -> Iterator[None]:
 
 def _found(place: Place) -> KernelSpec:
     """Return the spec at a place, whatever the place's digest; its origin is the place with the digest found."""
+    if place.file.endswith(".yaml"):
+        return _of_entry(place)
     module, spec, before = _loaded(place)
     if not isinstance(spec, KernelSpec):
         known = [one for one, other in vars(module).items() if isinstance(other, KernelSpec)]
@@ -193,6 +196,20 @@ def _found(place: Place) -> KernelSpec:
     if sources.is_foreign(spec.files):
         _check_current(place, spec.files, before)
     # A spec does not know the name that it is bound to, so it is set here, where the name is known.
+    object.__setattr__(spec, "origin", replace(place, digest=_digest(spec)))
+    return spec
+
+
+def _of_entry(place: Place) -> KernelSpec:
+    """The spec of an entry of a YAML file."""
+    try:
+        spec = described(Path(place.file), place.name, function_at)
+        if not _NAME.fullmatch(spec.name):
+            raise ValueError(f"{spec.name!r} is no op/algorithm in letters, digits and underscores")
+        if changed := [str(one.path) for one in sources.sources_of(spec.files) if one.changed]:
+            raise ValueError(f"{changed[0]} changed after this process first read it: run it again")
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
     object.__setattr__(spec, "origin", replace(place, digest=_digest(spec)))
     return spec
 

@@ -51,8 +51,8 @@ T = TypeVar("T")
 
 COMPILER = "nvidia-cutlass-dsl"
 COMPILER_PARTS = (COMPILER, *(f"{COMPILER}-libs-{part}" for part in ("base", "core", "cu12", "cu13")))
-_PARTS = {member.name for member in fields(Executable)} - {"assumptions"}
-"""What a cache entry has of an executable: assumptions are the spec's."""
+_PARTS = {member.name for member in fields(Executable)} - {"assumptions", "host"}
+"""What a cache entry has of an executable: assumptions are the spec's, and host code is not cached."""
 
 compiling = threading.RLock()  # cute.compile keeps global state
 
@@ -66,6 +66,8 @@ def executable(spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Exec
     """
     if arch not in spec.archs:
         raise ValueError(f"{spec.name} is not built for {arch!r}: it is for {', '.join(spec.archs)}")
+    if spec.made is not None:
+        return spec.made(case, arch)
     if exposed := exposure(cache_dir):
         raise ValueError(
             f"{cache_dir} {exposed}, and compiled kernels from there would run (cache_dir), name another folder, or "

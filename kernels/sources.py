@@ -93,6 +93,8 @@ def is_foreign(files: Iterable[str]) -> bool:
 @cache
 def _imported(path: Path) -> tuple[Path, ...]:
     """Return the files that a file imports, with the __init__.py of each package on the way."""
+    if path.suffix in (".ptx", ".yaml"):
+        return ()
     try:
         tree = ast.parse(read(path).content)
     except (SyntaxError, ValueError):

@@ -17,11 +17,14 @@ from cases.dtypes import ACCUMULATORS, ALL, ITEMSIZES, NONE, REDUCTIONS, refuses
 from cases.ops import Collective
 from cases.refusal import Refusal
 from cases.stress import MEANINGS, PROMISES, parts_of
-from memory.fabric import Argument, ArgumentKind, Launch, Traits, refuses_shared_bytes
+from memory.fabric import Argument, ArgumentKind, Executable, Launch, Traits, refuses_shared_bytes
 
 if TYPE_CHECKING:
     import torch
 
+
+ARCHS = ("sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
+"""What kernels are built for, unless their spec says otherwise."""
 
 Fold = Literal["rank_order", "from_next_rank", "unordered"]
 
@@ -126,6 +129,10 @@ class KernelSpec:
     functions of NVSHMEM that the kernel calls on the device, as C has them (kernels/nvshmem_bitcode.py): their code is
     linked in, and the kernel is refused where it is not installed.
 
+    made(case, arch) returns the code of a kernel that is brought as it is, and arguments(case, launch, rank) what it
+    takes on a rank in a launch (kernels/own/arguments.py), of the buffers input and output and of workspaces;
+    parameters are then the tables of peers among them. None: build gives the code, and parameters are what it takes.
+
     tuning is what launches take their values from (kernels.tuning.Tuning), if the spec has one; retuned(tuning) is the
     same kernel with another.
 
@@ -147,7 +154,7 @@ class KernelSpec:
     launch: Callable[[Case], Launch]
     build: Callable[[Case], Any]
     files: tuple[str, ...]
-    archs: tuple[str, ...] = ("sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
+    archs: tuple[str, ...] = ARCHS
     owner: Callable[[Case, int], torch.Tensor] | None = None
     multimem: Callable[[Case], frozenset[str]] = lambda case: frozenset()
     max_world_size: int = 72
@@ -162,6 +169,8 @@ class KernelSpec:
     promises: frozenset[str] = frozenset()
     assumptions: tuple[str, ...] = ()
     nvshmem: tuple[str, ...] = ()
+    made: Callable[[Case, str], Executable] | None = field(default=None, repr=False, compare=False)
+    arguments: Callable[[Case, Launch, int], tuple[Any, ...]] | None = field(default=None, repr=False, compare=False)
     tuning: Any = field(default=None, repr=False, compare=False)
     retuned: Callable[[Any], KernelSpec] | None = field(default=None, repr=False, compare=False)
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
@@ -335,7 +344,7 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | N
     most = traits.block_shared_bytes
     if most and (beyond := refuses_shared_bytes(spec.name, launch.shared_bytes, 0, most)):
         return Refusal("algorithms", *beyond)
-    if 0 < traits.multiprocessors < blocks:
+    if spec.made is None and 0 < traits.multiprocessors < blocks:
         reason = (
             f"{spec.name} waits in {blocks} blocks at once for those of other ranks, and this GPU has "
             f"{traits.multiprocessors} multiprocessors to run them on"

@@ -141,7 +141,8 @@ class Executable:
 
     name is the catalogue's ("all_reduce/one_shot"), entry the symbol in the PTX. digest is the SHA-256 of the PTX text
     ("sha256:<hex>") and so names what ran. cubin is for GPUs; the simulator does not look at it. assumptions names what
-    the kernel relies on beyond PTX; the race checker reports what one of these alone explains as an advisory.
+    the kernel relies on beyond PTX; the race checker reports what one of these alone explains as an advisory. host says
+    how the host code of a CuTe DSL function launches it on each rank (kernels.own.functions.FunctionLaunch).
     """
 
     name: str
@@ -151,6 +152,7 @@ class Executable:
     digest: str
     cubin: bytes = field(default=b"", repr=False)
     assumptions: tuple[str, ...] = ()
+    host: Any = field(default=None, repr=False)
 
 
 Dimensions = tuple[int, int, int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 from collections.abc import Callable, Sequence
@@ -45,6 +46,19 @@ def takes_records(function: Function) -> Function:
     return click.argument(
         "records", nargs=-1, required=True, metavar="RECORDS...", type=click.Path(), callback=_without_pages
     )(with_uri)
+
+
+def takes_as(kind: type) -> Callable[[Callable[[Any], int]], Callable[..., int]]:
+    """Give a command all of its options as one object, whose fields have their names."""
+
+    def given(function: Callable[[Any], int]) -> Callable[..., int]:
+        @functools.wraps(function)
+        def call(**values: Any) -> int:
+            return function(kind(**values))
+
+        return call
+
+    return given
 
 
 def _without_pages(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ from typing import Any
 from cases.documents import encoded
 from cases.dtypes import SIGNIFICAND_BITS
 from cases.finding import counts_of
-from cases.record.record import Check, PredictedTime, Record, Status, Timing
+from cases.record.prediction import PredictedTime
+from cases.record.record import Check, Record, Status
+from cases.record.timing import Timing
 from reports.numerics.study import MEASURES, Series
 from reports.record.leaves import leaves
 

@@ -7,24 +7,17 @@ and none is made. This is the only file of reports that imports mlflow, which co
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cases.record.reading import MOST_BYTES
 from cases.record.record import Record, load
 from reports.record import bundle
-from reports.record.signatures import MAX_BYTES, signed_of
-from reports.record.signed import Signed
-from reports.record.writing import SIGNATURES, SIGNED
 from reports.tracking import (
-    COMMAND_TAG,
     CURVE,
     PARENT_TAG,
     SENT_TAG,
@@ -46,14 +39,6 @@ PATIENCE_S = 5
 """How long a server may take to answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrackedRun:
-    """A run in MLflow."""
-
-    id: str
-    tags: dict[str, str]
-
-
 def fetch(uri: str, ids: Sequence[str]) -> list[Record]:
     """The records behind run ids, experiment ids and experiment names, each once, in the order they were begun.
 
@@ -73,91 +58,6 @@ def fetch(uri: str, ids: Sequence[str]) -> list[Record]:
                 raise ValueError(f"{_shown(uri)}: {one}: no records there; give a run of symlab, or an experiment")
             found += records
     return bundle.merged(found)
-
-
-class Tracker:
-    """The runs of commands at a tracking URI, only to be read. Methods raise Unreadable if MLflow can't be read."""
-
-    def __init__(self, uri: str) -> None:
-        self._client = _reader(uri)
-        self._uri = _shown(uri)
-        self._experiments: list[str] | None = None
-
-    def has(self, one: str) -> bool:
-        """Return whether there is a run or an experiment of this id or name."""
-        with self._in_one_line():
-            return _run(self._client, one) is not None or _experiment(self._client, one) is not None
-
-    def parents(self, command: str) -> list[TrackedRun]:
-        """Return the runs of a command, those of all experiments, deleted ones too."""
-        wanted = f"tags.`{SERIES_TAG}` = ''"
-        if re.fullmatch(r"[\w.:+-]+", command):  # what else it may hold has a meaning in filters
-            wanted += f" and tags.`{COMMAND_TAG}` = '{command}'"
-        return [run for run in self._runs(self._all_experiments(), wanted) if run.tags.get(COMMAND_TAG) == command]
-
-    def records(self, run: TrackedRun, artifact: str) -> list[Record]:
-        """Return the records in an artifact, BUNDLE_NAME or RECORDS_FOLDER; none if the run does not have it.
-
-        ValueError for what is no record, and for a file that is too large for one.
-        """
-        inside = artifact if artifact == RECORDS_FOLDER else None
-        most = bundle.MOST_PACKED_BYTES if inside is None else MOST_BYTES
-        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            with self._in_one_line():
-                files = [one for one in self._client.list_artifacts(run.id, inside) if inside or one.path == artifact]
-            for one in files:
-                if (one.file_size or 0) > most:
-                    raise ValueError(f"{one.path} has {one.file_size:,} bytes, at most {most:,} are read")
-            with self._in_one_line():
-                found = _download(self._client, run.id, artifact, Path(folder))
-            return _loaded(found)
-
-    def signed(self, run: TrackedRun) -> Signed | None:
-        """Return what is signed of the folder that a run was sent from, or None. ValueError for what is no signature,
-        as for a folder."""
-        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            with self._in_one_line():
-                files = self._client.list_artifacts(run.id, CONFIGURATION_FOLDER)
-                wanted = [one for one in files if Path(one.path).name in (SIGNED, SIGNATURES)]
-            place = Path(folder)
-            for one in wanted:
-                if (one.file_size or 0) > MAX_BYTES:
-                    raise ValueError(f"{one.path} has {one.file_size:,} bytes, at most {MAX_BYTES:,} are read")
-                with self._in_one_line():
-                    place = Path(self._client.download_artifacts(run.id, one.path, folder)).parent
-            return signed_of(place)
-
-    def _all_experiments(self) -> list[str]:
-        if self._experiments is None:
-            from mlflow.entities import ViewType
-
-            self._experiments, token = [], None
-            with self._in_one_line():
-                while True:
-                    page = self._client.search_experiments(ViewType.ALL, max_results=1000, page_token=token)
-                    self._experiments += [str(one.experiment_id) for one in page]
-                    token = page.token
-                    if not token:
-                        break
-        return self._experiments
-
-    def _runs(self, experiments: list[str], filter_string: str) -> Iterator[TrackedRun]:
-        from mlflow.entities import ViewType
-
-        with self._in_one_line():
-            for run in _search(self._client, experiments, filter_string, ViewType.ALL):
-                yield TrackedRun(str(run.info.run_id), dict(run.data.tags))
-
-    @contextlib.contextmanager
-    def _in_one_line(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            raise Unreadable(f"{self._uri}: can't be read ({first_line_of(error)})") from error
-
-
-class Unreadable(ValueError):
-    """MLflow gives no answer, or an error; the message is one line with the URI."""
 
 
 def prepare(uri: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class RequestError(ValueError):
@@ -23,6 +24,17 @@ def near(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {' or '.join(close)}?"
     return f"known: {', '.join(options)}" if options else "there are none"
+
+
+@contextmanager
+def naming(key: str) -> Iterator[None]:
+    """Within, a ValueError becomes a RequestError that names a key; a RequestError names its own."""
+    try:
+        yield
+    except RequestError:
+        raise
+    except ValueError as error:
+        raise RequestError(f"{error} ({key})") from error
 
 
 def first_line(error: BaseException) -> str:

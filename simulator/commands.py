@@ -1,4 +1,4 @@
-"""The simulator's own commands, as click objects: `python -m simulator`, and a half of `symlab check`."""
+"""The simulator's half of `symlab check`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 if TYPE_CHECKING:
-    from simulator.forms import Missing, Versions
+    from simulator.forms import Missing
 
 ARCH = re.compile(r"sm_\d+[af]?")
 SHOWN_LINES = 12
@@ -21,7 +19,7 @@ SHOWN_LINES = 12
 def checked(file: Path, arch: str | None) -> tuple[str, int]:
     """Print which forms of a PTX file the simulator does not have, and what ptxas says of it; return its text and the
     exit code: 0, or 1 if something is missing or refused. ValueError for what is no such file."""
-    from simulator.forms import missing_forms, versions_of
+    from simulator.forms import missing_forms
     from simulator.ptx.parse import PtxSyntaxError, check_start, entries_of
 
     if arch is not None and not ARCH.fullmatch(arch):
@@ -37,7 +35,6 @@ def checked(file: Path, arch: str | None) -> tuple[str, int]:
     try:
         entries = entries_of(text)
         missing = missing_forms(text)
-        versions = versions_of(text)
     except PtxSyntaxError as error:
         print(f"{file}: the simulator can't read it: {error}")
         is_whole = False
@@ -46,9 +43,8 @@ def checked(file: Path, arch: str | None) -> tuple[str, int]:
             raise ValueError(f"{file}: no kernel (.entry), give PTX with one: a function alone cannot be launched")
         kernels = f"{len(entries)} kernel{'s' * (len(entries) != 1)}: {', '.join(entries)}"
         print(textwrap.fill(f"{file}: {target.group(1)}, {kernels}", 120, break_on_hyphens=False))
-        is_whole = not missing and not versions.later
+        is_whole = not missing
         _say_missing(missing)
-        _say_versions(versions)
     is_legal = _say_assembled(text, arch or target.group(1))
     return text, 0 if is_whole and is_legal else 1
 
@@ -67,17 +63,6 @@ def _say_missing(missing: Sequence[Missing]) -> None:
         print(f"  {len(one.lines)} x {one.form}{later}: {_lines(one.lines)}")
         if "the simulator has no " not in one.reason or " yet" not in one.reason:
             print(f"      {one.reason}")
-
-
-def _say_versions(versions: Versions) -> None:
-    """Print which version of PTX the file's forms need, and those that its own does not have."""
-    stated, needed = (f"{one[0]}.{one[1]}" for one in (versions.stated, versions.needed))
-    if not versions.later:
-        print(f"PTX: .version {stated}; its forms need {needed}")
-        return
-    print(f"PTX: .version {stated} is too old, its forms need {needed}")
-    for one in versions.later:
-        print(f"  {len(one.lines)} x {one.form} needs .version {one.first[0]}.{one.first[1]}: {_lines(one.lines)}")
 
 
 def _lines(numbers: tuple[int, ...]) -> str:
@@ -107,14 +92,3 @@ def _say_assembled(text: str, arch: str) -> bool:
     for one in verdict.problems:
         print(f"  line {one.line}: {one.text}" if one.line else f"  {one.text}")
     return False
-
-
-@click.command("python -m simulator")
-@click.option("--all", "is_all", is_flag=True, help="Print every form by itself.")
-def forms(is_all: bool) -> int:
-    """Print which forms of PTX the simulator has, by opcode."""
-    from simulator.forms import rows, text
-    from simulator.isa import TABLE
-
-    print("\n".join(sorted(TABLE)) if is_all else text(rows()))
-    return 0

@@ -1,24 +1,16 @@
-"""Which forms of PTX the simulator has: a table of all of them, and what of a module is not among them."""
+"""Which forms of a PTX module the simulator does not have."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from simulator.isa import TABLE
-from simulator.isa.registry import TYPES, neutral_qualifiers
-from simulator.isa.versions import Version, version_of, version_of_target
 from simulator.ptx.ir import Unsupported
-from simulator.ptx.parse import entries_of, parse_kernel
 from simulator.run.decode import unsupported_forms
 
 LATER = ("ldmatrix", "stmatrix", "movmatrix", "mma", "wgmma", "wmma", "tcgen05", "tensormap", "cp.async.bulk.tensor")
 """Forms that are planned: matrices and tensor maps."""
 
-_VERSION = re.compile(r"^\s*\.version\s+(\d+)\.(\d+)", re.MULTILINE)
-_TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
 _GUARD = re.compile(r"^@!?\S+\s+")
 
 
@@ -47,47 +39,6 @@ def missing_forms(ptx: str) -> tuple[Missing, ...]:
     return tuple(sorted(found, key=lambda one: (-len(one.lines), one.lines)))
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
-    """A form that a module's .version does not have: its PTX lines in order, and the first version that has it."""
-
-    form: str
-    lines: tuple[int, ...]
-    first: Version
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """The .version of a module, the first version that has all of its forms and its .target, and what is later than
-    its own."""
-
-    stated: Version
-    needed: Version
-    later: tuple[Later, ...]
-
-
-def versions_of(ptx: str) -> Versions:
-    """Return which version of PTX a module states, and which one its kernels and what they may call need."""
-    found = _VERSION.search(ptx)
-    target = _TARGET.search(ptx)
-    if found is None or target is None:
-        raise ValueError("no .version or no .target, give a PTX module")
-    stated = (int(found[1]), int(found[2]))
-    firsts = {(ptx.count("\n", 0, target.start(1)) + 1, f".target {target[1]}"): version_of_target(target[1])}
-    for entry in entries_of(ptx):
-        kernel = parse_kernel(ptx, entry)
-        for instruction in (one for block in kernel.blocks for one in block.instructions):
-            if not instruction.unsupported:
-                form = instruction.mnemonic
-                firsts[instruction.line, form] = version_of(instruction, kernel.types)
-    lines: dict[tuple[str, Version], list[int]] = {}
-    for (line, form), first in firsts.items():
-        if first > stated:
-            lines.setdefault((form, first), []).append(line)
-    later = [Later(form, tuple(sorted(places)), first) for (form, first), places in lines.items()]
-    return Versions(stated, max(firsts.values()), tuple(sorted(later, key=lambda one: one.lines)))
-
-
 def _form(one: Unsupported) -> str:
     """The instruction and its qualifiers; of a declaration, its first words."""
     text = _GUARD.sub("", one.text)
@@ -99,54 +50,3 @@ def _form(one: Unsupported) -> str:
 
 def _is_planned(form: str) -> bool:
     return any(form == one or form.startswith(f"{one}.") for one in LATER)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The forms of one opcode: their number, the qualifiers and the types that occur, and the qualifiers that are taken
-    and are in no key."""
-
-    opcode: str
-    count: int
-    qualifiers: tuple[str, ...]
-    types: tuple[str, ...]
-    neutral: tuple[str, ...]
-
-
-def rows(keys: Iterable[str] = tuple(TABLE)) -> tuple[Row, ...]:
-    """Return a row for each opcode, by name."""
-    counts: Counter[str] = Counter()
-    words: dict[str, set[str]] = {}
-    for key in keys:
-        opcode, *rest = key.split(".")
-        counts[opcode] += 1
-        words.setdefault(opcode, set()).update(rest)
-    return tuple(
-        Row(
-            opcode,
-            counts[opcode],
-            tuple(sorted(found - TYPES)),
-            tuple(sorted(found & TYPES, key=_by_size)),
-            tuple(sorted(neutral_qualifiers(opcode) - found)),
-        )
-        for opcode, found in sorted(words.items())
-    )
-
-
-def _by_size(name: str) -> tuple[str, int, str]:
-    digits = re.findall(r"\d+", name)
-    return name.rstrip("0123456789x"), int(digits[0]) if digits else 0, name
-
-
-def text(found: Sequence[Row]) -> str:
-    """Return a line for each opcode: its number of forms, qualifiers and types, and qualifiers that change no form."""
-    width = max(len(row.opcode) for row in found)
-    lines = []
-    for row in found:
-        also = f"  also {_listed(row.neutral)}" if row.neutral else ""
-        lines.append(f"{row.opcode:<{width}}  {row.count:>4}  {_listed((*row.qualifiers, *row.types))}{also}".rstrip())
-    return "\n".join(lines)
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " ".join(f".{word}" for word in words)

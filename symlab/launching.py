@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cases.assumptions import checked_assumptions
 from cases.dtypes import DTYPES, ITEMSIZES
-from memory.fabric import Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
-from memory.pool import SymmetricPool
-from reports.table.text import counted
-from runner.case.binding import device_of
-from runner.case.stress import captured
-from runner.custom.arguments import (
+from kernels.own.arguments import (
     BroughtArgument,
     argument_of,
     check_of_ptx,
@@ -30,10 +25,16 @@ from runner.custom.arguments import (
     of_rank,
     type_of,
 )
-from runner.custom.functions import FunctionLaunch, compiled_function, function_call
+from kernels.own.functions import FunctionLaunch, compiled_function, function_call
+from kernels.own.parameters import PtxParameter, refuses_values
+from memory.fabric import Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
+from memory.pool import SymmetricPool
+from reports.table.text import counted
+from runner.case.binding import device_of
+from runner.case.brought_arguments import BroughtMemory, address_of, bound, packed_argument
+from runner.case.stress import captured
 from runner.custom.nouns import BufferSpec, Fill, check_buffers
-from runner.custom.parameters import PtxParameter, refuses_values
-from runner.custom.program import CustomMemory, address_of, allocate_buffers, bound, packed_argument, publish
+from runner.custom.program import allocate_buffers, publish
 from runner.request.sizes import format_bytes
 from runner.request_error import near
 from simulator.ptx.parse import check_start, entries_of, parse_kernel
@@ -510,7 +511,7 @@ def _set_variables(fabric: Fabric, steps: Sequence[Step], values: Sequence[Argum
 
 
 def _queue(
-    fabric: Fabric, work: Brought, memory: CustomMemory, values: Sequence[Sequence[Argument]]
+    fabric: Fabric, work: Brought, memory: BroughtMemory, values: Sequence[Sequence[Argument]]
 ) -> Callable[[], None]:
     """What queues all launches. values: by launch, of all that the steps are given.
 

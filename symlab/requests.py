@@ -11,7 +11,7 @@ from typing import Any
 
 from cases.case import Case
 from cases.documents import decoded
-from cases.record.record import RecordedRequest
+from cases.record.request import RecordedRequest
 from kernels.baselines import Baseline
 from kernels.catalogue import specs_of
 from kernels.spec import KernelSpec

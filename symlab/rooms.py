@@ -86,7 +86,6 @@ ROOMS = {
             "algorithms=best": "symlab.speed.best:chooser_for",
             "timing.predict": "symlab.speed.predict.of_request:check_beside",
             "timing.predict, of a timed case": "symlab.speed.predict.beside:predicted",
-            "audit, predictions again": "symlab.speed.predict.again:predictions",
             "publish, kernels": "symlab.speed.predict.published:write_kernels",
             "publish --derive": "symlab.speed.predict.published:derive_set",
             "publish --derive, the score": "symlab.speed.predict.published:derive_score",

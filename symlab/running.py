@@ -14,11 +14,11 @@ from cases.record.record import Check, Record, Status
 from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
 from runner.command.job import run_job
-from runner.command.means import Job, check_of, outcomes_of, usual_means
-from runner.environment.capture import capture
+from runner.command.means import usual_means
+from runner.command.ran import check_of, outcomes_of
+from runner.command.runnable import Job
 from runner.environment.of_command import Surroundings
 from runner.records.scrub import scrubbed_record
-from runner.request.schema import Schema
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
 from runner.world import fabrics
@@ -102,12 +102,12 @@ def run(
     where = world if world is not None else new_world(case.world_size, races=races)
     _check_world(where, case, timing, races)
     races = bool(where.request.races)
-    folder = str(cache_dir or Schema().cache_dir)
-    how: dict[str, Any] = {"launches": launches, "deadline_s": deadline_s, "cache_dir": folder}
+    how: dict[str, Any] = {"launches": launches, "deadline_s": deadline_s}
+    how |= {} if cache_dir is None else {"cache_dir": str(cache_dir)}
     how["check"] = {"results": check, "races": races}
     asked = run_request(case, spec, where.request, where.section, **how, timing={"mode": timing})
     tensors = _Tensors(given, outputs)
-    surroundings = Surroundings(capture, None)
+    surroundings = Surroundings()
     brought = (spec,) if isinstance(spec, KernelSpec) else ()
     job = Job(asked.request, (case,), fabrics.settings(where.request), surroundings.now, asked.asked, brought)
     with contextlib.nullcontext() if world is not None else where, where.lent() as inner:
@@ -159,7 +159,7 @@ class _Tensors:
         self.outputs: tuple[torch.Tensor | None, ...] | None = None
 
     def ran(self, world: RunnerWorld, contestant: Contestant, request: ResolvedRequest) -> Check | None:
-        """Run a contestant, as runner.command.job.Means.ran does."""
+        """Run a contestant, as runner.command.ran.ran does."""
         outcomes = outcomes_of(world, contestant, request, self._inputs, self._brings_output)
         if self._brings_output:
             self.outputs = tuple(outcome.output for outcome in outcomes)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.custom.arguments import BroughtArgument, argument_of, check_of_ptx, counts_launches, of_rank, type_of
+from kernels.own.arguments import BroughtArgument, argument_of, check_of_ptx, counts_launches, of_rank, type_of
 from runner.custom.nouns import BufferSpec, check_buffers
 
 Variables = Mapping[str, Any]

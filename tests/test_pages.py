@@ -17,8 +17,8 @@ import pytest
 from kernels.catalogue import SPECS
 from kernels.matrix.proofs import SHARED, proofs
 from reports.sent import command_metrics, metrics_of
+from runner.request.experiments import CONF
 from runner.request.schema import SECTIONS
-from runner.request.validate import CONF
 from symlab.command import loaded
 from tests.pages import PAGES, ROOT, blocks, carried_out, commands, copied, text_of
 from tests.reports.beside import predicted

@@ -38,14 +38,10 @@ from cases.case import Case
 from cases.documents import LATER, Plain, decoded, encoded, parsed, plain
 from cases.dtypes import ITEMSIZES
 from cases.finding import Finding, first_failing
-from cases.record.prediction import PredictedTerms as PredictedTerms
-from cases.record.prediction import PredictedTime as PredictedTime
-from cases.record.prediction import RecordedPrediction as RecordedPrediction
-from cases.record.request import RecordedEnvironment as RecordedEnvironment
-from cases.record.request import RecordedRequest as RecordedRequest
+from cases.record.prediction import RecordedPrediction
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.record.shared import PARTS, Find, Known, References, SharedError, not_here, text_in
-from cases.record.timing import LinkLimit as LinkLimit
-from cases.record.timing import Timing as Timing
+from cases.record.timing import Timing
 from cases.refusal import Refusal
 from cases.stress import NO_STRESS
 
@@ -275,7 +271,7 @@ class Record:
     asked. counters holds the simulator's sums of executed instructions, and of accesses and bytes by kind and link,
     over all launches of the case's program and all ranks. Its "of" says how many launches these are, on how many ranks,
     and how many of them were checked (the first, the last, and those at equal distances between; older records lack it:
-    they are sums over the same launches); its "launches" has them by launch and phase (simulator/observe/counters.py).
+    they are sums over the same launches). Older records have "launches" besides, sums by launch and phase.
     started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
     """
 

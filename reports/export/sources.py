@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cases.record.nccl_settings import TOLD
 from cases.record.record import Record
 from reports.export.choice import Regret, Times
-from reports.record.signed import records_digest
+from reports.record.bundle import digest
 from reports.table.compare import device_text, is_simulated, setup_text
 from reports.table.text import counted, size_text
 
@@ -40,7 +40,7 @@ class Sources:
         return [
             f"{self.ranks} x {self.gpu} ({self.arch}), {self.dtype}, {self.setup}",
             f"of {counted(len(self.records), 'record')}, {', '.join(libraries)}",
-            f"records {records_digest(self.records)}",
+            f"records {digest(self.records)}",
             f"commands {named}"[:118],
         ]
 

@@ -4,4 +4,3 @@ from __future__ import annotations
 
 from reports.html.document import figures_of as figures_of
 from reports.html.document import page as page
-from reports.html.document import page_of as page_of

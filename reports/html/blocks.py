@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from reports.table.sheet import Line, Sheet
@@ -67,18 +67,14 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A sheet, sortable by its columns. links: by number of a line, the anchor that its first cell links to. files: by
-    number of a line and column, texts with the files that they link to, which take the place of the cell's text.
-
-    titles: the full text of a shortened one, such as a digest, by the shortened text.
-    """
+    """A sheet, sortable by its columns. links: by number of a line, the anchor that its first cell links to. titles:
+    the full text of a shortened one, such as a digest, by the shortened text."""
 
     kind: ClassVar[str] = "table"
     sheet: Sheet
     links: Mapping[int, str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
     heading: bool = True
-    files: Mapping[tuple[int, str], tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
 
 def table_of(name: str, lines: Sequence[Line], titles: Mapping[str, str] | None = None) -> Table:
@@ -170,7 +166,6 @@ class Cell:
     classes: str
     title: str
     link: str
-    files: tuple[tuple[str, str], ...] = ()
 
 
 def columns_of(table: Table) -> list[str]:
@@ -189,10 +184,7 @@ def drawn(table: Table) -> list[list[Cell]]:
     for group in table.sheet.groups:
         for line in group:
             link = table.links.get(len(lines), "")
-            number = len(lines)
-            cells = [_cell(table, line, column, link) for column in columns]
-            named = zip(columns, cells, strict=True)
-            lines.append([replace(cell, files=table.files.get((number, column), ())) for column, cell in named])
+            lines.append([_cell(table, line, column, link) for column in columns])
     return lines
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cases.record.record import Record
-from reports.drawn_by import drawn_by
 from reports.html import answer, commands, environment, kernels, measurements, outcomes, predictions, races
-from reports.html.blocks import Block, Facts, Notes, Part, Table, Verdict, columns_of, drawn, shades
+from reports.html.blocks import Block, Notes, Part, Table, Verdict, columns_of, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
 from reports.record.bundle import begun
@@ -77,36 +76,6 @@ def page(
         swatches=album.swatches,
         svgs=album.drawn(),
         figures=_json(table.values(records)),
-    )
-
-
-def page_of(
-    kicker: str,
-    title: str,
-    verdict: str,
-    facts: Facts,
-    parts: Sequence[Part],
-    svgs: Mapping[str, str],
-    swatches: Sequence[str] = (),
-) -> str:
-    """Return another page than a report in its form: no counts of outcomes, and no embedded figures. svgs: the pictures
-    that the parts name; swatches: those of them that are pieces of legends."""
-    return _rendered(
-        kicker=kicker,
-        given="",
-        title=title,
-        asked="",
-        rivals="",
-        answer=(),
-        verdict=verdict,
-        counts=(),
-        total=0,
-        facts=facts,
-        parts=parts,
-        left_out=(),
-        swatches=swatches,
-        svgs=svgs,
-        figures=None,
     )
 
 
@@ -195,6 +164,6 @@ def _rendered(**values: Any) -> str:
     environment.filters |= {"drawn": drawn, "shades": shades, "columns_of": columns_of}
     style, script = (_FOLDER.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     environment.globals |= {"raw": Markup, "style": Markup(style), "script": Markup(script)}
-    environment.globals["generator"] = drawn_by()
+    environment.globals["generator"] = "symlab"
     environment.globals["policy"] = Markup(_policy(style, script))
     return environment.get_template("page.html.j2").render(**values).strip() + "\n"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cases.record.record import Record, Status
 from reports.html.blocks import Block, Fold, Heading, Notes, Part, Table
 from reports.html.pictures import HOW_TO_READ, Album
-from reports.table import spread, table, timed_table
+from reports.table import refusals, spread, timed_table
 from reports.table.compare import Row, Section, contestants, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet, line_of
 from reports.table.text import counted
@@ -24,7 +24,7 @@ def part(records: Sequence[Record], album: Album) -> Part | None:
     if not sections:
         return None
     judged = [rows(section) for section in sections]
-    numbers = table.notes(
+    numbers = refusals.notes(
         [record for section in sections for record in section.records if record.status is not Status.REFUSED]
     )
     sheets = timed_table.long(sections, numbers)

@@ -38,8 +38,3 @@ def page_path(places: Sequence[Path | str]) -> Path:
 def _above(path: Path) -> Path:
     """Return the folder that a path is in; a relative one where the path says it."""
     return path.parent if path.name not in ("", "..") else path.resolve().parent
-
-
-def page_beside(folder: Path) -> Path:
-    """Return the path at which page_path puts the page of a folder that lies in no folder with a manifest."""
-    return folder.with_name(f"{folder.name}.html")

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 
 from cases.dtypes import SIGNIFICAND_BITS, SUMS
 from cases.record.record import Check, Record
-from reports.table import brief, sheet, table
+from reports.numerics import LEAST_WORLD_SIZES
+from reports.table import sheet
 from reports.table.compare import is_baseline, is_simulated
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, place_text
-
-LEAST_WORLD_SIZES = 3
-"""Number of world sizes from which a series is a study, in a command that does not say so."""
 
 _AXES = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs", "placement")
 """What a curve fixes."""
@@ -184,38 +182,6 @@ def _largest(values: Sequence[float | None]) -> float | None:
 
 def _scaled(value: float | None, bits: int) -> float | None:
     return None if value is None else math.ldexp(value, bits)
-
-
-def console_report(records: Sequence[Record], folder: str = "", elsewhere: str = "") -> str:
-    """What a command says at its end: its table; where it was a study, that instead of the lines that are in it.
-
-    folder is that of the records. If it is given, a table or a study of more than brief.MAX_LINES lines is replaced by
-    a summary, with the command that prints the whole. elsewhere: see table.console_table.
-    """
-    curves = studied(records)
-    inside: list[Record] = []
-    others = list(records)
-    if curves:
-        others = []
-        for record in records:
-            (inside if belongs(record, curves) else others).append(record)
-    parts = []
-    if others or not curves:
-        is_long = bool(folder) and brief.has_many(others)
-        shown = "" if is_long else table.console_table(others, elsewhere=elsewhere)
-        parts.append(_shortened(others, shown, is_long, folder, "table"))
-    if curves:
-        parts.append(_shortened(inside, here(curves), False, folder, "study"))
-    elif reason := why_no_study(records, folder):
-        parts.append("\n".join(sheet.wrapped(reason, sheet.room_here())))
-    return "\n\n".join(parts)
-
-
-def _shortened(records: Sequence[Record], shown: str, is_long: bool, folder: str, verb: str) -> str:
-    """What is shown, unless it is long and there is a folder for the command that prints it: then a summary."""
-    if not folder or not (is_long or brief.is_long(shown)):
-        return shown
-    return f"{brief.text(records)}\n\nthe whole {verb}: symlab {verb} {shlex.quote(folder)}"
 
 
 def why_no_study(records: Sequence[Record], folder: str = "") -> str:

@@ -1,1 +1,1 @@
-"""Documents of records: bundles, signed statements, and the seal over a folder."""
+"""Documents of records: bundles, and the seal over a folder."""

@@ -1,9 +1,8 @@
 """Records from files, folders and bundles; and bundles, which hold many records in one file.
 
 A bundle is <name>.jsonl.xz: one record a line, each once, sorted, nothing left out. Before them come, a line each, the
-environments and requests that records refer to (cases/record/shared.py). Behind them stand
-statements that were signed of these records, one a line with its signatures (reports/record/signed.py). The same
-records give the same bytes, in whatever order they come and by however many files.
+environments and requests that records refer to (cases/record/shared.py). The same records give
+the same bytes, in whatever order they come and by however many files.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from cases.record import shared
 from cases.record.reading import MOST_BYTES, contents, kind_of, leaves
 from cases.record.record import Record, from_json, load
 from cases.record.shared import Known, References, is_shared_file
-from reports.record.signed import LINE, MAX_STATEMENTS, Signed, read_line
-from reports.record.signed import lines as signed_lines
 from reports.record.writing import write_file
 
 SUFFIX = ".jsonl.xz"
@@ -34,16 +31,13 @@ PUBLISHED = Path("reports") / "published"
 VERDICT_NAME = "verdict.json"
 """What a replay ended with, beside the folders of its records."""
 
-LEVEL_NAME = "level.json"
-"""The level that a published set must keep, beside its bundles."""
-
 KERNELS_NAME = "kernels.json.xz"
 """The kernels of a published set, beside its bundles, by which its times are predicted again."""
 
 PLAN_NAME = "publish.json"
 """What symlab publish is to do, beside the bundles that it has made."""
 
-NOT_RECORDS = frozenset({"command.json", VERDICT_NAME, LEVEL_NAME, PLAN_NAME})
+NOT_RECORDS = frozenset({"command.json", VERDICT_NAME, PLAN_NAME})
 """What a folder of records holds beside them, with their suffix."""
 
 _DICTIONARY_BYTES = 1 << 25
@@ -71,7 +65,20 @@ def read(places: Sequence[Path | str]) -> list[Record]:
     The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
     read, and for a place without records.
     """
-    return [record for record, *_ in located(places)]
+    if "" in places:
+        raise ValueError(
+            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
+        )
+    known = Known()
+    records: list[Record] = []
+    for place in map(Path, places):
+        before = len(records)
+        with _no_collections():
+            for path in record_files(place):
+                records += unpacked(path, known) if _is_bundle(path) else [_loaded(path, known)]
+        if len(records) == before:
+            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
+    return merged(records)
 
 
 def _loaded(path: Path, known: Known) -> Record:
@@ -100,39 +107,12 @@ def begun(record: Record) -> tuple[datetime, str, str]:
     return datetime.fromisoformat(record.started), record.id, record.request.command
 
 
-def located(places: Sequence[Path | str]) -> list[tuple[Record, Path, int]]:
-    """The records that read gives, each with the file it was read from first, and its line there if that is a bundle,
-    from 1; else 0."""
-    if "" in places:
-        raise ValueError(
-            "'' is no place of records: give a record file, a folder, or a bundle; . is the working folder"
-        )
-    known = Known()
-    records: list[Record] = []
-    where: dict[int, tuple[Path, int]] = {}
-    for place in map(Path, places):
-        before = len(records)
-        with _no_collections():
-            for path in record_files(place):
-                for number, record in _numbered(path, known) if _is_bundle(path) else [(0, _loaded(path, known))]:
-                    where[id(record)] = path, number
-                    records.append(record)
-        if len(records) == before:
-            raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
-    return [(record, *where[id(record)]) for record in merged(records)]
-
-
 def unpacked(path: Path | str, known: Known | None = None) -> list[Record]:
     """Return the records of a bundle. known: see record.from_json. Raises ValueError, naming the file and the line if
     known, if it is not a valid bundle."""
-    return [record for _, record in _numbered(path, known or Known())]
-
-
-def _numbered(path: Path | str, known: Known) -> list[tuple[int, Record]]:
-    """Return the records of a bundle with the numbers of their lines, from 1."""
-    lines = enumerate(_unpacked_lines(path), start=1)
-    find, left = shared.of_lines(((number, line) for number, line in lines if not line.startswith(LINE)), path)
-    return [(number, from_json(line, f"{path}, line {number}", find, known)) for number, line in left]
+    find, left = shared.of_lines(enumerate(_unpacked_lines(path), start=1), path)
+    known = known or Known()
+    return [from_json(line, f"{path}, line {number}", find, known) for number, line in left]
 
 
 def of_lines(lines: Iterable[str], where: str) -> list[Record]:
@@ -140,17 +120,6 @@ def of_lines(lines: Iterable[str], where: str) -> list[Record]:
     find, left = shared.of_lines(enumerate(lines, start=1), where)
     known = Known()
     return [from_json(line, f"{where}, line {number}", find, known) for number, line in left]
-
-
-def signed_in(path: Path | str) -> list[Signed]:
-    """Return the statements in a bundle with their signatures. Raises ValueError if it is not a valid bundle."""
-    found = []
-    for number, line in enumerate(_unpacked_lines(path), start=1):
-        if line.startswith(LINE):
-            found.append(read_line(line, f"{path}, line {number}"))
-            if len(found) > MAX_STATEMENTS:
-                raise ValueError(f"{path}, line {number}: more than {MAX_STATEMENTS:,} statements were signed")
-    return found
 
 
 def _unpacked_lines(path: Path | str) -> Iterator[str]:
@@ -184,21 +153,19 @@ def _unpacked_lines(path: Path | str) -> Iterator[str]:
         raise ValueError(f"{path}: can't be read as a bundle ({error})") from None
 
 
-def packed(records: Iterable[Record], is_quick: bool = False, signed: Iterable[Signed] = ()) -> bytes:
-    """The bytes of a bundle with these records, and what was signed of them. is_quick: half again as large, in a tenth
-    of the time."""
-    data = lines_of(records) + "".join(f"{line}\n" for line in signed_lines(signed)).encode("ascii")
+def packed(records: Iterable[Record], is_quick: bool = False) -> bytes:
+    """The bytes of a bundle with these records. is_quick: half again as large, in a tenth of the time."""
     preset = 0 if is_quick else 9 | lzma.PRESET_EXTREME
     filters = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": _DICTIONARY_BYTES}]
-    return lzma.compress(data, lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
+    return lzma.compress(lines_of(records), lzma.FORMAT_XZ, lzma.CHECK_CRC64, filters=filters)
 
 
-def write(records: Iterable[Record], path: Path | str, is_quick: bool = False, signed: Iterable[Signed] = ()) -> int:
+def write(records: Iterable[Record], path: Path | str, is_quick: bool = False) -> int:
     """Write a bundle, in one step, and give its size in bytes. ValueError naming the file when that can't be done."""
     path = Path(path)
     if not _is_bundle(path):
         raise ValueError(f"{path}: a bundle's name ends in {SUFFIX}")
-    data = packed(records, is_quick, signed)
+    data = packed(records, is_quick)
     write_file(path, data)
     return len(data)
 

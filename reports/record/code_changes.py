@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cases.record.record import RecordedEnvironment
+from cases.record.request import RecordedEnvironment
 
 
 def code_changes(before: RecordedEnvironment, after: RecordedEnvironment) -> list[str]:

@@ -12,9 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cases.record.reading import contents, kind_of, leaves
-from reports.record.writing import SIGNATURES, SIGNED, write_file
+from reports.record.writing import write_file
 
 MANIFEST = "manifest.sha256"
+
+SIGNATURE = f"{MANIFEST}.sig"
+"""A signature of the manifest, beside it, as ssh-keygen writes it; no manifest lists it."""
 
 MOST_FOLDER_BYTES = 1 << 32
 """Maximum size of a folder's files together: 4 GiB take some ten seconds. A sparse file of terabytes takes hours."""
@@ -102,7 +105,7 @@ def _digests(folder: Path, faulty: list[tuple[str, str]] | None = None) -> dict[
             short = path.relative_to(folder).as_posix()
             if short == MANIFEST or (name.startswith(".") and name.endswith(".tmp")):
                 continue
-            if name in (SIGNED, SIGNATURES) and (short == name or MANIFEST in names):
+            if name == SIGNATURE and (short == name or MANIFEST in names):
                 continue
             if "\n" in short or "\\" in short:
                 raise ValueError(f"{path}: a name with a line's end or a backslash has no place in a manifest")

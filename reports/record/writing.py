@@ -1,4 +1,4 @@
-"""Files of reports, written in one step; and the names of those beside a manifest."""
+"""Files of reports, written in one step."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import os
 from pathlib import Path
 
 from memory.atomic_file import replacing
-
-SIGNED, SIGNATURES = "signed.txt", "signed.txt.sig"
-"""Beside a manifest: the statement, and the signatures of it. They come after the manifest, which lists neither."""
 
 
 def write_file(path: Path, data: bytes) -> None:

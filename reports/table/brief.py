@@ -13,10 +13,7 @@ from reports.table import races
 from reports.table.compare import Section
 from reports.table.sheet import Line, Sheet
 from reports.table.table import Render, rendering, sections
-from reports.table.text import counted, number, place_text, size_text
-
-MAX_LINES = 60
-"""Maximum number of lines of a table that a command prints at its end."""
+from reports.table.text import MAX_LINES, counted, is_long, number, place_text, size_text
 
 _COLUMNS = (
     *("sizes", "cases", "passed", "refused", "wrong", "failed", "findings", "max ulp", "max abs error"),
@@ -32,19 +29,6 @@ class _Part:
 
     name: str
     records: tuple[Record, ...]
-
-
-def is_long(text: str) -> bool:
-    """Whether a text has more than MAX_LINES lines."""
-    return text.count("\n") >= MAX_LINES
-
-
-def has_many(records: Sequence[Record]) -> bool:
-    """Whether the table of records is long for certain, without making it: each case has a line, but for refused ones
-    among timed ones; and both placements may share one."""
-    is_timed = any(record.timing is not None for record in records)
-    shown = {record.id for record in records if not is_timed or record.status is not Status.REFUSED}
-    return len(shown) > 2 * MAX_LINES
 
 
 def text(records: Sequence[Record], render: Render | None = None) -> str:

@@ -15,12 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cases.record.record import Record, Status
 from reports.table import races, refusals, sheet
-from reports.table.compare import Section, heading, is_shown, ops_of_several_counts, split
-from reports.table.compare import varying as varying
-from reports.table.refusals import notes as notes
+from reports.table.compare import Section, heading, is_shown, ops_of_several_counts, split, varying
+from reports.table.refusals import notes
 from reports.table.sheet import Formats, Line, Sheet, line_of
-from reports.table.text import counted, csv_of, json_of, number, story_of
-from reports.table.text import size_text as size_text
+from reports.table.text import counted, csv_of, json_of, number, size_text, story_of
 
 _NUMERIC = frozenset({"world", "size", "wrong", "max abs error", "max ulp", "PTX instr (M)"})
 _SPARE = ("check", "PTX instr (M)", "max ulp", "max abs error", "wrong")

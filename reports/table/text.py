@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from cases.record.record import Record, Status
 
+MAX_LINES = 60
+"""Maximum number of lines of a table that a command prints at its end."""
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -79,3 +82,16 @@ def csv_of(lines: Sequence[Mapping[str, object]]) -> str:
 def json_of(lines: Sequence[Mapping[str, object]]) -> str:
     """The same values as a JSON list of objects."""
     return json.dumps(lines, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def is_long(text: str) -> bool:
+    """Whether a text has more than MAX_LINES lines."""
+    return text.count("\n") >= MAX_LINES
+
+
+def has_many(records: Sequence[Record]) -> bool:
+    """Whether the table of records is long for certain, without making it: each case has a line, but for refused ones
+    among timed ones; and both placements may share one."""
+    is_timed = any(record.timing is not None for record in records)
+    shown = {record.id for record in records if not is_timed or record.status is not Status.REFUSED}
+    return len(shown) > 2 * MAX_LINES

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.brought import module_files
+from kernels.own.described import files_at
 from kernels.sources import INSTALLED, ROOT, digest_of, is_foreign, sources_of
 from runner.records.scrub import scrubbed
 
@@ -79,25 +80,26 @@ def files_of(place: str, folder: Path | None, is_kernel: bool = False) -> tuple[
     folder: as found_at of bringing takes it. is_kernel: it may be a PTX file. ValueError for what is not here.
     """
     where = place.rpartition(":")[0]
-    if not (where.endswith(".py") or "/" in where or (is_kernel and where.endswith(".ptx"))):
+    if not (where.endswith((".py", ".yaml")) or "/" in where or (is_kernel and where.endswith(".ptx"))):
         return module_files(where)
     path = Path(where).expanduser()
     file = (start_of(path, folder) / path).resolve()
     if not file.is_file():
         raise ValueError(f"{place}: there is no file {file}")
-    return (file,)
+    return files_at(file, place.rpartition(":")[2]) if file.suffix == ".yaml" else (file,)
 
 
 def has_recorded_files(place: str, folder: Path | None, entry: Mapping[str, Any]) -> bool:
     """Return whether a KernelSpec's place leads to the files that a record's entry names. Nothing is imported."""
-    file = files_of(place, folder)[-1]
-    if f"sha256:{digest_of((str(file),))}" == entry.get("digest"):
+    found = files_of(place, folder)
+    files = tuple(map(str, found if found[-1].suffix == ".yaml" else found[-1:]))
+    if f"sha256:{digest_of(files)}" == entry.get("digest"):
         return True
     listed = entry.get("files")
     if not isinstance(listed, Sequence) or not listed:
         return False
     recorded = {(str(one.get("name")), str(one.get("digest"))) for one in listed if isinstance(one, Mapping)}
-    here = [one for one in sources_of((str(file),)) if is_foreign([str(one.path)])]
+    here = [one for one in sources_of(files) if is_foreign([str(one.path)])]
     return {(scrubbed(one.name), f"sha256:{hashlib.sha256(one.content).hexdigest()}") for one in here} <= recorded
 
 

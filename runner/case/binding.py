@@ -17,7 +17,7 @@ from cases.case import Case
 from cases.dtypes import DTYPES
 from cases.ops import collective
 from kernels.spec import KernelSpec, Parameter
-from memory.fabric import Executable, Fabric
+from memory.fabric import Argument, Executable, Fabric
 from memory.pool import SymmetricPool
 from runner.case.allocation import ADDRESS_BYTES, COUNTS, SlotsMemory, allocate, allocate_arenas, workspaces_of
 from runner.case.buffers import Buffer, changed_guards, changed_pieces, fill, halves
@@ -87,7 +87,10 @@ class BoundKernel(Slots):
         super().__init__(fabric, memory, cases)
         self._spec = spec
         self._executables = executables
-        self._launches = [spec.launch(case) for case in cases]
+        self._launches = [
+            spec.launch(case) if made.host is None else made.host.by_rank[fabric.rank].launch
+            for case, made in zip(cases, executables, strict=True)
+        ]
         for wanted, workspace in zip(workspaces_of(spec, cases), memory.workspaces, strict=True):
             initial = wanted.initial(workspace.size_bytes)
             if initial is not None:
@@ -99,17 +102,38 @@ class BoundKernel(Slots):
         ]
         for name, table in memory.tables.items():
             if name != COUNTS:
-                write_peers(fabric, table, [buffers[name] for buffers in self._buffers])
+                of, _, offset = name.partition("+")
+                write_peers(fabric, table, [buffers[of] for buffers in self._buffers], int(offset or 0))
         for slot, case in enumerate(cases):
             self.write_counts(slot, case)
         self.set_patience(0 if fabric.traits.simulated else int(patience_s * 1e9))
 
     def set_patience(self, nanoseconds: int) -> None:
         """Set how long later launches wait for another rank before they report that; 0: for ever."""
+        if self._spec.arguments is not None:
+            self.arguments = [self._of_brought(slot) for slot in range(self.slots)]
+            return
         self.arguments = [
             tuple(one.argument(self._value(one, slot, nanoseconds)) for one in self._spec.parameters)
             for slot in range(self.slots)
         ]
+
+    def _of_brought(self, slot: int) -> tuple[Argument, ...]:
+        """The arguments of a kernel that says them itself."""
+        from runner.case.brought_arguments import BroughtMemory, address_of, bound
+
+        case, host, rank = self.cases[slot], self._executables[slot].host, self.fabric.rank
+        row_bytes = ADDRESS_BYTES * case.world_size
+        tables = {
+            name: Buffer(name, one.tensor, one.offset_bytes + row_bytes * slot, row_bytes)
+            for name, one in self.memory.tables.items()
+        }
+        memory = BroughtMemory(self._buffers[slot], tables)
+        if host is not None:
+            found: tuple[Argument, ...] = host.arguments(rank, lambda one: address_of(one, memory))
+            return found
+        assert self._spec.arguments is not None
+        return bound(self.fabric, self._spec.arguments(case, self._launches[slot], rank), memory)
 
     def write_counts(self, slot: int, case: Case) -> None:
         """Write what this rank sends to each in a case to the slot's row of the table of counts, if there is one."""

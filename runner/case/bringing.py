@@ -21,11 +21,15 @@ from cases.record.record import Record
 from kernels.baselines import names_for
 from kernels.brought import spec_at
 from kernels.catalogue import find, is_known
+from kernels.own.described import variants
 from kernels.sources import ROOT, Source, digest_of, is_foreign, name_of, read, sources_of
 from kernels.spec import KernelSpec
 from runner.case.allowed_code import AllowedCode, files_of, has_recorded_files, start_of
 from runner.request.validate import CUSTOM, Request
-from runner.request_error import RequestError, near
+from runner.request_error import RequestError, naming, near
+
+ALL_VALUES = "@all"
+"""What stands behind an entry's name for all combinations of its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ def found_at(place: str, folder: Path | None = None) -> Brought:
     """
     where = Path(place.rpartition(":")[0]).expanduser()
     name = place.rpartition(":")[2]
-    if where.suffix != ".py" and len(where.parts) < 2:
+    if where.suffix not in (".py", ".yaml") and len(where.parts) < 2:
         return Brought(place, spec_at(place))
     return Brought(place, spec_at(f"{where}:{name}", start_of(where, folder)))
 
@@ -73,18 +77,27 @@ def with_names(request: Request, folder: Path | None = None) -> tuple[Request, t
         return request, ()
     names: list[str] = []
     found: list[Brought] = []
-    for name in request.algorithms:
+    with naming("algorithms"):
+        asked = [one for name in request.algorithms for one in _written_out(name, folder)]
+    for name in asked:
         if not is_place(name):
             names.append(name)
             continue
-        try:
+        with naming("algorithms"):
             one = found_at(name, folder)
-        except ValueError as error:
-            raise RequestError(f"{error} (algorithms)") from error
         _check(one, request.op, found)
         found.append(one)
         names.append(one.spec.algorithm)
     return dataclasses.replace(request, algorithms=tuple(names)), tuple(found)
+
+
+def _written_out(place: str, folder: Path | None) -> tuple[str, ...]:
+    """The places that "kernels.yaml:add@all" stands for, one for each combination of parameters; another as it is."""
+    where, _, name = place.rpartition(":")
+    if not (where.endswith(".yaml") and name.endswith(ALL_VALUES)):
+        return (place,)
+    file = files_of(place.removesuffix(ALL_VALUES), folder)[-1]
+    return tuple(f"{where}:{one}" for one in variants(file, name.removesuffix(ALL_VALUES)))
 
 
 def _check(one: Brought, op: str, others: Sequence[Brought]) -> None:

@@ -54,6 +54,10 @@ class Buffer:
         offsets = self.peer_offsets or (self.offset_bytes,) * len(addresses)
         return tuple(address + offset for address, offset in zip(addresses, offsets, strict=True))
 
+    def peer_address(self, rank: int) -> int:
+        """Where this rank sees the first byte of one rank's, also where another is out of reach."""
+        return self.tensor.peer(rank).address + (self.peer_offsets[rank] if self.peer_offsets else self.offset_bytes)
+
     def multicast_address(self) -> int:
         """Of the first byte; only where it is at the same place on all ranks."""
         assert not self.peer_offsets, f"{self.name} begins at another place on every rank: there is no multicast of it"

@@ -21,9 +21,7 @@ from cases.ops import collective as find_collective
 from cases.record.record import Check, Mismatch
 from kernels.numeric.formats import bits_of, to_float64
 from runner.case.inputs import CPU
-from runner.case.reference import Comparison, Reference, Scale, method_of, reference_of
-from runner.case.reference import Promise as Promise
-from runner.case.reference import forget_references as forget_references
+from runner.case.reference import Comparison, Promise, Reference, Scale, method_of, reference_of
 
 
 @dataclass(frozen=True, slots=True)

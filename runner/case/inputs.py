@@ -34,7 +34,6 @@ from cases.case import Case, Inputs
 from cases.dtypes import DTYPES, NONE
 from kernels.numeric.formats import FORMATS, is_float, is_signed
 from runner.case.digests import sha256_of
-from runner.case.generators import DeviceGenerator, agrees_with_numpy
 from runner.case.streams import LARGEST_DRAWN, Stream, draw
 
 KEPT_BYTES = 256 * 1024 * 1024
@@ -94,7 +93,11 @@ def make_input(case: Case, rank: int, numel: int, device: torch.device = CPU) ->
 def draw_on(device: torch.device, stream: Stream, seed: int, rank: int, numel: int) -> torch.Tensor:
     """Return a rank's stream on a device. A GPU draws it itself, where it draws what the host would: the same bits."""
     wide = stream.dtype is torch.float64
-    if device.type == "cpu" or not agrees_with_numpy(device, wide):
+    if device.type == "cpu":
+        return draw(stream, seed, rank, numel, CHUNK_ELEMENTS)
+    from runner.case.device_generator import DeviceGenerator, agrees_with_numpy
+
+    if not agrees_with_numpy(device, wide):
         return draw(stream, seed, rank, numel, CHUNK_ELEMENTS).to(device)
     return draw(stream, seed, rank, numel, DEVICE_CHUNK_ELEMENTS, partial(DeviceGenerator, device=device))
 

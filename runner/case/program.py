@@ -25,9 +25,10 @@ from memory.fabric import Deadlock, Executable, Fabric
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
 from runner.case.binding import BoundKernel, Slots, bind, device_of
-from runner.case.check import RankCheck, check_rank, forget_references
+from runner.case.check import RankCheck, check_rank
 from runner.case.contestant import check_names
 from runner.case.inputs import digest_of, forget_inputs, make_input
+from runner.case.reference import forget_references
 
 if TYPE_CHECKING:
     from runner.case.library_slots import LibrarySlots

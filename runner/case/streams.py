@@ -19,11 +19,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
 from kernels.numeric.formats import FORMATS, bits_of, is_float, is_signed, narrow
-from runner.case.generators import Generator, HostGenerator, upper_half
+from runner.case.generators import HostGenerator, upper_half
+
+if TYPE_CHECKING:
+    from runner.case.device_generator import DeviceGenerator
+
+Generator: TypeAlias = "HostGenerator | DeviceGenerator"
 
 LARGEST_DRAWN = 1 << 32
 """Magnitudes of integers are drawn from 32 bits: no larger ones."""
@@ -46,7 +52,7 @@ class Stream:
     base: str = ""
 
 
-Generators = Callable[[int, tuple[int, ...]], Generator]
+Generators: TypeAlias = "Callable[[int, tuple[int, ...]], Generator]"
 """Makes the generator of a seed and a key; the device is its own."""
 
 

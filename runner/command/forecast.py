@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cases.case import UNIFORM, Case
+from cases.documents import encoded
 from cases.refusal import Refusal
-from reports.table.brief import MAX_LINES
 from reports.table.sheet import Line, Sheet, room_here, text, wrapped
-from reports.table.text import counted
+from reports.table.text import MAX_LINES, counted
 from runner.case.cases import rules_of
 from runner.case.contestant import spec_for
 from runner.case.host_memory import NOTHING_KEPT, gibibytes, host_bytes_needed
 from runner.case.memory_needed import heap_bytes_needed, is_too_large
 from runner.command.durations import Durations, durations_in, kind_of
-from runner.command.plan import Command
+from runner.command.plan import Command, PreparedJob
 from runner.command.refusals import refusal_in
 from runner.environment.host import available_bytes
 from runner.launch.workers import SLURM, workers_given
@@ -67,9 +67,13 @@ def expected_cases(command: Command, durations: Durations) -> list[ExpectedCase]
     for job in command.jobs:
         for case in job.cases:
             refusal = refusal_in(job, case)
-            seconds = 0.0 if refusal else durations.of(kind_of(case, job.request))
+            seconds = 0.0 if refusal else durations.of(_kind(job, case))
             found.append(ExpectedCase(job.composed.number + 1, case, refusal, seconds))
     return found
+
+
+def _kind(job: PreparedJob, case: Case) -> str:
+    return kind_of(encoded(case), job.composed.configuration, job.request.fabric.simulated)
 
 
 def plan_text(command: Command, heading: Sequence[str], memory: Callable[[], int | None] = available_bytes) -> str:
@@ -221,7 +225,7 @@ def _time(cases: Sequence[ExpectedCase], durations: Durations, command: Command)
     running = [one for one in cases if one.refusal is None]
     known = [one.seconds for one in running if one.seconds is not None]
     folder = command.jobs[0].request.records.name
-    kinds = {kind_of(case, job.request) for job in command.jobs for case in job.cases}
+    kinds = {_kind(job, case) for job in command.jobs for case in job.cases}
     of_these = sum(len(durations.seconds.get(kind, ())) for kind in kinds)
     source = f"from {counted(of_these, 'record')} of such cases in {folder}/"
     if durations.left_out:
@@ -251,7 +255,7 @@ def _whole_time_s(cases: Sequence[ExpectedCase], command: Command) -> float:
         by_job[one.job - 1] = by_job.get(one.job - 1, 0.0) + (one.seconds or 0.0)
     if command.launch is None:
         return sum(by_job.values())
-    from runner.command.launched import groups_for
+    from runner.command.groups import groups_for
     from runner.launch.workers import SLURM
 
     times = []

@@ -23,7 +23,8 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
     from kernels.compile import source_digest
 
     assumptions = tuple(map(sentence_of, spec.assumptions)) or None
-    return _info(executable, spec.launch(case), f"sha256:{source_digest(spec)}", True, assumptions)
+    is_compiled = spec.made is None or executable.host is not None
+    return _info(executable, spec.launch(case), f"sha256:{source_digest(spec)}", is_compiled, assumptions)
 
 
 def custom_kernel_info(custom: CustomJob, made: CompiledCustom) -> KernelInfo:

@@ -17,7 +17,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from memory.owned_folder import began_at, is_alive
 from memory.pickling import dumps
 from reports.table.text import counted
 from runner.command.console import Console
-from runner.command.plan import Command, PreparedJob
+from runner.command.plan import Command
 from runner.command.running import Asked
 from runner.command.worker import MODULE, Content
 from runner.interrupt import shielded
@@ -37,18 +37,15 @@ from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.joblib_workers import end_joblib, reason_of_end, release_semaphores
 from runner.launch.supervisor import FINISHED, Returned, Supervisor
-from runner.launch.workers import JOBLIB, SLURM, Group, JobNeeds, groups_of, visible_devices
+from runner.launch.workers import JOBLIB, SLURM, Group
 from runner.records.command_json import COMMAND_JSON, RecordedWorker
-from runner.records.scrub import scrubbed, scrubbed_values
+from runner.records.scrub import scrubbed
 from runner.records.store import Store, StoreError
-from runner.request.launching import LaunchRequest
-from runner.request.schema import TimingMode, TrackName
-from runner.request_error import RequestError
-from runner.world.fabrics import look
 
 if TYPE_CHECKING:
     from cases.record.record import Record
     from runner.launch.started import Started
+from runner.command.groups import groups_for, portable
 
 LOOK_S, LOOK_SLURM_S = 0.3, 2.0
 """How often the workers' files are looked at, and how often squeue runs."""
@@ -122,7 +119,6 @@ class Launched:
 
     def __init__(
         self,
-        request: LaunchRequest,
         command: Command,
         asked: Asked,
         store: Store,
@@ -131,7 +127,8 @@ class Launched:
         job_done: Callable[[int], None],
     ) -> None:
         """kept is called with each record as it appears, job_done with each job whose records are all there."""
-        self._request = request
+        assert command.launch is not None
+        self._request = command.launch
         self._command = command
         self._asked = asked
         self._store = store
@@ -140,7 +137,7 @@ class Launched:
         self._job_done = job_done
         self._files = LaunchFiles(store.folder)
         self._token = secrets.token_hex(16)
-        self._name = f"{_plain(request.options.get('name'))}-{self._token[:8]}"
+        self._name = f"{_plain(self._request.options.get('name'))}-{self._token[:8]}"
         self._known = Known()
         self._taken = {path.name for path in store.folder.glob("*.json")}
         self._missing = {job.composed.number: {case.id for case in job.cases} for job in command.jobs}
@@ -199,7 +196,7 @@ class Launched:
         numbers = [first + place for place in range(group.workers)]
         content = Content(
             asked=self._asked,
-            jobs=tuple(_portable(self._jobs[job]) for job in group.jobs),
+            jobs=tuple(portable(self._jobs[job]) for job in group.jobs),
             cases={job: frozenset(case.id for case in self._jobs[job].cases) for job in group.jobs},
             base=self._command.folder or Path.cwd(),
             launcher=self._request.name,
@@ -592,58 +589,6 @@ class Launched:
             shutil.rmtree(self._submitit_folder, ignore_errors=True)
         self._files.remove()
         self._store.sweep()
-
-
-def groups_for(request: LaunchRequest, command: Command) -> list[Group]:
-    """Return the groups of a command's jobs on workers. RequestError for what the launcher can't give."""
-    needs = [_needs(job) for job in command.jobs]
-    has_gpus = request.name != SLURM and any(not one.simulated for one in needs)
-    return groups_of(request, needs, visible_devices(look().gpu_count) if has_gpus else ())
-
-
-def check_no_worker(folder: Path) -> None:
-    """RequestError if workers of a command that is gone still write in its folder."""
-    files = LaunchFiles(folder)
-    launcher, name = files.name
-    if not launcher:
-        return
-    if launcher == SLURM:
-        listed = slurm.listed(name)
-        if listed is None:
-            raise RequestError(
-                f"{folder.name}: Slurm does not say whether jobs named {name} still work in it (RECORDS), resume where "
-                f"squeue answers; or, if none is left, remove {files.folder} first"
-            )
-        if found := [job for job in listed if not job.is_gone]:
-            names = ", ".join(job.submission for job in found)
-            raise RequestError(
-                f"{folder.name}: Slurm jobs {names} still work in it (RECORDS), wait for them, or end them: "
-                f"scancel {' '.join(job.submission for job in found)}"
-            )
-    else:
-        states = [one for one in files.states() if one.host == socket.gethostname() and not one.ended]
-        if alive := [str(one.process) for one in states if one.process and is_alive(one.process)]:
-            raise RequestError(
-                f"{folder.name}: processes {', '.join(alive)} still work in it (RECORDS), wait for their end"
-            )
-    files.remove()
-
-
-def _needs(job: PreparedJob) -> JobNeeds:
-    asked = job.request
-    timed = not asked.fabric.simulated and asked.timing.mode != TimingMode.none and bool(asked.check)
-    fabric = asked.fabric
-    number, ranks = job.composed.number, asked.world_size
-    return JobNeeds(number, ranks, fabric.simulated, timed, asked.timing.shared, fabric.share_gpus)
-
-
-def _portable(job: PreparedJob) -> Any:
-    """A composed job as it goes to a worker: on the fabric that was decided, without secrets and without MLflow."""
-    composed = job.composed
-    asked = composed.request
-    fabric = replace(asked.fabric, name=job.request.fabric.name)
-    request = replace(asked, fabric=fabric, track=replace(asked.track, name=TrackName.none, uri=""))
-    return replace(composed, request=request, configuration=scrubbed_values(composed.configuration))
 
 
 def _plain(name: object) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from omegaconf import OmegaConf
 
 from cases.documents import decoded
-from cases.record.record import RecordedRequest
+from cases.record.request import RecordedRequest
 from runner.command.plan import PreparedJob, is_isolated
 from runner.environment.capture import capture
 from runner.environment.of_command import Surroundings
@@ -220,7 +220,7 @@ class JobRunner:
             world.close()
 
     def _runnable(self, job: PreparedJob) -> Any:
-        from runner.command.means import Job
+        from runner.command.runnable import Job
 
         asked = self.request_of(job)
         return Job(

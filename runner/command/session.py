@@ -6,16 +6,14 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports.record.seal import digest_of
-from reports.table.average import too_slow
 from reports.table.text import counted
-from runner.command.console import Console, failures, summary
+from runner.command.console import Console
+from runner.command.mirrored import Mirrored, short_path
 from runner.command.plan import Command
 from runner.command.running import Asked, Earlier, JobRunner, Tools
 from runner.environment.host import load
@@ -23,28 +21,17 @@ from runner.environment.of_command import Surroundings, added_digest
 from runner.interrupt import exit_code_of, is_first, name_of
 from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument, JobPlan
 from runner.records.lock import held_if_possible
-from runner.records.scrub import scrubbed, without_secrets
+from runner.records.scrub import scrubbed
 from runner.records.store import Store, StoreError
 from runner.request.options import command_line, config_dir_of
-from runner.request.schema import TrackName
 from runner.request_error import RequestError
-from runner.track.dashboard import told_at
 
 if TYPE_CHECKING:
     from cases.record.record import Record
     from runner.command.ahead import CompiledAhead
     from runner.command.launched import Launched
     from runner.command.means import Means
-    from runner.request.launching import LaunchRequest
-    from runner.track.background import Mirror
-
-TOLD_BELOW = "told under 'failed', on standard error"
-"""Where the table of a command refers to for what went wrong."""
-
-ELSEWHERE = "sqlite:////folder/mlflow.db"
-"""How a tracking URI is written, as an example."""
-
-EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
+from runner.command.ending import EXIT_FAILED, exit_code_for, report
 
 
 def run_command(command: Command, console: Console, tools: Tools | None = None, earlier: Earlier | None = None) -> int:
@@ -107,14 +94,6 @@ def _ended(session: _Session, console: Console) -> Ended:
         raise
 
 
-def exit_code_for(records: Sequence[Record]) -> int:
-    """The exit code of a command that ran all of its cases, from how they ended and how fast they were. A library that
-    did not finish counts for nothing."""
-    statuses = {str(record.status) for record in records if not record.is_late_library}
-    is_good = statuses <= {"PASSED", "REFUSED"} and "PASSED" in statuses and not too_slow(records)
-    return EXIT_PASSED if is_good else EXIT_FAILED
-
-
 class _Session:
     """The state of a running command."""
 
@@ -132,8 +111,7 @@ class _Session:
         self._runner = JobRunner(self._said(), store, tools, self._surroundings, console, self._keep)
         self._records: list[Record] = earlier.records if earlier else []
         self._unsent: list[Path] = []
-        self._mirror: Mirror | None = None
-        self._untracked = ""
+        self._mirror = Mirrored(command.jobs[0].request.track, store.folder, console)
         self._stopped = ""
         self._manifest: CommandDocument | None = None
         self._launched: Launched | None = None
@@ -153,10 +131,11 @@ class _Session:
         jobs = self._command.jobs
         self._console.begin((case for job in jobs for case in job.cases), self._job_count)
         self._surroundings.look()
-        self._start_mirror()
+        earlier = self._earlier.paths if self._earlier else None
+        self._mirror.begin(self._runner.request_of(jobs[0]), self._tools.connect, earlier)
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
         if self._command.launch is not None:
-            self._run_launched(self._command.launch)
+            self._run_launched()
             return
         with self._console.starting_up():
             means = self._tools.means or self._usual_means()
@@ -178,16 +157,14 @@ class _Session:
         self._ahead = CompiledAhead(self._command.jobs, self._runner.preparing)
         return self._ahead.using(usual_means())
 
-    def _run_launched(self, request: LaunchRequest) -> None:
+    def _run_launched(self) -> None:
         """All jobs, on the workers of a launcher."""
         from runner.command.launched import Launched
 
         if self._earlier is not None:
             for job in self._command.jobs:
                 self._unsent += self._earlier.paths_of(job.composed.number)
-        self._launched = Launched(
-            request, self._command, self._said(), self._store, self._console, self._keep, self._job_done
-        )
+        self._launched = Launched(self._command, self._said(), self._store, self._console, self._keep, self._job_done)
         try:
             self._launched.run()
         except StoreError as error:
@@ -203,8 +180,7 @@ class _Session:
         number = f"{job:02d}-"
         mine = [path for path in self._unsent if self._job_count == 1 or path.name.startswith(number)]
         self._unsent = [path for path in self._unsent if path not in mine]
-        if self._mirror is not None and mine:
-            self._mirror.send(mine)
+        self._mirror.send(mine)
 
     def _keep(self, record: Record, path: Path) -> None:
         """A record is stored: it belongs to the table and to MLflow, and is shown."""
@@ -226,8 +202,13 @@ class _Session:
         code = self._exit_code(interrupt)
         self._end_manifest(code, interrupt)
         self._send()
-        self._report()
-        self._finish_mirror()
+        is_lost = self._launched is not None and bool(self._launched.problem)
+        report(self._records, self._case_count, self._store.folder, self._console, self._stopped, is_lost)
+        left = self._case_count - len(self._records)
+        if left > 0 and not self._command.origin and (self._store.folder / COMMAND_JSON).is_file():
+            cases = f"the {counted(left, 'case')} that {'is' if left == 1 else 'are'} left"
+            self._console.announce(f"symlab resume {shlex.quote(short_path(self._store.folder))} runs {cases}")
+        self._mirror.finish()
         return Ended(code, self._store.folder, tuple(self._records), interrupt)
 
     def _exit_code(self, interrupt: KeyboardInterrupt | None) -> int:
@@ -259,8 +240,7 @@ class _Session:
         with contextlib.suppress(BaseException):
             self._runner.close()
         with contextlib.suppress(BaseException):
-            if self._mirror is not None:
-                self._mirror.abandon()
+            self._mirror.abandon()
 
     def _said(self) -> Asked:
         """What all records say of the command."""
@@ -331,96 +311,9 @@ class _Session:
             if not self._stopped:
                 self._console.warn(f"symlab: warning: {error}")
 
-    def _start_mirror(self) -> None:
-        track = self._command.jobs[0].request.track
-        if track.name == TrackName.none:
-            return
-        from runner.track.background import Mirror
-        from runner.track.problems import problem_of
-
-        self._untracked = problem_of(track.uri)
-        if self._untracked:
-            warning = self._not_sent(self._untracked)
-            print(f"symlab: warning: {warning}; the work goes on without MLflow", file=sys.stderr, flush=True)
-            return
-        earlier = self._earlier.paths if self._earlier else None
-        request = self._runner.request_of(self._command.jobs[0])
-        self._mirror = Mirror(track, request, self._store.folder, self._tools.connect, earlier)
-
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
-        if self._mirror is not None and unsent:
-            self._mirror.send(unsent)
-
-    def _not_sent(self, problem: str) -> str:
-        """What to say if records are not sent to MLflow, and how to send them later."""
-        from reports.tracking import database_path
-        from runner.track.database import needs_another_place
-
-        uri = without_secrets(self._command.jobs[0].request.track.uri)
-        path = database_path(uri)
-        send = "send them later with"
-        if path is not None and needs_another_place(path):
-            uri, send = ELSEWHERE, "send them to another database later with"
-        return (
-            f"{problem}; the records are kept in {self._folder}; {send}: "
-            f"symlab track {shlex.quote(self._folder)} --uri {shlex.quote(uri)}"
-        )
-
-    def _finish_mirror(self) -> None:
-        if self._untracked:
-            self._console.warn(f"symlab: warning: {self._not_sent(self._untracked)}")
-        if self._mirror is None:
-            return
-        uri = without_secrets(self._command.jobs[0].request.track.uri)
-
-        def waiting() -> None:
-            self._console.say(f"waiting for MLflow at {uri} (Ctrl-C leaves it: the records are complete)")
-
-        if problem := self._mirror.finish(waiting):
-            self._console.warn(f"symlab: warning: {self._not_sent(problem)}")
-        else:
-            for remark in self._mirror.remarks:
-                self._console.warn(f"symlab: warning: not attached in MLflow: {remark}")
-            self._console.say(f"dashboard: {told_at(uri, self._mirror.place)}")
-
-    def _report(self) -> None:
-        """The table of what was done, what went wrong, and where the records lie."""
-        if self._records and not self._console.is_quiet:
-            from reports.numerics.study import console_report
-
-            self._console.say(console_report(self._records, self._folder, TOLD_BELOW))
-        self._console.announce(summary(self._records, self._case_count))
-        failed = failures(self._records, self._folder)
-        if failed:
-            self._console.warn("\n".join(["failed:", *failed]))
-        if self._records and all(str(record.status) == "REFUSED" for record in self._records):
-            self._console.warn("symlab: every case was refused: nothing ran")
-        if slow := too_slow(self._records):
-            self._console.warn(f"symlab: error: {slow}")
-        if self._stopped:
-            given_up = "" if self._launched is not None and self._launched.problem else "the work was stopped, "
-            self._console.warn(f"symlab: error: {self._stopped}; {given_up}what is finished is intact")
-        self._console.announce(f"records: {self._folder}{self._digest()}")
-        left = self._case_count - len(self._records)
-        if left > 0 and not self._command.origin and (self._store.folder / COMMAND_JSON).is_file():
-            cases = f"the {counted(left, 'case')} that {'is' if left == 1 else 'are'} left"
-            self._console.announce(f"symlab resume {shlex.quote(self._folder)} runs {cases}")
-
-    def _digest(self) -> str:
-        """The digest of the folder's manifest in parentheses; "" if the folder could not be sealed."""
-        try:
-            return f" ({digest_of(self._store.folder)})"
-        except ValueError:
-            return ""
-
-    @property
-    def _folder(self) -> str:
-        """The folder of records, as short as the working folder allows."""
-        folder = self._store.folder
-        with contextlib.suppress(ValueError):
-            return str(folder.relative_to(Path.cwd()))
-        return str(folder)
+        self._mirror.send(unsent)
 
 
 def _now() -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from cases.case import Case
 from cases.ops import collective
 from cases.record.prediction import RecordedPrediction
-from cases.record.record import Check, KernelInfo, Timing
+from cases.record.record import Check, KernelInfo
+from cases.record.timing import Timing
 from cases.refusal import Refusal
 from kernels.baselines import NCCL, NCCL_SYMMETRIC, Baseline, library_of, refuses_baseline
 from kernels.spec import KernelSpec
@@ -17,7 +18,9 @@ from memory.fabric import Traits
 from runner.case.contestant import Contestant, spec_for
 from runner.case.nccl_settings import refuses_settings
 from runner.command.kernel_info import custom_kernel_info, kernel_info
-from runner.command.means import Job, Means, patience_s
+from runner.command.means import Means
+from runner.command.ran import patience_s
+from runner.command.runnable import Job
 from runner.world.world import World
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType
@@ -21,19 +21,19 @@ from cases.case import Case
 from cases.dtypes import NONE
 from cases.refusal import Refusal
 from kernels.brought import BroughtFunction, function_at
+from kernels.own.arguments import BroughtArgument, argument_of, check_of_ptx
+from kernels.own.functions import FunctionCall, compiled_function, function_call
+from kernels.own.parameters import entry_of, refuses_entry, refuses_target
 from kernels.sources import Source, read
 from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_size
 from memory.fabric import Executable, Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
-from runner.custom.arguments import BroughtArgument, argument_of, check_of_ptx
-from runner.custom.functions import FunctionCall, compiled_function, function_call
 from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_buffers
-from runner.custom.parameters import entry_of, refuses_entry, refuses_target
 from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
-from runner.request_error import RequestError, near
+from runner.request_error import RequestError, naming, near
 
 if TYPE_CHECKING:
     from cases.record.record import Record
@@ -72,21 +72,16 @@ class CustomKernel:
         if self.ptx is not None:
             assert spec.launch is not None
             entry = entry_of(self.text, self.entry)
-            if unfit := refuses_entry(spec, entry) or refuses_target(entry.target, arch):
+            if unfit := self.refuses_arguments(spec, world_size) or refuses_target(entry.target, arch):
                 raise ValueError(f"{self.place}: {unfit}")
             digest = _sha256(self.ptx.content)
             found = Executable(_record_name(spec), self.entry, arch, self.text, digest, assumptions=self.assumptions)
             return CompiledCustom(found, spec.launch)
-        from kernels.compile import with_relative_paths
-
         assert self.function is not None
         call = self._call(spec, world_size)
         calls = [call] * world_size
         made, function = compiled_function(self.function.call, _record_name(spec), calls, self.asked, arch)
-        text = with_relative_paths(made.ptx)
-        digest = _sha256(text.encode())
-        found = replace(made, ptx=text, digest=digest, assumptions=self.assumptions)
-        return CompiledCustom(found, function.launch, function)
+        return CompiledCustom(replace(made, assumptions=self.assumptions), function.launch, function)
 
     def _call(self, spec: CustomSpec, world_size: int) -> FunctionCall:
         assert self.function is not None
@@ -96,7 +91,7 @@ class CustomKernel:
     def refuses_arguments(self, spec: CustomSpec, world_size: int) -> str:
         """Return why the kernel can't take the arguments, as far as it is known before it is compiled; "" if it may."""
         if self.ptx is not None:
-            return refuses_entry(spec, entry_of(self.text, self.entry))
+            return refuses_entry(spec.name, spec.arguments, entry_of(self.text, self.entry))
         assert self.function is not None
         try:
             self._call(spec, world_size)
@@ -196,7 +191,7 @@ def custom_job(
             "check=false"
         )
     buffers = _buffers(section.get("buffers"), folder)
-    with _naming("custom"):
+    with naming("custom"):
         launch, asked = _launch(section.get("launch"), is_function=kernel.function is not None)
         assumptions = asked.pop("assumptions", ())
         kernel = replace(kernel, asked=asked, assumptions=assumptions)
@@ -212,25 +207,14 @@ def custom_job(
         if unfit := kernel.refuses_arguments(spec, world_size):
             raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
         check_memory(spec, kernel.text)
-        with _naming("custom.buffers"):
+        with naming("custom.buffers"):
             inputs = inputs_of(spec, world_size, seed)
-        with _naming("custom.reference"):
+        with naming("custom.reference"):
             expected = expected_of(spec, inputs) if spec.reference is not None else None
     sources, digest = custom_sources(section, folder), custom_digest(section, folder)
     moved_bytes = parse_bytes(section["bytes"], "custom.bytes") if section.get("bytes") is not None else 0
     case = _case(spec.name, spec.buffers, world_size, seed)
     return CustomJob(spec, kernel, case, sources, digest, inputs, expected, moved_bytes * spec.launches)
-
-
-@contextmanager
-def _naming(key: str) -> Iterator[None]:
-    """Within, a ValueError becomes a RequestError that names a key; a RequestError names its own."""
-    try:
-        yield
-    except RequestError:
-        raise
-    except ValueError as error:
-        raise RequestError(f"{error} ({key})") from error
 
 
 def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:
@@ -326,7 +310,7 @@ def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | 
         raise RequestError(f"{text!r} names no function ({key}), give file.py:NAME or package.module:NAME")
     where, _, name = text.rpartition(":")
     path = Path(where).expanduser()
-    with _naming(key):
+    with naming(key):
         if where.endswith(".py") or "/" in where:
             return function_at(f"{path}:{name}", start_of(path, folder))
         return function_at(text)
@@ -368,7 +352,7 @@ def _buffer(name: str, values: object, folder: Path | None) -> BufferSpec:
     if not isinstance(symmetric, bool):
         raise RequestError(f"symmetric is {symmetric!r} ({key}.symmetric), give true or false")
     fill = _fill(values.get("fill", "poison"), f"{key}.fill", folder)
-    with _naming(key):
+    with naming(key):
         return BufferSpec(name, str(values.get("dtype", "float32")), _lengths(shape), symmetric, fill)
 
 
@@ -390,7 +374,7 @@ def _fill(given: object, key: str, folder: Path | None) -> Fill | FillFunction:
 def _arguments(
     given: object, buffers: Sequence[BufferSpec], world_size: int, kernel: CustomKernel
 ) -> tuple[BroughtArgument, ...]:
-    """The arguments, as runner/custom/arguments.py reads them. RequestError naming the one that is wrong."""
+    """The arguments, as kernels/own/arguments.py reads them. RequestError naming the one that is wrong."""
     if given is None:
         return ()
     if not isinstance(given, (list, tuple)):
@@ -419,7 +403,7 @@ def _launch(given: object, is_function: bool) -> tuple[Launch | None, dict[str, 
     shape: dict[str, Any] = {
         str(key): tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()
     }
-    with _naming("custom.launch"):
+    with naming("custom.launch"):
         assumptions = {"assumptions": checked_assumptions(shape.pop("assumptions", ()))}
         launch = Launch(**{"grid": shape.get("cluster", 1), "block": 1} | shape)
     return (None, shape | assumptions) if is_function else (launch, assumptions)

@@ -7,22 +7,20 @@ told from the description alone is kept at construction (ValueError, in one line
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cases.dtypes import ITEMSIZES
-from memory.fabric import Launch
-from runner.custom.arguments import (
+from kernels.own.arguments import (
     OWN_KINDS,
     WORDS,
     BroughtArgument,
-    PointerArgument,
-    parts_of,
     references_of,
     referred,
 )
+from memory.fabric import Launch
 
 if TYPE_CHECKING:
     import torch
@@ -170,14 +168,3 @@ class CustomSpec:
     @property
     def needs_multicast(self) -> bool:
         return any(kind == "multicast" for one in self.arguments for kind, _ in references_of(one))
-
-
-def tables_of(arguments: Iterable[BroughtArgument]) -> tuple[str, ...]:
-    """Return what arguments have tables of peers of, "name" or "name+16", each once."""
-    found = [reference for one in arguments for kind, reference in references_of(one) if kind == "peers"]
-    return tuple(dict.fromkeys(found))
-
-
-def pointers_of(arguments: Iterable[BroughtArgument]) -> tuple[PointerArgument, ...]:
-    """Return all pointers to structs in arguments, each before those in its struct."""
-    return tuple(part for one in arguments for part in parts_of(one) if isinstance(part, PointerArgument))

@@ -6,21 +6,22 @@ too, but no other rank gets their addresses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from memory.fabric import PACKINGS, Argument, Executable, Fabric, Launch
+from kernels.own.arguments import BroughtArgument, pointers_of, referred, tables_of
+from kernels.own.functions import FunctionLaunch
+from memory.fabric import Argument, Executable, Fabric, Launch
 from memory.pool import Pool, SymmetricPool
-from memory.tensor import SymmetricTensor, flat_bytes
+from memory.tensor import flat_bytes
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of, write_peers
+from runner.case.brought_arguments import BroughtMemory, address_of, bound
 from runner.case.buffers import POISON, Buffer, changed_guards, guarded
-from runner.custom.arguments import BroughtArgument, PeerArgument, PointerArgument, StructArgument, referred
 from runner.custom.contents import content_of
-from runner.custom.functions import FunctionLaunch, Input
-from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill, pointers_of, tables_of
+from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill
 
 POISONS = (POISON, 0x5A)
 """What poisoned buffers hold before launches, in turns: NaN for a kernel that reads it, then a number."""
@@ -67,17 +68,7 @@ class CustomOutcome:
     unwritten: Contents = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CustomMemory:
-    """A rank's buffers by name, tables of peers by what they are of ("name" or "name+16"), and the structs that
-    pointers among the arguments lead to, in their order."""
-
-    buffers: dict[str, Buffer]
-    tables: dict[str, Buffer]
-    structs: tuple[SymmetricTensor, ...] = ()
-
-
-def allocate_custom(pool: Pool, spec: CustomSpec, world_size: int, prefix: str = "") -> CustomMemory:
+def allocate_custom(pool: Pool, spec: CustomSpec, world_size: int, prefix: str = "") -> BroughtMemory:
     """Collective: allocate what a custom kernel needs, with nothing written to it yet. prefix: of tensors' names."""
     return allocate_buffers(pool, spec.buffers, spec.arguments, world_size, GUARD_BYTES, prefix)
 
@@ -89,7 +80,7 @@ def allocate_buffers(
     world_size: int,
     guard_bytes: int,
     prefix: str = "",
-) -> CustomMemory:
+) -> BroughtMemory:
     """Collective: allocate buffers, guard_bytes on either side, and the tables and structs that arguments lead to."""
     placed = {one.name: guarded(pool, prefix + one.name, one.size_bytes, guard_bytes) for one in buffers}
     row_bytes = ADDRESS_BYTES * world_size
@@ -101,7 +92,7 @@ def allocate_buffers(
         pool.bytes(one.target.size_bytes, name=f"{prefix}struct {number} of the arguments")
         for number, one in enumerate(pointers_of(arguments), start=1)
     )
-    return CustomMemory(placed, tables, structs)
+    return BroughtMemory(placed, tables, structs)
 
 
 def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
@@ -150,7 +141,7 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
 
 
 def bound_launches(
-    fabric: Fabric, spec: CustomSpec, compiled: CompiledCustom, memory: CustomMemory
+    fabric: Fabric, spec: CustomSpec, compiled: CompiledCustom, memory: BroughtMemory
 ) -> list[tuple[Launch, tuple[Argument, ...]]]:
     """Collective: write the tables of peers, declare what is local, and return the launches in a row on this rank, each
     with its arguments."""
@@ -162,41 +153,7 @@ def bound_launches(
     return [(compiled.launch, bound(fabric, spec.arguments, memory, number)) for number in range(spec.launches)]
 
 
-def bound(
-    fabric: Fabric, arguments: Sequence[BroughtArgument], memory: CustomMemory, launch: int = 0
-) -> tuple[Argument, ...]:
-    """Return the values of arguments on this rank, for which memory was allocated; structs behind pointers are written
-    to it. launch: the word's value."""
-    structs = iter(memory.structs)
-    return tuple(_bound(fabric, one, memory, structs, launch) for one in arguments)
-
-
-def _bound(
-    fabric: Fabric, given: BroughtArgument, memory: CustomMemory, structs: Iterator[SymmetricTensor], launch: int
-) -> Argument:
-    if isinstance(given, PeerArgument):
-        return Argument("address", address_of(Input(given.address, given.rank), memory))
-    if isinstance(given, StructArgument):
-        content = bytearray(given.size_bytes)
-        for offset, member in given.members:
-            raw = packed_argument(_bound(fabric, member, memory, structs, launch))
-            content[offset : offset + len(raw)] = raw
-        return Argument("bytes", bytes(content))
-    if isinstance(given, PointerArgument):
-        made = next(structs)
-        raw = packed_argument(_bound(fabric, given.target, memory, structs, launch))
-        made.write(torch.frombuffer(bytearray(raw), dtype=torch.uint8))
-        fabric.declare_local(made.region)
-        return Argument("address", made.address)
-    return given.bound(fabric.rank, fabric.world_size, address_of(Input(given), memory), launch)
-
-
-def packed_argument(argument: Argument) -> bytes:
-    """Return an argument's bytes."""
-    return PACKINGS[argument.kind].pack(argument.value)
-
-
-def publish(fabric: Fabric, buffers: Sequence[BufferSpec], memory: CustomMemory) -> None:
+def publish(fabric: Fabric, buffers: Sequence[BufferSpec], memory: BroughtMemory) -> None:
     """Write the tables of peers, and declare what is local."""
     for reference, table in memory.tables.items():
         name, offset_bytes = referred(reference)
@@ -205,19 +162,6 @@ def publish(fabric: Fabric, buffers: Sequence[BufferSpec], memory: CustomMemory)
     for buffer in buffers:
         if not buffer.symmetric:
             fabric.declare_local(memory.buffers[buffer.name].tensor.region)
-
-
-def address_of(one: Input, memory: CustomMemory) -> int:
-    """The address that an input is on this rank; 0 of a number."""
-    argument = one.argument
-    if not argument.buffer:
-        return 0
-    if argument.kind == "peers":
-        return memory.tables[str(argument.value)].address
-    buffer = memory.buffers[argument.buffer]
-    if one.peer is not None:  # asked of no other rank, which may be out of reach
-        return buffer.tensor.peer(one.peer).address + buffer.offset_bytes + argument.offset_bytes
-    return (buffer.multicast_address() if argument.kind == "multicast" else buffer.address) + argument.offset_bytes
 
 
 def _prepare(fabric: Fabric, placed: Buffer, buffer: BufferSpec, plan: CustomPlan, launch: int) -> None:

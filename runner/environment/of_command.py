@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cases.documents import decoded
-from cases.record.record import RecordedEnvironment
+from cases.record.request import RecordedEnvironment
+from runner.environment.capture import capture
 from runner.environment.repository import configurations_digest
 from runner.records.store import Store, StoreError
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 
 if TYPE_CHECKING:
     from runner.world.world import World
@@ -32,7 +33,7 @@ class Surroundings:
 
     store: keeps the difference of the sources from their commit; None: it is not kept."""
 
-    def __init__(self, capture: Callable[[Path], dict[str, Any]], store: Store | None) -> None:
+    def __init__(self, capture: Callable[[Path], dict[str, Any]] = capture, store: Store | None = None) -> None:
         self._capture = capture
         self._store = store
         self._found: dict[str, Any] = {}

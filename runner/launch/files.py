@@ -105,13 +105,6 @@ class LaunchFiles:
                     found[int(path.name)] = int(text) if text.isdecimal() else -1
         return found
 
-    def claimed_jobs(self) -> set[int]:
-        """Return the numbers of all jobs that were taken, from the names alone."""
-        try:
-            return {int(name) for name in os.listdir(self.folder / "claims")}
-        except OSError:
-            return set()
-
     def write_state(self, state: WorkerState) -> None:
         """Replace the state of a worker. OSError if there is no place for it."""
         with replacing(self.folder / f"worker-{state.number}.state") as beside:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cases.documents import decoded, encoded
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest
+from cases.record.record import Record
+from cases.record.request import RecordedEnvironment, RecordedRequest
 
 Plain = TypeVar("Plain")
 

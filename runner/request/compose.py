@@ -25,10 +25,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.request.composer import Composer
-from runner.request.composer import composed as composed
+from runner.request.composer import Composer, composed
 from runner.request.configured import plain_configuration
 from runner.request.experiment_files import read_with_care
+from runner.request.experiments import CONF
 from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.launching import (
     LaunchRequest,
@@ -39,7 +39,7 @@ from runner.request.launching import (
 )
 from runner.request.overrides import LISTS, SHORT, parsed, text_of
 from runner.request.schema import Schema, TrackName
-from runner.request.validate import CONF, Request, check_database_folder, validate
+from runner.request.validate import Request, check_database_folder, validate
 from runner.request_error import RequestError
 
 MAX_JOBS = 10_000

@@ -121,7 +121,7 @@ def _from(near: Path, folder: Path, value: object) -> object:
     if not isinstance(value, str):
         return value
     where, colon, name = value.rpartition(":")
-    is_file = where.endswith((".py", ".ptx")) or "/" in where
+    is_file = where.endswith((".py", ".ptx", ".yaml")) or "/" in where
     if not colon or "${" in value or where.startswith(("/", "~")) or not is_file:
         return value
     if not (folder / where).is_file():

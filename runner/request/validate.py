@@ -24,7 +24,6 @@ from cases.stress import combined
 from memory.private_folder import exposure
 from runner.gpu.names import KEY as GPU_KEY
 from runner.request.chooser import Chooser
-from runner.request.experiments import CONF as CONF
 from runner.request.gpu_types import check_arch, gpu_of
 from runner.request.schema import (
     KEYS,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cases import ops
-from cases.record.record import Check, LinkLimit, Timing
+from cases.record.record import Check
+from cases.record.timing import LinkLimit, Timing
 from kernels.baselines import Baseline
 from runner.case.check import merge
 from runner.case.contestant import Contestant

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from cases.record.record import Check
+from kernels.own.arguments import pointers_of, tables_of
 from memory.fabric import Argument, DeviceFabric, Launch
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of
+from runner.case.brought_arguments import BroughtMemory
 from runner.custom.contents import content_of
 from runner.custom.judge import judged, wrong_elements
-from runner.custom.nouns import Contents, pointers_of, tables_of
-from runner.custom.program import CustomMemory, CustomOutcome, CustomPlan, allocate_custom, bound_launches
+from runner.custom.nouns import Contents
+from runner.custom.program import CustomOutcome, CustomPlan, allocate_custom, bound_launches
 from runner.timing.calls import calls_for, slots_for, whole_turns
 from runner.timing.sampling import WRONG_BEFORE, Measured
 
@@ -92,7 +94,7 @@ class CustomMeasurement(Measured):
     fabric: DeviceFabric
     plan: CustomPlan
     expected: Contents
-    memories: list[CustomMemory]
+    memories: list[BroughtMemory]
     launches: list[list[tuple[Launch, tuple[Argument, ...]]]]
     contents: dict[str, torch.Tensor]
     wrong: CustomOutcome | None = None

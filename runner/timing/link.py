@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cases.record.record import LinkLimit
+from cases.record.timing import LinkLimit
 from memory.fabric import DeviceFabric
 from memory.pool import SymmetricPool
 from runner.timing.stopwatch import Stopwatch

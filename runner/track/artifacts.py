@@ -12,8 +12,7 @@ from pathlib import Path
 from cases.record.record import Record
 from reports.numerics.study import markdown, studied
 from reports.record import bundle
-from reports.record.seal import MANIFEST, digest_of
-from reports.record.writing import SIGNATURES, SIGNED
+from reports.record.seal import MANIFEST, SIGNATURE, digest_of
 from reports.table import table
 from reports.table.compare import split
 from reports.tracked import BUNDLE_NAME, CONFIGURATION_FOLDER
@@ -50,8 +49,8 @@ def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
 
 
 def _configuration(folder: Path, origin: Path) -> None:
-    """What was asked for and how it ended, and the manifest of the records' folder with what was signed of it."""
-    beside = [origin / name for name in (COMMAND_JSON, MANIFEST, SIGNED, SIGNATURES)]
+    """What was asked for and how it ended, and the manifest of the records' folder with its signature."""
+    beside = [origin / name for name in (COMMAND_JSON, MANIFEST, SIGNATURE)]
     for path in [*origin.glob("*.yaml"), *beside]:
         if path.is_file():
             folder.mkdir(exist_ok=True)

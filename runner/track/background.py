@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from cases.documents import encoded
-from cases.record.record import RecordedRequest
+from cases.record.request import RecordedRequest
 from reports.second_process import module_command
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.records.scrub import without_secrets

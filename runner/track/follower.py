@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from cases.documents import decoded
-from cases.record.record import RecordedRequest, load
+from cases.record.record import load
+from cases.record.request import RecordedRequest
 from cases.record.shared import Known
 from runner.track.names import Kept
 from runner.track.problems import told

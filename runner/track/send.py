@@ -7,7 +7,6 @@ Everything comes from records, so that what could not be sent while the command 
 from __future__ import annotations
 
 import contextlib
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cases.record.record import Record, RecordedRequest
+from cases.record.record import Record
+from cases.record.request import RecordedRequest
 from reports import tracked, tracking
 from reports.numerics.study import Series, studied
 from reports.record import bundle
@@ -32,7 +32,6 @@ from reports.sent import (
     study_metrics,
     study_parameters,
 )
-from reports.table.text import counted
 from reports.tracked import RECORDS_FOLDER
 from reports.tracking import (
     COMMAND_TAG,
@@ -47,12 +46,7 @@ from reports.tracking import (
     resolved_uri,
 )
 from runner.records.command_json import command_document_of
-from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, held_if_possible
-from runner.request.validate import check_database_folder, check_uri
-from runner.request_error import RequestError
 from runner.track import artifacts
-from runner.track.by_command import by_command
-from runner.track.dashboard import told_at
 from runner.track.database import make_ready
 from runner.track.descriptions import charts_link, command_note, curve_note, report_link, series_note
 from runner.track.names import (
@@ -74,7 +68,7 @@ from runner.track.pages import (
     page_of_view,
     view_key,
 )
-from runner.track.problems import check_place, told
+from runner.track.problems import check_place
 from runner.track.standing import Standing, comparisons, section_of, standings, study_colours
 from runner.track.views import Drawn, command_tags, command_views, experiment_tags
 
@@ -91,10 +85,6 @@ _CHILDREN = 50_000
 
 Point = tuple[str, float, int, int]
 """Of a metric: its name, value, time in ms, step."""
-
-
-class TrackingError(RuntimeError):
-    """MLflow does not take a command's records; a clause that says why."""
 
 
 class CommandRun:
@@ -238,7 +228,7 @@ class CommandRun:
         times = [record.ended for record in records]
         if manifest is not None:
             times += [manifest.started] if manifest.end is None else [manifest.end.ended]
-        ended_ms = max(map(_milliseconds, times))
+        ended_ms = max(map(milliseconds, times))
         curves = studied(records)
         for number, (curve, colour) in enumerate(zip(curves, study_colours(curves), strict=True), 1):
             self._send_curve(curve, colour, records, ended_ms, number)
@@ -287,7 +277,7 @@ class CommandRun:
         for record in records:
             name = section_of(record)
             sections[name] = sections.get(name, False) or record.timing is not None
-        began = min((record.started for record in records), key=_milliseconds, default="")
+        began = min((record.started for record in records), key=milliseconds, default="")
         title = f"{self._numbered(self._title)}, {began[:16].replace('T', ' ')}".removesuffix(", ")
         views = command_views(Drawn(self._command, title, sections, has_curves))
         present = self._client.get_experiment(self._experiment_id).tags
@@ -323,7 +313,7 @@ class CommandRun:
         if any(own == name for key, own in self._names.items() if key != series):
             name = f"{name} job {records[0].request.job}"  # of another that is called the same
         metrics = [
-            (key, value, _milliseconds(record.ended), record.case.size_bytes)
+            (key, value, milliseconds(record.ended), record.case.size_bytes)
             for record in records
             for key, value in metrics_of(record).items()
         ]
@@ -332,7 +322,7 @@ class CommandRun:
             **_standing_tags(standing),
             NOTE_TAG: series_note(records, missing, self._report),
         }
-        started = min((record.started for record in records), key=_milliseconds)
+        started = min((record.started for record in records), key=milliseconds)
         run_id = self._child(series, name, started, metrics, parameters_of(records[0]), tags)
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
             for place in (RECORDS_FOLDER, "ptx") if ptx_paths(kept) else (RECORDS_FOLDER,):
@@ -342,7 +332,7 @@ class CommandRun:
             for path in ptx_paths(kept):
                 (Path(folder) / "ptx" / path.name).symlink_to(path)
             self._send_files(run_id, folder)
-        self._end(run_id, run_status(records, missing), max(_milliseconds(record.ended) for record in records))
+        self._end(run_id, run_status(records, missing), max(milliseconds(record.ended) for record in records))
 
     def _send_curve(self, curve: Series, colour: str, records: Sequence[Record], ended_ms: int, number: int) -> None:
         """A curve of a study, from several jobs, as an ended child run: metrics with step = world size.
@@ -352,7 +342,7 @@ class CommandRun:
         ended: dict[int, int] = {}
         for record in records:
             case = record.case
-            ended[case.world_size] = max(ended.get(case.world_size, 0), _milliseconds(record.ended))
+            ended[case.world_size] = max(ended.get(case.world_size, 0), milliseconds(record.ended))
         metrics = [(key, value, ended[step], step) for key, value, step in study_metrics(curve)]
         tags = {
             "status": "STUDY",
@@ -361,7 +351,7 @@ class CommandRun:
             NOTE_TAG: curve_note(curve, self._report),
         }
         name = self._numbered(f"study {curve.name}")
-        started = min((record.started for record in records), key=_milliseconds)
+        started = min((record.started for record in records), key=milliseconds)
         run_id = self._child(f"{tracking.STUDY}{curve.name}", name, started, metrics, study_parameters(curve), tags)
         self._end(run_id, "FINISHED", ended_ms)
 
@@ -393,7 +383,7 @@ class CommandRun:
         return list(self._client.search_runs([self._experiment_id], filter_string, max_results=most))
 
     def _create(self, name: str, tags: dict[str, str], started: str) -> str:
-        start_ms = _milliseconds(started) if started else None
+        start_ms = milliseconds(started) if started else None
         texts = {key: str(value)[:_LONGEST_TAG] for key, value in tags.items()}
         run = self._client.create_run(self._experiment_id, start_time=start_ms, run_name=name, tags=texts)
         self._open.append(str(run.info.run_id))
@@ -441,7 +431,7 @@ def _standing_tags(standing: Standing) -> dict[str, str]:
     return {SECTION_TAG: standing.section, PLACE_TAG: f"{standing.place:04d}", COLOUR_TAG: standing.colour}
 
 
-def _milliseconds(timestamp: str) -> int:
+def milliseconds(timestamp: str) -> int:
     return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
@@ -491,54 +481,3 @@ def _tag(client: Any, experiment_id: str, key: str, value: str) -> None:
 def _digest(kept: Sequence[Kept]) -> str:
     """Which records these are, by their contents: a changed one is another."""
     return bundle.digest(one.record for one in kept).removeprefix("sha256:")
-
-
-def send_folder(kept: Sequence[Kept], uri: str, experiment: str) -> tuple[str, str]:
-    """Send the records of one command. Says what was done, and the place of its charts on the server ("" if unknown).
-    TrackingError when MLflow does not take it."""
-    folder, run = kept[0].path.parent, None
-    try:
-        with held_if_possible(folder, MIRROR_LOCK_NAME):  # a bundle has none
-            try:
-                started = min((one.record.started for one in kept), key=_milliseconds)
-                run = CommandRun(uri, experiment, kept[0].record.request, folder, started)
-                if run.has(kept):
-                    run.show_again(kept)
-                    also = "; it is complete, and differs from these records: give another --experiment to send them"
-                    also = "" if run.has_exactly(kept) else also
-                    return f"already sent, as run {run.run_id}: nothing done{also}", run.place
-                run.send(kept)
-                problems = "".join(f"; not attached: {problem}" for problem in run.finish(kept))
-                return f"{counted(len(kept), 'record')} sent as run {run.run_id}{problems}", run.place
-            finally:
-                if run is not None:
-                    run.close("FAILED")
-    except FolderInUse:
-        return "another process sends its records now: nothing done", ""
-    except Exception as error:
-        raise TrackingError(told(error, uri)) from error
-
-
-def send_later(places: Sequence[Path], uri: str, experiment: str) -> int:
-    """Send records to MLflow that were not sent when they were made: files, bundles, or folders of them.
-
-    Returns the exit code: 0 sent, or there already; 1 not all of them could be sent, or the place can't be used.
-    RequestError for a wrong request, such as a database in a folder that does not exist.
-    """
-    check_uri(uri, "--uri")
-    check_database_folder(uri, "--uri")
-    commands, problems = by_command(places)
-    if not commands:
-        raise RequestError(problems[0])
-    for problem in problems:
-        print(f"symlab: warning: left out: {problem}", file=sys.stderr)
-    place = ""
-    for command, kept in commands.items():
-        try:
-            said, place = send_folder(kept, uri, experiment)
-            print(f"{command}: {said}")
-        except TrackingError as error:
-            print(f"symlab: error: {command} is not sent: {error}", file=sys.stderr)
-            return 1
-    print(f"dashboard: {told_at(uri, place)}")
-    return 1 if problems else 0

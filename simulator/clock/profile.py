@@ -84,8 +84,8 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What the ranks of a launch moved between two waits for other threads (simulator/observe/counters.py says what
-    ends a phase).
+    """What the ranks of a launch moved between two waits for other threads (simulator/clock/README.md says what ends
+    a phase).
 
     traffic: by link and action. lines: by rank whose memory it is; switch_lines: read and written through the switch,
     of one replica.
@@ -125,5 +125,5 @@ class LaunchProfile:
         return self.path.total_us
 
     def document(self) -> dict[str, Any]:
-        """Return the path as plain values, as reports/figures/critical_path.py draws it."""
+        """Return the path as plain values."""
         return {"kernel": self.kernel, "number": self.number, "clock_us": self.clock_us, "path": asdict(self.path)}

@@ -13,7 +13,10 @@ from simulator.ptx.ir import Instruction
 
 __all__ = ["TABLE", "LaneFrame", "Operation", "UnknownInstruction", "find", "key_of"]
 
-USUAL = ("arithmetic", "atomic", "bits", "control", "convert", "floats", "memory", "multimem", "spaces", "switch")
+USUAL = (
+    *("arithmetic", "atomic", "bits", "compare", "control", "convert", "floats", "memory", "multimem"),
+    *("spaces", "switch"),
+)
 RARE = (
     *("async_stores", "bulk", "clusters", "convert_float8", "convert_modes", "hints"),
     *("lane_copies", "mbarriers", "modes", "sets", "system", "warp"),

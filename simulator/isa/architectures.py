@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from cases.multimem import FLOAT8_ARCHS
 from simulator.isa.registry import TYPES
 from simulator.number.numbers import NAMES8
 from simulator.ptx.ir import Address, Instruction, Register
-
-FAMILY_TARGETS = frozenset(["sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f", "sm_120a", "sm_121a"])
-"""The .target lines under which multimem has 8-bit floats."""
 
 MINIMUM_TARGETS = frozenset(["sm_100a", "sm_100f", "sm_103a", "sm_103f"])
 """The .target lines under which redux has f32."""
@@ -27,9 +25,9 @@ def lacks(instruction: Instruction, target: str) -> str:
     """Return why a module's .target does not have an instruction, "" if it has it."""
     words = frozenset(instruction.qualifiers)
     if instruction.opcode == "multimem" and any(_element(word) in NAMES8 for word in words):
-        if target in FAMILY_TARGETS:
+        if target in FLOAT8_ARCHS:
             return ""
-        return f"{target} has no multimem of 8-bit floats: it takes one of {', '.join(sorted(FAMILY_TARGETS))}"
+        return f"{target} has no multimem of 8-bit floats: it takes one of {', '.join(FLOAT8_ARCHS)}"
     if instruction.opcode == "redux" and "f32" in words:
         known = ", ".join(sorted(MINIMUM_TARGETS))
         return "" if target in MINIMUM_TARGETS else f"{target} has no redux of f32: it takes one of {known}"

@@ -9,7 +9,7 @@ import numpy as np
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, fill, operation, ufunc_builder, value_builder
 from simulator.isa.spaces import symbol_reader
 from simulator.number import numbers
-from simulator.ptx.ir import CLOCKS, Immediate, Instruction, Pair, Register, Symbol, Vector
+from simulator.ptx.ir import CLOCKS, Immediate, Instruction, Register, Symbol, Vector
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 
@@ -122,63 +122,6 @@ def _shift(function: Any, kind: str) -> Any:
         return run
 
     return build
-
-
-COMPARE: dict[str, Any] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-
-
-def _register_comparisons() -> None:
-    for name in _INTEGERS:
-        for word, function in COMPARE.items():
-            operation(f"setp.{word}.{name}")(comparison(function, DTYPES[name]))
-    for name in ("b16", "b32", "b64"):
-        for word in ("eq", "ne"):
-            operation(f"setp.{word}.{name}")(comparison(COMPARE[word], DTYPES[name]))
-    for word, function in (("lo", np.less), ("ls", np.less_equal), ("hi", np.greater), ("hs", np.greater_equal)):
-        for name in ("u16", "u32", "u64"):
-            operation(f"setp.{word}.{name}")(comparison(function, DTYPES[name]))
-
-
-def comparison(function: Any, kind: str) -> Any:
-    """A builder of setp: a predicate from two operands of dtype kind."""
-
-    def build(instruction: Instruction, bind: Binder) -> Run:
-        first = instruction.operands[0]
-        left, right = (bind.read(operand, kind) for operand in instruction.operands[1:])
-        if isinstance(first, Pair):
-            assert not instruction.qualifiers[-1].endswith("f16")
-            return _opposites(function, kind, first, (left, right), bind)
-        target = bind.write(first)
-
-        def run(frame: LaneFrame) -> None:
-            regs = frame.regs
-            regs[target][...] = function(regs[left].view(kind), regs[right].view(kind))
-
-        return run
-
-    return build
-
-
-def _opposites(function: Any, kind: str, pair: Pair, sources: tuple[int, int], bind: Binder) -> Run:
-    """p|q: the comparison and its opposite."""
-    yes, no = (None if one == Register("_") else bind.write(one) for one in (pair.first, pair.second))
-    left, right = sources
-
-    def run(frame: LaneFrame) -> None:
-        regs = frame.regs
-        found = function(regs[left].view(kind), regs[right].view(kind))
-        for slot, answer in ((yes, found), (no, ~found)):
-            if slot is not None:
-                regs[slot][...] = answer
-
-    return run
 
 
 _SELECTED = ("b16", "b32", "b64", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64")
@@ -412,4 +355,3 @@ def _register_fields() -> None:
 
 _register_integers()
 _register_fields()
-_register_comparisons()

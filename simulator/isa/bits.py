@@ -1,5 +1,5 @@
 """Counting, reversing and masking bits; three-input logic; sums with a carry; integers of 16 bits two to a word; dot
-products; comparisons that are combined with another predicate.
+products.
 """
 
 from __future__ import annotations
@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.arithmetic import COMPARE
-from simulator.isa.floats import compare_tests, flush_half
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation, value_builder
-from simulator.number import numbers
-from simulator.ptx.ir import CARRY, Immediate, Instruction, Negated, Operand, Pair, Register
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, by_parts, fill, operation, value_builder
+from simulator.ptx.ir import CARRY, Immediate, Instruction, Register
 
 _WIDTHS = {"b32": "u4", "b64": "u8"}
 
@@ -173,18 +170,8 @@ def _clipped(sign: int) -> Any:
     return value_builder(function, ("i4", "i4"))
 
 
-def _by_pairs(function: Any, kind: str, relu: bool = False) -> Any:
-    """A function of 16-bit lanes on both halves of a word."""
-
-    def words(a: Lanes, b: Lanes) -> Lanes:
-        out = function(*(np.ascontiguousarray(one).view(kind).reshape(-1, 2) for one in (a, b)))
-        return np.ascontiguousarray(np.maximum(out, 0) if relu else out).view(np.uint32).reshape(-1)
-
-    return value_builder(words, ("u4", "u4"))
-
-
 def _relu(function: Any) -> Any:
-    return value_builder(lambda a, b: np.maximum(function(a, b), 0), ("i4", "i4"))
+    return lambda a, b: np.maximum(function(a, b), 0)
 
 
 def _register_sums() -> None:
@@ -200,10 +187,11 @@ def _register_sums() -> None:
     for name in ("u16x2", "s16x2"):
         kind = "i2" if name[0] == "s" else "u2"
         for opcode, function in (("add", np.add), ("min", np.minimum), ("max", np.maximum)):
-            operation(f"{opcode}.{name}")(_by_pairs(function, kind))
+            operation(f"{opcode}.{name}")(value_builder(by_parts(function, kind, "u4"), ("u4", "u4")))
     for opcode, function in (("min", np.minimum), ("max", np.maximum)):
-        operation(f"{opcode}.relu.s16x2")(_by_pairs(function, "i2", relu=True))
-        operation(f"{opcode}.relu.s32")(_relu(function))
+        relu = _relu(function)
+        operation(f"{opcode}.relu.s16x2")(value_builder(by_parts(relu, "i2", "u4"), ("u4", "u4")))
+        operation(f"{opcode}.relu.s32")(value_builder(relu, ("i4", "i4")))
 
 
 def _carried(opcode: str, adds_carry: bool, word: str = "") -> Any:
@@ -279,78 +267,6 @@ for _a in ("u32", "s32"):
         operation(f"dp4a.{_a}.{_b}", f"dp2a.lo.{_a}.{_b}", f"dp2a.hi.{_a}.{_b}")(_dot)
 
 
-# Comparisons
-
-
-def predicate_reader(operand: Operand, bind: Binder) -> Any:
-    if isinstance(operand, Negated):
-        inner = bind.read(operand.register, "?")
-        return lambda frame: ~frame.regs[inner]
-    slot = bind.read(operand, "?")
-    return lambda frame: frame.regs[slot]
-
-
-JOINS: dict[str, Any] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
-
-
-def combined_comparison(function: Any, kind: str, word: str, flush: Any = None) -> Any:
-    """A builder of setp with two destinations, or with a predicate that the comparison is combined with, or both."""
-
-    def build(instruction: Instruction, bind: Binder) -> Run:
-        first = instruction.operands[0]
-        assert not isinstance(first, Pair) or not instruction.qualifiers[-1].endswith("f16")
-        pair = (first.first, first.second) if isinstance(first, Pair) else (first, Register("_"))
-        targets = [None if one == Register("_") else bind.write(one) for one in pair]
-        left, right = (bind.read(one, kind) for one in instruction.operands[1:3])
-        assert len(instruction.operands) == (4 if word else 3)
-        other = predicate_reader(instruction.operands[3], bind) if word else None
-
-        def run(frame: LaneFrame) -> None:
-            values = [frame.regs[slot].view(kind) for slot in (left, right)]
-            if flush is not None:
-                values = [flush(one) for one in values]
-            found = np.broadcast_to(function(*values), frame.count)
-            answers = [found, ~found]
-            if other is not None:
-                given = other(frame)
-                answers = [JOINS[word](one, given) for one in answers]
-            for slot, answer in zip(targets, answers, strict=True):
-                if slot is not None:
-                    fill(frame.regs[slot], answer)
-
-        return run
-
-    return build
-
-
-def comparisons() -> list[tuple[str, str, Any, str]]:
-    """Word, type, function and dtype of every comparison."""
-    found: list[tuple[str, str, Any, str]] = []
-    for name in ("u16", "s16", "u32", "s32", "u64", "s64"):
-        found += [(word, name, function, DTYPES[name]) for word, function in COMPARE.items()]
-    for name in ("b16", "b32", "b64"):
-        found += [(word, name, COMPARE[word], DTYPES[name]) for word in ("eq", "ne")]
-    for word, function in (("lo", np.less), ("ls", np.less_equal), ("hi", np.greater), ("hs", np.greater_equal)):
-        found += [(word, name, function, DTYPES[name]) for name in ("u16", "u32", "u64")]
-    return found + compare_tests()
-
-
-def _register_comparisons() -> None:
-    for word, name, function, kind in comparisons():
-        for combine in ("and", "or", "xor"):
-            operation(f"setp.{word}.{combine}.{name}")(combined_comparison(function, kind, combine))
-        if name == "f16":
-            for combine in ("", "and", "or", "xor"):
-                dot = f".{combine}" if combine else ""
-                operation(f"setp.{word}{dot}.ftz.f16")(combined_comparison(function, kind, combine, flush_half))
-        if name == "f32":
-            for combine in ("", "and", "or", "xor"):
-                dot = f".{combine}" if combine else ""
-                build = combined_comparison(function, kind, combine, numbers.flush_f32)
-                operation(f"setp.{word}{dot}.ftz.f32")(build)
-
-
 _register_bits()
 _register_sums()
 _register_carries()
-_register_comparisons()

@@ -1,4 +1,4 @@
-"""Shared memory of other blocks of a cluster: whose it is (mapa, getctarank), and loads and stores there.
+"""Shared memory of other blocks of a cluster: whose it is (mapa, getctarank), and fences of it.
 
 simulator/isa/spaces.py has the addresses; barriers of clusters are in simulator/run/cluster_barriers.py. Generic
 addresses have 64 bits, so mapa and getctarank of 32 bits want .shared::cluster.
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.memory import NARROW, check_order, fence_run, load_build, store_build
+from simulator.isa.memory import fence_run
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import CLUSTER_MASK, CLUSTER_SHIFT, WINDOWS, symbol_reader
 from simulator.memory.space import WINDOW_SHIFT, LaneFault
@@ -78,18 +78,6 @@ def _rank(instruction: Instruction, bind: Binder) -> Run:
         fill(frame.regs[to], np.where(tags == 0, own, tags - 1).astype(np.uint32))
 
     return run
-
-
-@operation(*(f"ld.shared::cluster.{name}" for name in NARROW))
-def _load(instruction: Instruction, bind: Binder) -> Run:
-    check_order(instruction)
-    return load_build("shared::cluster", instruction, bind)
-
-
-@operation(*(f"st.shared::cluster.{name}" for name in NARROW))
-def _store(instruction: Instruction, bind: Binder) -> Run:
-    check_order(instruction)
-    return store_build("shared::cluster", instruction, bind)
 
 
 @operation("fence.sync_restrict::shared::cta", "fence.sync_restrict::shared::cluster")

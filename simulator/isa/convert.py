@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, fill, operation, value_builder
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation, value_builder
 from simulator.number import numbers
 from simulator.ptx.ir import Instruction
 
-_INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
+INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 
 
 def _register() -> None:
-    for source in _INTEGERS:
-        for target in _INTEGERS:
-            operation(f"cvt.{target}.{source}")(_integer(target, source))
+    for source in INTEGERS:
+        for target in INTEGERS:
+            operation(f"cvt.{target}.{source}")(narrow_builder(_cast(DTYPES[target]), source, target))
     for source in ("u32", "s32", "u64", "s64"):
         operation(f"cvt.rn.f32.{source}")(value_builder(_cast("f4"), (DTYPES[source],)))
         operation(f"cvt.rn.f64.{source}")(value_builder(_cast("f8"), (DTYPES[source],)))
         for name in ("f32", "f64"):
-            operation(f"cvt.rzi.{source}.{name}")(value_builder(_truncate(source, name), (DTYPES[name],)))
+            truncated = to_integer(source, name, lambda a: np.trunc(a.astype("f8")))
+            operation(f"cvt.rzi.{source}.{name}")(value_builder(truncated, (DTYPES[name],)))
     operation("cvt.f64.f32")(value_builder(lambda a: numbers.canonical_f64(a.astype("f8")), ("f4",)))
     operation("cvt.rn.f32.f64")(value_builder(lambda a: numbers.canonical_f32(a.astype("f4")), ("f8",)))
     operation("cvt.f32.f16")(value_builder(numbers.f16_to_f32, ("u2",)))
@@ -39,29 +41,21 @@ def _cast(kind: str) -> Any:
     return lambda a: a.astype(kind)
 
 
-def integer_limits(target: str, source: str) -> tuple[np.dtype[Any], float, float, Any]:
-    """Return the dtype of an integer type, its smallest value, the first beyond its largest, and what NaN becomes: 0,
-    or the top bit where either type has 64 bits."""
+def to_integer(target: str, source: str, whole: Callable[[Lanes], Lanes]) -> Callable[[Lanes], Lanes]:
+    """A function of floats of a type that whole makes whole numbers of: beyond the range of the integer type comes its
+    end, of NaN 0, or the top bit where either type has 64 bits."""
     kind = np.dtype(DTYPES[target])
-    low, end = float(np.iinfo(kind).min), 2.0 ** (8 * kind.itemsize - (kind.kind == "i"))
-    nothing = 0 if source != "f64" and kind.itemsize <= 4 else 1 << (8 * kind.itemsize - 1)
-    return kind, low, end, np.array(nothing, f"u{kind.itemsize}").view(kind)
-
-
-def _truncate(target: str, source: str) -> Any:
-    """Towards zero; out of range saturates (cvt's clamping of float to integer).
-
-    NaN gives 0 from 32 bits to 32; where either type has 64 it gives the destination's top bit.
-    """
-    kind, low, end, undefined = integer_limits(target, source)
     limits = np.iinfo(kind)
+    low, end = float(limits.min), 2.0 ** (8 * kind.itemsize - (kind.kind == "i"))
+    top = 0 if source != "f64" and kind.itemsize <= 4 else 1 << (8 * kind.itemsize - 1)
+    undefined = np.array(top, f"u{kind.itemsize}").view(kind)
 
-    def function(a: Any) -> Any:
-        whole = np.trunc(a.astype("f8"))
-        over, under = whole >= end, whole < low
-        out = np.where(over | under | np.isnan(whole), 0, whole).astype(kind)
+    def function(a: Lanes) -> Lanes:
+        found = whole(a)
+        over, under, nan = found >= end, found < low, np.isnan(found)
+        out = np.where(over | under | nan, 0, found).astype(kind)
         out = np.where(over, limits.max, np.where(under, limits.min, out)).astype(kind)
-        return np.where(np.isnan(whole), undefined, out)
+        return np.where(nan, undefined, out)
 
     return function
 
@@ -80,22 +74,23 @@ def _pair(narrow: Any) -> Any:
     return lambda high, low: numbers.pack(narrow(low), narrow(high))
 
 
-def _integer(target: str, source: str) -> Any:
-    """Cut or extend by the source's signedness; into a wider register, by the destination type's."""
+def narrow_builder(function: Callable[[Lanes], Lanes], source: str, target: str = "") -> Any:
+    """A builder of a function of a type that may be narrower than its register, whose low bits it then takes. target:
+    an integer type that is extended by its sign into a wider register."""
+    kind = DTYPES[source]
+    size = np.dtype(kind).itemsize
 
     def build(instruction: Instruction, bind: Binder) -> Run:
-        to = bind.write(instruction.operands[0])
-        register = bind.register_dtype(instruction.operands[0])
-        origin = bind.read(instruction.operands[1], DTYPES[source])
-        from_kind, to_kind = DTYPES[source], DTYPES[target]
-        from_bytes = np.dtype(from_kind).itemsize
-        kept = f"{to_kind[0]}{np.dtype(register).itemsize}"
+        to, origin = bind.write(instruction.operands[0]), bind.read(instruction.operands[1], kind)
+        width = np.dtype(bind.register_dtype(instruction.operands[0])).itemsize
+        kept = f"{DTYPES[target][0]}{width}" if target else ""
 
         def run(frame: LaneFrame) -> None:
             values = frame.regs[origin]
-            if values.dtype.itemsize != from_bytes:  # a type narrower than its register: the low bits
-                values = values.astype(f"u{from_bytes}")
-            fill(frame.regs[to], values.view(from_kind).astype(to_kind).astype(kept))
+            if values.dtype.itemsize != size:
+                values = values.astype(f"u{size}")
+            out = function(values.view(kind))
+            fill(frame.regs[to], out.astype(kept) if kept else out)
 
         return run
 

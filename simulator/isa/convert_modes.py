@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.convert import integer_limits
+from simulator.isa.convert import INTEGERS, narrow_builder, to_integer
 from simulator.isa.modes import _add, shape_half
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, value_builder
+from simulator.isa.registry import DTYPES, Lanes, value_builder
 from simulator.number import numbers, rounding
-from simulator.ptx.ir import Instruction
 
-_INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 _WHOLE: dict[str, Callable[[Lanes], Lanes]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 _WIDEN: dict[str, Callable[[Lanes], Lanes]] = {
     "f16": lambda a: numbers.f16_to_f32(a).astype(np.float64),
@@ -102,51 +100,20 @@ def _register_widening() -> None:
 # Integers
 
 
-def _to_integer(target: str, source: str, word: str, flush: bool) -> Callable[[Lanes], Lanes]:
-    """Beyond the destination's range comes its end; NaN as convert.integer_limits says."""
-    kind, low, end, undefined = integer_limits(target, source)
-    limits = np.iinfo(kind)
-
-    def function(a: Lanes) -> Lanes:
-        exact = _WIDEN[source](a)
-        whole = _WHOLE[word](_flush_f64(exact) if flush else exact)
-        over, under, nan = whole >= end, whole < low, np.isnan(whole)
-        out = np.where(over | under | nan, 0, whole).astype(kind)
-        out = np.where(over, limits.max, np.where(under, limits.min, out)).astype(kind)
-        return np.where(nan, undefined, out)
-
-    return function
-
-
-def _to_register(target: str, function: Callable[[Lanes], Lanes], source: str) -> Any:
-    """A builder that writes an integer type into a register at least as wide, extended by its sign."""
-    kind = DTYPES[source]
-
-    def build(instruction: Instruction, bind: Binder) -> Run:
-        to, origin = bind.write(instruction.operands[0]), bind.read(instruction.operands[1], kind)
-        width = np.dtype(bind.register_dtype(instruction.operands[0])).itemsize
-        kept = f"{DTYPES[target][0]}{width}"
-
-        def run(frame: LaneFrame) -> None:
-            values = frame.regs[origin]
-            if values.dtype.itemsize != np.dtype(kind).itemsize:
-                values = values.astype(f"u{np.dtype(kind).itemsize}")
-            fill(frame.regs[to], function(values.view(kind)).astype(kept))
-
-        return run
-
-    return build
+def _whole(source: str, word: str, flush: bool) -> Callable[[Lanes], Lanes]:
+    widen, whole = _WIDEN[source], _WHOLE[word]
+    return lambda a: whole(_flush_f64(widen(a)) if flush else widen(a))
 
 
 def _register_to_integers() -> None:
-    for target, source, word, flush in product(_INTEGERS, ("f16", "bf16", "f32", "f64"), _WHOLE, ("", ".ftz")):
+    for target, source, word, flush in product(INTEGERS, ("f16", "bf16", "f32", "f64"), _WHOLE, ("", ".ftz")):
         if flush and source != "f32":
             continue
         if source == "bf16" and target.endswith("8"):
             continue
         for last in ("", ".sat") if source != "bf16" else ("",):
-            function = _to_integer(target, source, word, bool(flush))
-            _add(f"cvt.{word}{flush}{last}.{target}.{source}", _to_register(target, function, source))
+            function = to_integer(target, source, _whole(source, word, bool(flush)))
+            _add(f"cvt.{word}{flush}{last}.{target}.{source}", narrow_builder(function, source, target))
 
 
 def _odd_of_integer(a: Lanes) -> Lanes:
@@ -163,7 +130,6 @@ def _odd_of_integer(a: Lanes) -> Lanes:
 
 def _from_integer(target: str, source: str, direction: str, last: str) -> Any:
     narrow = _narrow(target, direction, False, last)
-    kind = DTYPES[source]
 
     def function(a: Lanes) -> Lanes:
         if target == "f64":
@@ -172,22 +138,11 @@ def _from_integer(target: str, source: str, direction: str, last: str) -> Any:
             return narrow(out if direction == "rn" else rounding.stepped(out, exact, direction))
         return narrow(_odd_of_integer(a))
 
-    def build(instruction: Instruction, bind: Binder) -> Run:
-        to, origin = bind.write(instruction.operands[0]), bind.read(instruction.operands[1], kind)
-
-        def run(frame: LaneFrame) -> None:
-            values = frame.regs[origin]
-            if values.dtype.itemsize != np.dtype(kind).itemsize:
-                values = values.astype(f"u{np.dtype(kind).itemsize}")
-            fill(frame.regs[to], function(values.view(kind)))
-
-        return run
-
-    return build
+    return narrow_builder(function, source)
 
 
 def _register_from_integers() -> None:
-    for target, source, direction in product(("f16", "bf16", "f32", "f64"), _INTEGERS, rounding.DIRECTIONS):
+    for target, source, direction in product(("f16", "bf16", "f32", "f64"), INTEGERS, rounding.DIRECTIONS):
         if target == "bf16" and source.endswith("8"):
             continue
         for last in ("", ".sat") if target != "bf16" else ("",):
@@ -209,11 +164,11 @@ def _saturated(target: str, source: str) -> Callable[[Lanes], Lanes]:
 
 
 def _register_saturating() -> None:
-    for target, source in product(_INTEGERS, _INTEGERS):
+    for target, source in product(INTEGERS, INTEGERS):
         to, given = np.iinfo(DTYPES[target]), np.iinfo(DTYPES[source])
         if to.min <= given.min and given.max <= to.max:
             continue  # nothing could saturate
-        _add(f"cvt.sat.{target}.{source}", _to_register(target, _saturated(target, source), source))
+        _add(f"cvt.sat.{target}.{source}", narrow_builder(_saturated(target, source), source, target))
 
 
 _register_narrowing()

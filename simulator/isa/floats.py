@@ -1,4 +1,4 @@
-"""Float arithmetic, minima, comparisons. 16-bit floats are computed from their bits, alone or two to a word.
+"""Float arithmetic and minima. 16-bit floats are computed from their bits, alone or two to a word.
 
 All results are rounded once, to nearest even, subnormals kept; a NaN that comes out is PTX's canonical one, of sums
 and products of f64 what hardware gives. min and max order -0 below +0; without .NaN a NaN counts for
@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.arithmetic import COMPARE, comparison
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, operation, ufunc_builder, value_builder
+from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, by_parts, operation, ufunc_builder, value_builder
 from simulator.number import numbers
 from simulator.ptx.ir import Instruction
 
@@ -94,19 +93,11 @@ def half(function: Any, name: str) -> Any:
     widen, narrow = (
         (numbers.bf16_to_f32, numbers.f32_to_bf16) if name.startswith("b") else (numbers.f16_to_f32, numbers.f32_to_f16)
     )
-    return _by_halves(lambda *halves: narrow(function(*map(widen, halves))), name)
+    return _halved(lambda *halves: narrow(function(*map(widen, halves))), name)
 
 
-def _by_halves(function: Any, name: str) -> Any:
-    """A function of 16-bit lanes as one of words that hold two, where the type does."""
-    if not name.endswith("x2"):
-        return function
-
-    def words(*operands: Any) -> Any:
-        out = function(*(operand.view(np.uint16).reshape(-1, 2) for operand in operands))
-        return np.ascontiguousarray(out).view(np.uint32).reshape(-1)
-
-    return words
+def _halved(function: Any, name: str) -> Any:
+    return by_parts(function, "u2", "u4") if name.endswith("x2") else function
 
 
 def _flip(sign: int, kind: str) -> Any:
@@ -124,29 +115,8 @@ def _minimum(name: str, larger: bool, propagate: bool) -> Any:
     if name in ("f32", "f64"):
         return value_builder(lambda a, b: numbers.pick_floats(a, b, larger, propagate), (kind, kind))
     infinity = INFINITY[name.removesuffix("x2")]
-    function = _by_halves(lambda a, b: numbers.pick_bits(a, b, infinity, larger, propagate), name)
+    function = _halved(lambda a, b: numbers.pick_bits(a, b, infinity, larger, propagate), name)
     return value_builder(function, (kind, kind))
-
-
-def _unordered(a: Any, b: Any) -> Any:
-    return np.isnan(a) | np.isnan(b)
-
-
-def _tests() -> dict[str, Any]:
-    """setp's words: eq to ge are false where there is a NaN, equ to geu true; num: both are numbers, nan: one isn't."""
-    tests: dict[str, Any] = {**COMPARE, "ne": lambda a, b: (a < b) | (a > b)}
-    opposite = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
-    for word, other in opposite.items():
-        tests[f"{word}u"] = lambda a, b, ordered=tests[other]: ~ordered(a, b)
-    return {**tests, "num": lambda a, b: ~_unordered(a, b), "nan": _unordered}
-
-
-def _register_comparisons() -> None:
-    for word, function in _tests().items():
-        for name in ("f32", "f64"):
-            operation(f"setp.{word}.{name}")(comparison(function, DTYPES[name]))
-        for name, widen in (("f16", numbers.f16_to_f32), ("bf16", numbers.bf16_to_f32)):
-            operation(f"setp.{word}.{name}")(comparison(_widened(function, widen), "u2"))
 
 
 def flush_half(bits: Any) -> Any:
@@ -154,17 +124,4 @@ def flush_half(bits: Any) -> Any:
     return np.where(bits & np.uint16(0x7C00), bits, bits & np.uint16(0x8000))
 
 
-def compare_tests() -> list[tuple[str, str, Any, str]]:
-    """Return word, type, function and dtype of each comparison of floats."""
-    found = [(word, name, function, DTYPES[name]) for word, function in _tests().items() for name in ("f32", "f64")]
-    for name, widen in (("f16", numbers.f16_to_f32), ("bf16", numbers.bf16_to_f32)):
-        found += [(word, name, _widened(function, widen), "u2") for word, function in _tests().items()]
-    return found
-
-
-def _widened(function: Any, widen: Any) -> Any:
-    return lambda a, b: function(widen(a), widen(b))
-
-
 _register()
-_register_comparisons()

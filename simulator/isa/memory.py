@@ -10,7 +10,6 @@ from simulator.isa.registry import DTYPES, TYPES, Binder, LaneFrame, Lanes, Run,
 from simulator.isa.spaces import (
     READERS,
     address_reader,
-    is_in_heaps,
     load_rows,
     report_shared,
     shared_index,
@@ -160,18 +159,6 @@ def _load_read_only(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-@operation(*(f"ld.{space}.{name}" for space in ("local", "const") for name in NARROW))
-def _load_elsewhere(instruction: Instruction, bind: Binder) -> Run:
-    check_order(instruction)
-    return load_build("local" if "local" in instruction.qualifiers else "const", instruction, bind)
-
-
-@operation(*(f"st.local.{name}" for name in NARROW))
-def _store_local(instruction: Instruction, bind: Binder) -> Run:
-    check_order(instruction)
-    return store_build("local", instruction, bind)
-
-
 @operation(*(f"st.param{where}.{name}" for name in NARROW for where in ("", "::func")))
 def _store_parameter(instruction: Instruction, bind: Binder) -> Run:
     """A parameter of a call, or what a function returns: the thread's own."""
@@ -182,56 +169,27 @@ def _store_parameter(instruction: Instruction, bind: Binder) -> Run:
     return store_build("local", instruction, bind)
 
 
-@operation(
-    *(f"ld.{one}" for one in (*_FORMS, _WIDE)),
-    *(f"ld.global.{one}" for one in (*_FORMS, _WIDE)),
-    neutral=f"{ORDER} {_CACHE}",
-)
-def _load(instruction: Instruction, bind: Binder) -> Run:
-    check_order(instruction)
-    kind = DTYPES[element_type(instruction)]
-    targets = slots_of(instruction.operands[0], True, bind, kind)
-    addresses = address_reader(instruction.operands[1], bind)
-    width = np.dtype(kind).itemsize * len(targets)
-    is_generic = "global" not in instruction.qualifiers
+def _ordered(build: Any, space: str) -> Any:
+    """A builder of a load or a store to a state space, whose order is checked."""
 
-    def run(frame: LaneFrame) -> None:
-        space, places = frame.batch.space, addresses(frame)
-        if is_generic and not is_in_heaps(places):
-            rows = load_rows(frame, "", places, width, kind, instruction)
-        else:
-            rows = space.gather(space.resolve(frame.view, places, width, instruction, "load"), kind)
-        for position, slot in enumerate(targets):
-            if slot is not None:
-                extend(frame.regs[slot], rows[:, position], kind)
+    def checked(instruction: Instruction, bind: Binder) -> Run:
+        check_order(instruction)
+        run: Run = build(space, instruction, bind)
+        return run
 
-    return run
+    return checked
 
 
-@operation(
-    *(f"st.{one}" for one in (*_FORMS, _WIDE)),
-    *(f"st.global.{one}" for one in (*_FORMS, _WIDE)),
-    neutral=f"{ORDER} {_CACHE}",
-)
-def _store(instruction: Instruction, bind: Binder) -> Run:
-    check_order(instruction)
-    kind = DTYPES[element_type(instruction)]
-    unsigned = f"u{np.dtype(kind).itemsize}"
-    addresses = address_reader(instruction.operands[0], bind)
-    sources = slots_of(instruction.operands[1], False, bind, unsigned)
-    width = np.dtype(kind).itemsize * len(sources)
+def _register() -> None:
+    for opcode, build in (("ld", load_build), ("st", store_build)):
+        for space in ("", "global"):
+            keys = (f"{opcode}.{space}.{one}".replace("..", ".") for one in (*_FORMS, _WIDE))
+            operation(*keys, neutral=f"{ORDER} {_CACHE}")(_ordered(build, space))
+        for space in ("local", "const", "shared::cluster") if opcode == "ld" else ("local", "shared::cluster"):
+            operation(*(f"{opcode}.{space}.{name}" for name in NARROW))(_ordered(build, space))
 
-    is_generic = "global" not in instruction.qualifiers
 
-    def run(frame: LaneFrame) -> None:
-        space, places = frame.batch.space, addresses(frame)
-        if is_generic and not is_in_heaps(places):
-            store_rows(frame, "", places, rows_of(frame, sources, unsigned), instruction)
-            return
-        span = space.resolve(frame.view, places, width, instruction, "store")
-        space.scatter(span, rows_of(frame, sources, unsigned))
-
-    return run
+_register()
 
 
 def rows_of(frame: LaneFrame, slots: list[int], unsigned: str) -> Lanes:

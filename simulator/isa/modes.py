@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.floats import INFINITY, flush_half
-from simulator.isa.registry import DTYPES, TABLE, Lanes, canonical, operation, value_builder
+from simulator.isa.registry import DTYPES, TABLE, Lanes, by_parts, canonical, operation, value_builder
 from simulator.number import numbers, rounding
 
 _ODD: dict[str, tuple[Callable[..., Any], int]] = {
@@ -108,12 +108,7 @@ def _register_pairs() -> None:
     for opcode in ("add", "sub", "mul", "fma"):
         odd, count = _ODD[opcode]
         for direction, flush in product(rounding.DIRECTIONS, ("", ".ftz")):
-            single = _f32(odd, direction, bool(flush), False)
-
-            def both(*lanes: Lanes, single: Callable[..., Lanes] = single) -> Lanes:
-                out = single(*(np.ascontiguousarray(one).view("f4").reshape(-1, 2) for one in lanes))
-                return np.ascontiguousarray(out).view("u8").reshape(-1)
-
+            both = by_parts(_f32(odd, direction, bool(flush), False), "f4", "u8")
             way = "" if opcode in _BARE and direction == "rn" else f".{direction}"
             _add(f"{opcode}{way}{flush}.f32x2", value_builder(both, ("u8",) * count))
 
@@ -143,11 +138,14 @@ def _half(opcode: str, brain: bool, flush: bool, last: str, packed: bool, direct
         given = [flush_half(one) if flush else one for one in lanes]
         return shape_half(narrow(_exact(odd, direction, [*map(widen, given)]), direction), brain, flush, last)
 
-    def words(*lanes: Lanes) -> Lanes:
-        out = function(*(np.ascontiguousarray(one).view("u2").reshape(-1, 2) for one in lanes))
-        return np.ascontiguousarray(out).view("u4").reshape(-1)
+    return _of_halves(function, packed, count)
 
-    return value_builder(words if packed else function, ("u4" if packed else "u2",) * count)
+
+def _of_halves(function: Callable[..., Lanes], packed: bool, count: int) -> Any:
+    """A builder of a function of 16-bit lanes, alone or two to a word."""
+    if packed:
+        return value_builder(by_parts(function, "u2", "u4"), ("u4",) * count)
+    return value_builder(function, ("u2",) * count)
 
 
 def _register_halves() -> None:
@@ -179,14 +177,7 @@ _FLUSHED_HALVES: dict[str, Callable[..., Lanes]] = {
 
 
 def _of_flushed(function: Callable[..., Lanes], packed: bool) -> Any:
-    count = function.__code__.co_argcount
-
-    def words(*lanes: Lanes) -> Lanes:
-        given = (np.ascontiguousarray(one).view("u2").reshape(-1, 2 if packed else 1) for one in lanes)
-        out = np.ascontiguousarray(function(*map(flush_half, given)))
-        return out.view("u4" if packed else "u2").reshape(-1)
-
-    return value_builder(words, ("u4" if packed else "u2",) * count)
+    return _of_halves(lambda *lanes: function(*map(flush_half, lanes)), packed, function.__code__.co_argcount)
 
 
 # Approximations
@@ -267,11 +258,7 @@ def _half_function(function: Callable[[Any], Any], brain: bool, flush: bool, pac
             exact = np.where(np.abs(exact) < smallest, 0.0, exact)
         return narrow(exact, "rn")
 
-    def words(a: Lanes) -> Lanes:
-        out = run(np.ascontiguousarray(a).view("u2").reshape(-1, 2))
-        return np.ascontiguousarray(out).view("u4").reshape(-1)
-
-    return value_builder(words if packed else run, ("u4" if packed else "u2",))
+    return _of_halves(run, packed, 1)
 
 
 # Questions and signs

@@ -11,14 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from memory.fabric import DeviceFault
 from simulator.memory.space import View
-from simulator.ptx.ir import Instruction, Operand
+from simulator.ptx.ir import Instruction, Operand, Pair, Register
 
 Lanes = npt.NDArray[Any]
 Run = Callable[["LaneFrame"], None]
+SINK = Register("_")
 
 _TYPE_NAMES = (
     "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64 "
@@ -127,11 +129,6 @@ def canonical(words: Sequence[str], neutral: frozenset[str]) -> str:
     return ".".join([words[0], *kept, *(word for word in words[1:] if word in TYPES)])
 
 
-def neutral_qualifiers(opcode: str) -> frozenset[str]:
-    """Return the qualifiers of an opcode that are in no key: they change no result, or the builder reads them."""
-    return _NEUTRAL.get(opcode, frozenset())
-
-
 def key_of(instruction: Instruction) -> str:
     """The table's key of an instruction; the order of qualifiers in the text does not matter."""
     neutral = _NEUTRAL.get(instruction.opcode, frozenset())
@@ -155,6 +152,31 @@ def _has_float(instruction: Instruction) -> bool:
 def fill(target: Lanes, values: Any) -> None:
     """Copy values into a destination's lanes (their bits, when sizes agree)."""
     target[...] = values if values.dtype == target.dtype else values.view(target.dtype)
+
+
+def pair_slots(operand: Operand, bind: Binder) -> list[int | None]:
+    """The slots of d, or of d|p; None for one that is not wanted."""
+    parts = (operand.first, operand.second) if isinstance(operand, Pair) else (operand, SINK)
+    return [None if one == SINK else bind.write(one) for one in parts]
+
+
+def put(frame: LaneFrame, slots: Sequence[int | None], values: Sequence[Lanes]) -> None:
+    """Copy values into the destinations that are wanted."""
+    for slot, value in zip(slots, values, strict=False):
+        if slot is not None:
+            fill(frame.regs[slot], value)
+
+
+def by_parts(function: Callable[..., Any], part: str, whole: str) -> Callable[..., Lanes]:
+    """A function of lanes of dtype part as one of words of dtype whole, which hold several side by side."""
+    count = np.dtype(whole).itemsize // np.dtype(part).itemsize
+
+    def words(*operands: Any) -> Lanes:
+        out = function(*(np.ascontiguousarray(one).view(part).reshape(-1, count) for one in operands))
+        found: Lanes = np.ascontiguousarray(out).view(whole).reshape(-1)
+        return found
+
+    return words
 
 
 def ufunc_builder(function: Any, dtype: str, count: int = 2) -> Callable[[Instruction, Binder], Run]:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, fill, operation
-from simulator.ptx.ir import Instruction, Negated, Operand, Pair, Register
+from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, fill, operation, pair_slots, put
+from simulator.ptx.ir import Instruction, Negated, Operand
 
 WARP = 32
 POISON = np.uint32(0xFFFFFFFF)
@@ -70,24 +70,12 @@ def _column(operand: Operand, kind: str, bind: Binder) -> Any:
     return read
 
 
-def _targets(operand: Operand, bind: Binder) -> list[int | None]:
-    """The slots of d, or of d|p; None for one that is not wanted."""
-    parts = (operand.first, operand.second) if isinstance(operand, Pair) else (operand, Register("_"))
-    return [None if one == Register("_") else bind.write(one) for one in parts]
-
-
-def _put(frame: LaneFrame, slots: list[int | None], values: tuple[Lanes, ...]) -> None:
-    for slot, value in zip(slots, values, strict=False):
-        if slot is not None:
-            fill(frame.regs[slot], value)
-
-
 @operation(*(f"shfl.sync.{way}.b32" for way in ("up", "down", "bfly", "idx")))
 def _shuffle(instruction: Instruction, bind: Binder) -> Run:
     """As the PTX ISA says: c holds a clamp and, from bit 8 on, a mask that cuts warps into segments."""
     way = next(word for word in instruction.qualifiers if word in ("up", "down", "bfly", "idx"))
     target, *sources = instruction.operands
-    slots = _targets(target, bind)
+    slots = pair_slots(target, bind)
     values, amounts, clamps, masks = (_column(one, "u4", bind) for one in sources)
 
     def run(frame: LaneFrame) -> None:
@@ -106,7 +94,7 @@ def _shuffle(instruction: Instruction, bind: Binder) -> Run:
         source = np.where(inside, source, lane)
         found = sets.table(values(frame))[sets.number, source]
         known = sets.present[sets.number, source]
-        _put(frame, slots, (np.where(known, found, POISON), inside))
+        put(frame, slots, (np.where(known, found, POISON), inside))
 
     return run
 
@@ -133,7 +121,7 @@ def _vote(instruction: Instruction, bind: Binder) -> Run:
 def _match(instruction: Instruction, bind: Binder) -> Run:
     kind = "u4" if "b32" in instruction.qualifiers else "u8"
     target, value, mask = instruction.operands
-    slots = _targets(target, bind)
+    slots = pair_slots(target, bind)
     values, masks = _column(value, kind, bind), _column(mask, "u4", bind)
     is_all = "all" in instruction.qualifiers
 
@@ -144,7 +132,7 @@ def _match(instruction: Instruction, bind: Binder) -> Run:
         equal = (rows == mine[:, None]) & sets.present[sets.number]
         everyone = (equal == sets.present[sets.number]).all(axis=1)
         found = sets.bits(equal)
-        _put(frame, slots, (np.where(everyone, found, 0).astype(np.uint32) if is_all else found, everyone))
+        put(frame, slots, (np.where(everyone, found, 0).astype(np.uint32) if is_all else found, everyone))
 
     return run
 
@@ -152,13 +140,13 @@ def _match(instruction: Instruction, bind: Binder) -> Run:
 @operation("elect.sync")
 def _elect(instruction: Instruction, bind: Binder) -> Run:
     """The lowest lane of a set is its leader."""
-    slots = _targets(instruction.operands[0], bind)
+    slots = pair_slots(instruction.operands[0], bind)
     masks = _column(instruction.operands[1], "u4", bind)
 
     def run(frame: LaneFrame) -> None:
         sets = _sets(frame, masks(frame))
         leader = sets.present.argmax(axis=1)[sets.number]
-        _put(frame, slots, (leader.astype(np.uint32), leader == sets.place))
+        put(frame, slots, (leader.astype(np.uint32), leader == sets.place))
 
     return run
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from simulator.memory.chance import Late
 from simulator.observe.lanes import Group, ids_of
-from simulator.run.decode import WHOLE as WHOLE
+from simulator.run.decode import WHOLE
 from simulator.run.groups import compact
 
 

@@ -10,8 +10,8 @@ import click
 import yaml
 
 from cases.assumptions import ASSUMPTIONS, checked_assumptions
+from kernels.own.arguments import WORDS
 from reports.table.text import counted
-from runner.custom.arguments import WORDS
 from simulator.commands import checked
 from simulator.ptx.ir import Kernel, KernelParameter
 from simulator.ptx.parse import entries_of, parse_kernel

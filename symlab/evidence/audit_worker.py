@@ -1,6 +1,6 @@
 """python -m symlab.evidence.audit_worker: recomputes what records say, for audits, which know neither Hydra nor torch.
 
-It reads one line of JSON, the fields of Asked, then the lines of a bundle; timings are there only beside predictions.
+It reads one line of JSON, the fields of Asked, then the lines of a bundle, without timings.
 It writes JSON, a document a line: {"progress": ..} now and then, and last {"points": points by the names of the audit's
 items, "level": how much of the data was recomputed}.
 """
@@ -27,15 +27,15 @@ from runner.case.todays_code import MALFORMED, sources
 from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of, interruptible
 from runner.records.scrub import scrubbed_values
+from runner.request.experiments import CONF
 from runner.request.schema import Schema
-from runner.request.validate import CONF, CUSTOM
+from runner.request.validate import CUSTOM
 from runner.request_error import first_line
 from symlab.evidence.audit.items import Ground, Outcome, Point, listed, recomputed
 from symlab.evidence.audit.level import Recomputed
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay.commits import commits
 from symlab.evidence.replay.recomposed import cases, configurations, jobs_of
-from symlab.rooms import has, part_of
 
 Say = Callable[[str], None]
 
@@ -90,7 +90,7 @@ def answer(records: Sequence[Record], asked: Asked, say: Say) -> tuple[dict[str,
         "configuration": list(
             recomputed(found["verified"], *_of_jobs(found), "jobs composed again from their overrides")
         ),
-        "commit": list(_commits(commits(records, tuple(map(Path, asked.places))))),
+        "commit": list(_commits(commits(records))),
         "kernels": [
             *_sources(sources(records, CACHE.expanduser(), say, folder, code)),
             *_part(again["code"], "kernels"),
@@ -98,7 +98,6 @@ def answer(records: Sequence[Record], asked: Asked, say: Say) -> tuple[dict[str,
         "variables": list(_secrets(secrets(records))),
         "inputs": list(_inputs(made)),
         "data": [*_data(again), *_part(again["races"], "findings of the race checker")],
-        "figures": list(_predictions(records, say)),
         "cases": [*_cases(cases(jobs, composed), asked), *_refusals(records)],
         "replay": [*_ran(again), *_part(again["counters"], "counters of the simulator")],
     }
@@ -135,20 +134,6 @@ def _refusals(records: Sequence[Record]) -> Iterator[Point]:
 
     found = refusals(records, source_digests(CONF.parent))
     yield from recomputed(len(found["agree"]), found["different"], found["not_comparable"], "refusals on GPUs")
-
-
-def _predictions(records: Sequence[Record], say: Say) -> Iterator[Point]:
-    """Yield what comes of making recorded predictions again."""
-    if not any(record.prediction is not None and record.prediction.time is not None for record in records):
-        return
-    again = "audit, predictions again"
-    if not has(again):
-        yield Point(Outcome.NOT_COMPARABLE, "no prediction is made again: symlab/speed is not installed")
-        return
-    found = part_of(again)(records, CACHE.expanduser(), say)
-    agree = found["weighed"] - len({case for case, _ in found["different"]})
-    what = f"predictions weighed again, {found['simulated']} of their cases simulated"
-    yield from recomputed(max(agree, 0), found["different"], found["not_comparable"], what)
 
 
 def _rerun(records: Sequence[Record], asked: Asked, say: Say, code: AllowedCode) -> dict[str, Any]:

@@ -9,8 +9,7 @@ and `<!-- end -->`; a machine without these lines gets them at the page's end), 
 if that has a place for them (between `<!-- excerpt: <machine> -->` and `<!-- end -->`), and the manifest's digest
 between `<!-- manifest -->` and `<!-- end -->` there. `symlab figure` draws other figures on demand, which are not
 committed. A manifest, written last, holds the digest of every file of reports/published/. --check names the files that
-differ from what the bundles give or from the manifest. The sections of a machine without bundles are empty. Bundles
-that differ from those of the repository's HEAD are refused, see symlab/evidence/accepted.py.
+differ from what the bundles give or from the manifest. The sections of a machine without bundles are empty.
 """
 
 from __future__ import annotations
@@ -21,16 +20,13 @@ from pathlib import Path
 
 from cases.record.record import Record
 from reports.record.bundle import PUBLISHED, SUFFIX, digest, published_sets, read
-from reports.record.seal import MANIFEST, broken, digest_of, seal, sealed
-from reports.record.signatures import signed_of
-from reports.record.signed import Statement
-from reports.record.writing import SIGNED, write_file
+from reports.record.seal import MANIFEST, SIGNATURE, broken, digest_of, seal, sealed
+from reports.record.writing import write_file
 from reports.table import sheet, table, timed_table
 from reports.table.compare import Row, Section, device_text, rows, setup_text, split
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text
 from reports.table.timed_table import time_text
-from symlab.evidence.accepted import unaccepted
 
 FEATURED_DTYPE, FEATURED_OP = "bfloat16", "all_reduce"
 """READMEs and the figure show this dtype and this op, if present, at the largest world size; table.md shows all."""
@@ -95,8 +91,6 @@ def refresh(root: Path, is_check: bool = False) -> dict[str, list[Record]]:
     """
     if not (root / "README.md").is_file():
         raise ValueError(f"{root}: no README.md here; --root is the project's folder")
-    if odd := unaccepted(root):
-        raise ValueError(f"{'; '.join(odd)}: what is published changes only with --accept REASON, which is recorded")
     published = machines(root)
     wanted = texts(root, published)
     late_texts = [path for path, text in wanted.items() if _read(path) != text]
@@ -113,7 +107,8 @@ def refresh(root: Path, is_check: bool = False) -> dict[str, list[Record]]:
         write_file(path, data)
         print(f"{path.relative_to(root)}: written")
     reseal(root)
-    print(f"published machines: {len(published)}, files written: {len(made)}{_says_manifest(root)}")
+    says = f", manifest {digest_of(root / PLACE)}" if (root / PLACE / MANIFEST).is_file() else ""
+    print(f"published machines: {len(published)}, files written: {len(made)}{says}")
     return published
 
 
@@ -121,6 +116,10 @@ def reseal(root: Path) -> None:
     """Write the manifest of everything published, and its digest in the project's README, and print what changed."""
     if (root / PLACE).is_dir() and not _is_sealed(root / PLACE):
         print(f"{seal(root / PLACE).relative_to(root)}: written")
+        signature = root / PLACE / SIGNATURE
+        if signature.exists():
+            signature.unlink()
+            print(f"{SIGNATURE}: of other content, and removed; sign again: symlab sign {PLACE.as_posix()} --key KEY")
     readme, text = root / "README.md", _read(root / "README.md")
     if (filled := _with_digest(root, text)) != text:
         write_file(readme, filled.encode())
@@ -131,21 +130,6 @@ def _with_digest(root: Path, text: str) -> str:
     """Return the project's README with the digest of the manifest of everything published, where it has a place."""
     digest = f"`{digest_of(root / PLACE)}`" if (root / PLACE / MANIFEST).is_file() else "none"
     return _DIGEST.sub(lambda match: f"{match[1]}{digest}{match[3]}", text)
-
-
-def _says_manifest(root: Path) -> str:
-    """Return the digest of the manifest as the end of a line, and whether what was signed is something else."""
-    folder = root / PLACE
-    if not (folder / MANIFEST).is_file():
-        return ""
-    digest = digest_of(folder)
-    try:
-        signed = signed_of(folder)
-        is_other = signed is not None and Statement.read(signed.text).manifest != digest
-    except ValueError:
-        is_other = True
-    late = f"; {SIGNED} is of other content, sign again: symlab sign {PLACE.as_posix()} --key KEY" if is_other else ""
-    return f", manifest {digest}{late}"
 
 
 def _is_sealed(folder: Path) -> bool:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from reports.commands import EXIT_CODES, output_option, read_records, takes_records
+from reports.commands import EXIT_CODES, output_option, read_records, takes_as, takes_records
 from reports.record import bundle as bundles
 from reports.table.text import counted
-from symlab.evidence.audit.command import FORMATS, AuditOptions, Progress, rerun_of, size_of
+from symlab.evidence.audit.command import FORMATS, AuditOptions, Progress
 from symlab.evidence.audit.command import run as audited
 from symlab.evidence.audit.gate import Gate
-from symlab.evidence.audit.signatures import carried, signed_with
+from symlab.evidence.audit.signatures import checked_signers
+from symlab.evidence.audit.signatures import sign as signed
 from symlab.evidence.audit.statistics import parse_band
-from symlab.evidence.audit.worker import Wanted
 
 
 @click.command("audit", epilog="Exit codes: 0 verified; 1 a finding; 2 the request is wrong, or not auditable.")
@@ -56,29 +55,14 @@ from symlab.evidence.audit.worker import Wanted
     help="Of one set: names and keys that may vouch, in the form that ssh-keygen takes.",
 )
 @output_option("Write the result, too: a .html (the report with the audit), .md or .json.")
-def audit(
-    records: tuple[str, ...],
-    uri: str | None,
-    band: str,
-    gate: str | None,
-    form: str,
-    inputs_up_to: str,
-    code: tuple[Path, ...],
-    rerun: str | None,
-    seed: int | None,
-    signers: Path | None,
-    output: Path | None,
-) -> int:
+@takes_as(AuditOptions)
+def audit(options: AuditOptions) -> int:
     """Check records against a list of items, or compare two sets.
 
     One RECORDS (a record file, a folder or a bundle) is checked against the list of items. Two of them,
     BEFORE and AFTER, are compared. With --mlflow, one of two may be files, too.
     """
-    decides = Gate(gate) if gate else None
-    if len(records) == 2 and (rerun is not None or seed is not None):
-        raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
-    wanted = Wanted(size_of(inputs_up_to), code, rerun_of(rerun, seed))
-    return audited(AuditOptions(records, uri, parse_band(band), decides, form, output, signers, wanted))
+    return audited(options)
 
 
 @click.command("sign", epilog=EXIT_CODES)
@@ -93,10 +77,10 @@ def audit(
 def sign(place: Path, key: Path) -> None:
     """Vouch for a folder of records with an SSH key.
 
-    FOLDER is the folder of a command that ended, reports/published, or a bundle (*.jsonl.xz). symlab audit --signers
-    says who signed. A signature proves who vouches for the records as they are, and not that they are true.
+    FOLDER is the folder of a command that ended, or reports/published. symlab audit --signers says who signed. A
+    signature proves who vouches for the records as they are, and not that they are true.
     """
-    print(signed_with(place, key))
+    print(signed(place, key))
 
 
 @click.command("history", epilog=EXIT_CODES)
@@ -104,18 +88,15 @@ def sign(place: Path, key: Path) -> None:
 @click.option("--band", default="2%", metavar="PERCENT", show_default=True, help="Maximum change that is not named.")
 @click.option("--changed", "is_changed", is_flag=True, help="Show only cases whose times or data changed.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-@output_option("Write the result, too: a .html (a page with charts and links to the raw samples), .md or .json.")
-def history(
-    records: tuple[str, ...], uri: str | None, band: str, is_changed: bool, form: str, output: Path | None
-) -> None:
+def history(records: tuple[str, ...], uri: str | None, band: str, is_changed: bool, form: str) -> None:
     """Show how cases changed over commits and libraries.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of any number of commands. Each
     case is a series of worlds in order of time, with its change points.
     """
-    from symlab.evidence.history.command import HistoryOptions, show
+    from symlab.evidence.history.history import history as of
 
-    show(HistoryOptions(records, uri, parse_band(band), is_changed, form, output))
+    print(of(read_records(records, uri), parse_band(band)).text(form, is_changed), end="")
 
 
 @click.command("published", epilog=EXIT_CODES)
@@ -129,29 +110,20 @@ def history(
 )
 @click.option("--check", is_flag=True, help="Write nothing; name the files that differ from what the bundles give.")
 @click.option("--audit", "is_audit", is_flag=True, help="Write nothing; audit all that is published.")
-@click.option("--level", "is_level", is_flag=True, help="Audit, and write the level that later audits ask for.")
-@click.option("--accept", metavar="REASON", help="Take bundles that differ from those of HEAD, and record the reason.")
 @click.option(
     "--signers",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="With --audit: names and keys that may vouch, in the form that ssh-keygen takes.",
 )
-def published(root: Path, check: bool, is_audit: bool, is_level: bool, accept: str | None, signers: Path | None) -> int:
+def published(root: Path, check: bool, is_audit: bool, signers: Path | None) -> int:
     """Make the tables, figures and README sections of what is published."""
     if signers is not None and not is_audit:
         raise ValueError("--signers has no effect without --audit")
-    if accept is not None:
-        from symlab.evidence import accepted
-
-        if check or is_audit or is_level:
-            raise ValueError("--accept writes tables and figures: give it without --check, --audit and --level")
-        accepted.accept(root, accept)
-    if is_audit or is_level:
+    if is_audit:
         from symlab.evidence.audit.published import audit_published
-        from symlab.evidence.audit.ssh import checked_signers
 
-        return audit_published(root, Progress(), checked_signers(signers) if signers else None, is_level)
+        return audit_published(root, Progress(), checked_signers(signers) if signers else None)
     from symlab.evidence.published import refresh
 
     refresh(root, is_check=check)
@@ -164,13 +136,9 @@ def published(root: Path, check: bool, is_audit: bool, is_level: bool, accept: s
 def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
     """Pack records into one compressed file.
 
-    Signatures of the records go along. RECORDS are record files, folders of them (at any depth), or bundles
-    (*.jsonl.xz). Every command that takes RECORDS reads the bundle.
+    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Every command that takes RECORDS
+    reads the bundle. Signatures are of folders: sign the one that the bundle lies in.
     """
     found = read_records(records, uri)
-    signed, left_out = carried(list(map(Path, records)), found) if uri is None else ([], [])
-    for line in left_out:
-        print(f"symlab: {line}", file=sys.stderr)
-    size_bytes = bundles.write(found, output, signed=signed)
-    says = f", {counted(sum(len(one.signatures) for one in signed), 'signature')}" if signed else ""
-    print(f"{output}: {counted(len(found), 'record')}{says}, {size_bytes} bytes")
+    size_bytes = bundles.write(found, output)
+    print(f"{output}: {counted(len(found), 'record')}, {size_bytes} bytes")

@@ -18,7 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cases.record.record import Record, RecordedRequest
+from cases.record.record import Record
+from cases.record.request import RecordedRequest
 from reports import tracked
 from reports.sent import metrics_of, parameters_of
 from runner.track.names import Kept, series_tags

@@ -11,7 +11,6 @@ import torch
 from tests.foreign.__main__ import page, rows
 from tests.foreign.cases import BITWISE, HEAD, Case, Foreign, Outputs, held, outcome
 from tests.foreign.environment import ENVIRONMENT, LOCK, Module, absent, versions
-from tests.foreign.exact import BFLOAT16, FLOAT32, rounded
 from tests.golden import same_text
 from tests.rooms import needs
 
@@ -96,15 +95,3 @@ def test_the_environment_has_the_versions_that_the_file_names_or_says_what_to_do
     assert reason == "" or reason.endswith("(make foreign)")
     if not reason:
         assert (ENVIRONMENT / ".installed").read_text(encoding="utf-8") == LOCK.read_text(encoding="utf-8")
-
-
-def test_exact_rounding() -> None:
-    from fractions import Fraction
-
-    assert rounded(Fraction(1, 3), FLOAT32) == float(torch.tensor(1 / 3))
-    assert rounded(Fraction(1) + Fraction(1, 2**24), FLOAT32) == 1  # a tie goes to even
-    assert rounded(Fraction(1) + Fraction(3, 2**24), FLOAT32) == 1 + 2**-22
-    assert rounded(Fraction(-1) - Fraction(1, 2**30), FLOAT32, "zero") == -1
-    assert rounded(Fraction(-1) - Fraction(1, 2**30), FLOAT32, "down") == -1 - 2**-23
-    assert rounded(Fraction(1) + Fraction(1, 2**30), BFLOAT16, "up") == 1 + 2**-7
-    assert rounded(Fraction(5, 2**150), FLOAT32) == 2 * 2**-149  # below the normal numbers: 2.5 units, to even

@@ -1,182 +1,27 @@
-"""The table of multimem forms against the assembler inside CuTe DSL: all candidates, legal and illegal, one by one."""
+"""Which multimem forms serve a case, and that kernels ask of the switch just what their specs promise."""
 
 from __future__ import annotations
 
-import importlib.util
-import itertools
-import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from cases.case import Case
 from cases.dtypes import ARITHMETIC, FLOAT8, accumulators_of, reductions_of
+from cases.multimem import FORMS
 from cases.ops import collective
 from kernels.catalogue import SPECS, find
-from kernels.multimem import (
-    ACTIONS,
-    BITS,
-    FLOAT8_ARCHS,
-    FORMS,
-    PEER_TO_PEER,
-    SIGNAL,
-    Form,
-    reduce_form,
-    reduce_forms,
-    refuses_multimem,
-    store_form,
-)
+from kernels.multimem import PEER_TO_PEER, SIGNAL, reduce_form, reduce_forms, refuses_multimem, store_form
 from kernels.spec import KernelSpec, refuses
 from memory.fabric import Executable, Traits
 from tests.golden import same_text
 from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import count_opcodes
 
-OPERATIONS = ("add", "min", "max", "and", "or", "xor")
-VECTORS = ("", "v2", "v4", "v8")
-
-CANDIDATES = (
-    *(
-        Form("ld_reduce", *one)
-        for one in itertools.product(OPERATIONS, ("", "acc::f32", "acc::f16"), VECTORS, tuple(BITS))
-    ),
-    *(Form("red", *one) for one in itertools.product(OPERATIONS, ("",), VECTORS, tuple(BITS))),
-    *(Form("st", "", "", *one) for one in itertools.product(VECTORS, tuple(BITS))),
-)
-
-UNDOCUMENTED = {
-    Form("red", operation, "", vector, name)
-    for operation in ("min", "max")
-    for vectors, names in (
-        (("v2", "v4", "v8"), ("f16", "bf16")),
-        (("v2", "v4"), ("f16x2", "bf16x2")),
-    )
-    for vector in vectors
-    for name in names
-}
-"""What the assembler takes and no PTX document lists: not ours."""
-
-REGISTERS = {8: "%byte", 16: "%half", 32: "%word", 64: "%long"}
-
-KERNEL = """
-import cutlass
-import cutlass.cute as cute
-from cutlass._mlir.dialects import llvm
-from cutlass.cutlass_dsl import dsl_user_op
-
-
-@dsl_user_op
-def emit(text, *, loc=None, ip=None):
-    llvm.inline_asm(None, [], text, "~{memory}", has_side_effects=True, asm_dialect=0, loc=loc, ip=ip)
-
-
-class Text:
-    def __init__(self, text):
-        self.text = text
-
-    @cute.jit
-    def __call__(self, number: cutlass.Int32):
-        self.kernel(number).launch(grid=[1, 1, 1], block=[1, 1, 1])
-
-    @cute.kernel
-    def kernel(self, number: cutlass.Int32):
-        emit(self.text)
-"""
-
-
-def statement(form: Form) -> str:
-    """The form as an instruction whose registers have its type's width."""
-    name = REGISTERS[BITS[form.type]]
-    registers = ", ".join(f"{name}{number}" for number in range(form.registers))
-    data = f"{{{registers}}}" if form.vector else registers
-    operands = f"{data}, [%base]" if form.action == "ld_reduce" else f"[%base], {data}"
-    return f"{form.instruction()} {operands};"
-
-
-Assemble = Callable[[str, str], str]
-
-
-@pytest.fixture(scope="module")
-def assemble(tmp_path_factory: pytest.TempPathFactory) -> Assemble:
-    """assemble(PTX statements, arch): the assembler's complaints, "" when there are none."""
-    import cutlass
-    import cutlass.cute as cute
-    from cutlass.base_dsl.compiler import DumpDir
-
-    path = tmp_path_factory.mktemp("assembler") / "assembled_text.py"
-    path.write_text(KERNEL)
-    found = importlib.util.spec_from_file_location("assembled_text", path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-
-    def run(text: str, arch: str) -> str:
-        options: Any = (cute.KeepCUBIN, DumpDir(str(path.parent)), cute.GPUArch(arch))
-        try:
-            artifacts = cute.compile[options](module.Text(text), cutlass.Int32(1)).artifacts
-        except Exception as error:  # the compiler's errors have no common kind
-            return " ".join(str(error).split())
-        assert len(artifacts.CUBIN) > 0
-        return ""
-
-    return run
-
-
-def block(statements: Sequence[str]) -> str:
-    """PTX statements, each in a line of its own, in a block that has the registers they name."""
-    registers = ".reg .b8 %byte<8>; .reg .b16 %half<8>; .reg .b32 %word<8>; .reg .b64 %long<8>; .reg .b64 %base;"
-    values = "".join(
-        f"mov.b32 %word{number}, {number}; mov.b64 %long{number}, {number}; mov.b16 %half{number}, {number}; "
-        f"cvt.u8.u32 %byte{number}, %word{number};\n"
-        for number in range(8)
-    )
-    lines = "\n".join(statements)
-    return f"{{ {registers} mov.b64 %base, 4096;\n{values}{lines}\n}}"
-
-
-def wrong_lines(complaints: str) -> list[int]:
-    return sorted({int(number) for number in re.findall(r"line (\d+); error", complaints)})
-
-
-def accepted(assemble: Assemble, arch: str, forms: Sequence[Form]) -> set[Form]:
-    """The forms that are assembled to code. The assembler names all wrong lines of a text: they are taken out of it."""
-    (first,) = wrong_lines(assemble(block(["nonsense;"]), arch))
-    left = list(forms)
-    while complaints := assemble(block([statement(form) for form in left]), arch):
-        wrong = {line - first for line in wrong_lines(complaints)}
-        assert wrong, complaints
-        assert wrong <= set(range(len(left))), complaints
-        left = [form for number, form in enumerate(left) if number not in wrong]
-    return set(left)
-
-
-@pytest.mark.parametrize(
-    "arch", ["sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103a", "sm_110a", "sm_120", "sm_120a", "sm_121a"]
-)
-def test_the_table_is_what_the_assembler_accepts(assemble: Assemble, arch: str) -> None:
-    taken = {form.key for form in accepted(assemble, arch, CANDIDATES) - UNDOCUMENTED}
-    legal = {form.key for form in FORMS if form.runs_on(arch)}
-    assert len(legal) == (204 if arch in FLOAT8_ARCHS else 124)
-    assert sorted(taken - legal) == []
-    assert sorted(legal - taken) == []
-
-
-def test_what_is_undocumented_is_still_taken(assemble: Assemble) -> None:
-    assert accepted(assemble, "sm_90a", sorted(UNDOCUMENTED, key=lambda one: one.key)) == UNDOCUMENTED
-
-
-@pytest.mark.slow
-def test_before_sm_90_there_is_none(assemble: Assemble) -> None:
-    assert accepted(assemble, "sm_80", CANDIDATES) == set()
-    assert not any(form.runs_on("sm_80") for form in FORMS)
-
 
 def test_each_form_stands_once_and_fills_an_access() -> None:
     assert len({form.key for form in FORMS}) == len(FORMS)
-    assert set(FORMS) <= set(CANDIDATES)
-    assert {form.action for form in FORMS} == set(ACTIONS)
+    assert len(FORMS) == 204
     assert {form.width_bytes for form in FORMS} == {4, 8, 16}
 
 
@@ -249,16 +94,6 @@ def test_raw_stores_fill_their_width() -> None:
     assert store_form(16).instruction() == "multimem.st.relaxed.sys.global.v4.f32"
     assert not any(store_form(width).is_float8 for width in (16, 8, 4))
     assert {reduce_form(dtype, "native", "sum").runs_on("sm_90a") for dtype in FLOAT8} == {False}  # type: ignore[union-attr]
-
-
-def test_the_simulator_knows_just_these_forms_beside_bulk_copies() -> None:
-    import simulator.isa.multimem  # noqa: F401
-    from simulator.isa.registry import TABLE, canonical
-
-    known = {key for key in TABLE if key.startswith("multimem.") and ".bulk." not in key}
-    ours = {canonical(form.key.split("."), frozenset()) for form in FORMS}
-    assert sorted(known - ours) == []
-    assert sorted(ours - known) == []
 
 
 # What kernels ask of the switch: exactly the instructions that their specs promise, for every case that has some.

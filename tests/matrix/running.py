@@ -36,16 +36,9 @@ LEAST_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """When a run ends, by the monotonic clock, and how long it may take in all; infinity: never. Asked between rows,
-    and bounds the row that runs."""
+    """When a run ends, by the monotonic clock; infinity: never. Asked between rows, and bounds the row that runs."""
 
     ends_s: float = math.inf
-    whole_s: float = math.inf
-
-    @classmethod
-    def after(cls, seconds: float | None) -> Limit:
-        """Return the limit of a run that begins now and may take that many seconds; None: it has no limit."""
-        return cls() if seconds is None else cls(time.monotonic() + seconds, seconds)
 
     def left_s(self) -> float:
         """Return how many seconds are left; 0 or less if a row that begins now would begin too late."""
@@ -82,20 +75,16 @@ def run_rows(
 
 
 def _outcome(row: Row, world_of: Callable[[int, str], World], cache_dir: Path, limit: Limit) -> Outcome | None:
-    """What came of a row; None if the limit ended it. One that had most of the run's time and did not end has
-    failed: no next run would end it either."""
+    """What came of a row; None if the limit ended it."""
     case, arch = case_of(row), arch_of(Cell(row.name, row.dtype, row.accumulator, row.reduction))
     reason = refusal(case, arch)
     if reason is not None:
         return Outcome(row, case.id, "REFUSED", str(reason))
-    had_s = limit.left_s()
     try:
         return _run(row, case, world_of(row.world_size, arch), arch, cache_dir, limit)
     except (WorldFailure, RuntimeError, ValueError, AssertionError) as error:
         if limit.is_over and getattr(error, "status", "") != "DEADLOCK":
-            if had_s == math.inf or had_s < limit.whole_s / 2:
-                return None
-            return Outcome(row, case.id, "FAILED", f"did not end in {had_s:.0f} s, most of --seconds")
+            return None
         return Outcome(row, case.id, "FAILED", f"{type(error).__name__}: {error}")
 
 

@@ -7,6 +7,8 @@ here without a GPU.
 
 from __future__ import annotations
 
+import json
+import lzma
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,6 @@ import pytest
 from kernels import catalogue
 from kernels.nvshmem_bitcode import refuses_bitcode
 from tests.matrix.cells import Row, all_rows, case_of
-from tests.matrix.results import digests_of
 from tests.matrix.running import cores, in_processes
 
 FILE = Path(__file__).parent / "hardware" / "h100.json.xz"
@@ -25,7 +26,8 @@ EACH = 3
 
 @pytest.fixture(scope="module")
 def digests() -> dict[str, str]:
-    return digests_of(FILE)
+    found: dict[str, str] = json.loads(lzma.decompress(FILE.read_bytes()))
+    return found
 
 
 @pytest.fixture(scope="module")

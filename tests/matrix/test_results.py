@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ from runner.world.world import WorldFailure
 from tests.matrix import gpus, results, running
 from tests.matrix.__main__ import UNFINISHED, main
 from tests.matrix.cells import Row, all_rows, case_of
-from tests.matrix.results import Outcome, Results, differences, digests_of, read
+from tests.matrix.results import Outcome, digests_of, read
 from tests.matrix.running import Limit
 from tests.patience import NEVER_S
 
@@ -48,8 +45,8 @@ def ids(rows: list[Row]) -> list[str]:
     return [case_of(row).id for row in rows]
 
 
-def test_an_interrupted_run_goes_on_with_what_is_missing(
-    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_run_goes_on_with_what_is_missing_and_then_with_what_did_not_pass(
+    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, every = tmp_path / "all.jsonl", running._run
 
@@ -58,46 +55,28 @@ def test_an_interrupted_run_goes_on_with_what_is_missing(
             raise KeyboardInterrupt
         return every(*given)
 
-    monkeypatch.setattr(running, "_run", ends_at_the_fifth)
-    assert main([*LINE, "--results", str(file)]) == 130
-    first = ran.copy()
-    assert sorted(one for one, kept in read(file)[1].items() if kept.status == "PASSED") == sorted(first)
-    assert main([*LINE, "--results", str(file)]) == 2
-    assert "is there already (--results): give --again to go on" in capsys.readouterr().err
-    monkeypatch.setattr(running, "_run", every)
-    digests = tmp_path / "digests.json"
-    assert main([*LINE, "--results", str(file), "--again", "--digests", str(digests)]) == 0
-    assert len(first) == 4
-    assert sorted(ran) == sorted(set(ran)), "no row ran twice"
-    assert json.loads(digests.read_text()) == dict.fromkeys(ran, "1"), "the kept rows' digests, too"
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["all.jsonl", "digests.json"]
-    ran.clear()
-    assert main([*LINE, "--results", str(file), "--again"]) == 0
-    assert ran == []
-
-
-def test_again_repeats_what_did_not_pass_after_what_is_missing(
-    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, every, every_row = str(tmp_path / "some.jsonl"), running._run, rows_of("send_recv/push")
-
     def fails_once(row: Row, case: Any, *rest: Any) -> Outcome:
         if row.dtype == "int32":
             raise RuntimeError("not today")
         return every(row, case, *rest)
 
+    monkeypatch.setattr(running, "_run", ends_at_the_fifth)
+    assert main([*LINE, "--results", str(file)]) == 130
+    first = ran.copy()
+    assert sorted(one for one, kept in read(file)[1].items() if kept["status"] == "PASSED") == sorted(first)
     monkeypatch.setattr(running, "_run", fails_once)
-    line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1"]
-    monkeypatch.setattr(
-        matrix, "_rows", lambda options: [one for one in every_row if one.dtype in ("int32", "float32")]
-    )
-    assert main([*line, "--results", file]) == 1
-    monkeypatch.setattr(matrix, "_rows", lambda options: every_row)
-    monkeypatch.setattr(running, "_run", every)
+    assert main([*LINE, "--results", str(file)]) == 1
+    assert len(first) == 4
+    assert sorted(ran) == sorted(set(ran)), "no row ran twice"
     ran.clear()
-    assert main([*line, "--results", file, "--again"]) == 0
-    assert ["-int32-" in one for one in ran] == [False] * (len(ran) - 3) + [True] * 3
-    assert not any("-float32-" in one for one in ran)
+    monkeypatch.setattr(running, "_run", every)
+    assert main([*LINE, "--results", str(file)]) == 0
+    assert len(ran) == 3
+    assert all("-int32-" in one for one in ran)
+    assert set(digests_of(file).values()) == {"1", "REFUSED"}
+    ran.clear()
+    assert main([*LINE, "--results", str(file)]) == 0
+    assert ran == []
 
 
 def test_results_of_other_sources_are_missing(tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +87,7 @@ def test_results_of_other_sources_are_missing(tmp_path: Path, ran: list[str], mo
         results, "sources_of", lambda name, machine: known(name, machine) + "x" * name.startswith("barrier")
     )
     ran.clear()
-    assert main([*line, "--again"]) == 0
+    assert main(line) == 0
     assert ran
     assert all(one.startswith("barrier-") for one in ran)
 
@@ -138,19 +117,8 @@ def test_results_of_two_machines_have_a_file_each(
     line = [*LINE, "--results", str(tmp_path / "here.jsonl")]
     assert main(line) == 0
     monkeypatch.setattr(matrix, "_machine", lambda options: "8 x GPU")
-    assert main([*line, "--again"]) == 2
+    assert main(line) == 2
     assert "here.jsonl has results of simulator, and this is 8 x GPU (--results)" in capsys.readouterr().err
-
-
-def test_a_line_that_is_no_result_names_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "odd.jsonl"
-    head = json.dumps({results.HEAD: "simulator"})
-    for line in ("[]", '{"id": "a"}', '{"id": "a", "status": "FINE"}', "{"):
-        file.write_text(f"{head}\n{line}\n")
-        with pytest.raises(ValueError, match=r"odd\.jsonl has a line that is no result"):
-            Results(file, "simulator")
-    file.write_text(f'{head}\n{{"id": "a", "status": "PASSED"}}\n{{"id": "half')
-    assert list(read(file)[1]) == ["a"], "of a line that a full disk cut, nothing is taken"
 
 
 def test_time_that_is_over_ends_a_task_between_rows(
@@ -172,14 +140,14 @@ def test_time_that_is_over_ends_a_task_between_rows(
     said = capsys.readouterr().out
     assert f"{len(rows_of('send_recv/push')) - 5} of 33 rows were not run, the time was over (--seconds)" in said
     assert sorted(read(file)[1]) == sorted(ran)
-    assert main([*line, "--again"]) == 0
+    assert main(line) == 0
     assert sorted(ran) == sorted(set(ids(rows_of("send_recv/push"))))
 
 
-def test_a_row_that_never_ends_is_reported_and_a_run_without_a_row_is_no_progress(
+def test_a_row_gets_the_time_that_is_left_and_one_that_the_limit_ends_is_not_run(
     monkeypatch: pytest.MonkeyPatch, ran: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 3 would have a loop go on for ever."""
+    """A run without a row is no progress: exit code 3 would have a loop go on for ever."""
     clock = [100.0]
     monkeypatch.setattr(running.time, "monotonic", lambda: clock[0])
 
@@ -188,92 +156,23 @@ def test_a_row_that_never_ends_is_reported_and_a_run_without_a_row_is_no_progres
         raise WorldFailure("TIMEOUT", None, "it did not end")
 
     monkeypatch.setattr(running, "_run", never_ends)
-    line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1", "--seconds", "45"]
-    assert main(line) == UNFINISHED
-    assert "did not end in 45 s, most of --seconds" in capsys.readouterr().out
-
-    monkeypatch.setattr(Limit, "left_s", lambda self: 0.0)
-    assert main(line) == 1
+    line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1"]
+    assert main([*line, "--seconds", "45"]) == 1
     assert "no row ended in this run: give it more time (--seconds)" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("option", "owner", "name"),
-    [
-        ("--results", results, "open"),
-        ("--digests", Path, "write_text"),
-        ("--proof", Path, "write_text"),
-    ],
-)
-def test_a_full_disk_is_one_line(
-    option: str,
-    owner: Any,
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    ran: list[str],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The counts of --digests and --proof are printed first, so that only the file is lost."""
-
-    def full(*given: Any, **more: Any) -> Any:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(matrix, "proof", lambda *given: matrix.Proof("simulator", "2026-11-24", "0123abc", {}))
-    path = tmp_path / "below" / "some.json"
-    monkeypatch.setattr(owner, name, full, raising=False)
-    assert main([*LINE, option, str(path)]) == 2
-    said = capsys.readouterr()
-    assert f"can't be written ({option}): No space left on device" in said.err
-    assert said.err.count("\n") == 1
-    if option != "--results":
-        assert said.err.startswith(f"tests.matrix: error: {path} can't be written")
-        assert "cases: " in said.out
-        assert not list(path.parent.iterdir())
-
-
-@pytest.mark.parametrize("option", ["--digests", "--proof", "--results"])
-def test_a_place_that_cant_be_written_is_known_before_rows_run(
-    option: str, tmp_path: Path, ran: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file" / "some.json", Path("/proc/some.json")):
-        assert main([*LINE, option, str(path)]) == 2
-        said = capsys.readouterr().err
-        assert said.startswith(f"tests.matrix: error: {path} can't be written ({option}): ")
-        assert said.count("\n") == 1
-    assert not ran
-
-
-@pytest.mark.parametrize(
-    ("status", "left_s", "deadline_s", "outcomes"),
-    [
-        ("TIMEOUT", [7.0, 7.0, 7.0, 0.0], 7.0, []),
-        ("DEADLOCK", [7.0, 7.0, 7.0, 0.0], 7.0, ["FAILED"]),
-        ("TIMEOUT", [math.inf] * 4, running.DEADLINE_S, ["FAILED"]),
-        ("TIMEOUT", [math.inf] * 3 + [0.0], running.DEADLINE_S, []),
-        ("TIMEOUT", [1.0, 1.0, -2.0, -3.0], running.LEAST_S, []),
-        ("TIMEOUT", [11.0, 11.0, 11.0, 0.0], 11.0, ["FAILED"]),
-    ],
-)
-def test_a_row_gets_the_time_that_is_left_and_one_that_the_limit_ends_has_not_failed(
-    status: str, left_s: list[float], deadline_s: float, outcomes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
     given = []
 
     class Slow:
         def run(self, program: Any, plan: Any, deadline_s: float) -> Any:
             given.append(deadline_s)
-            raise WorldFailure(status, None, "it did not end")
+            raise WorldFailure("TIMEOUT", None, "it did not end")
 
-    left = iter([*left_s, 0.0])
-    monkeypatch.setattr(Limit, "left_s", lambda self: next(left))
+    monkeypatch.undo()
     monkeypatch.setattr(running, "executable", lambda *rest: None)
     monkeypatch.setattr(running, "Plan", lambda *rest, launches: None)
     world: Any = Slow()
-    found = list(running.run_rows(rows_of("send_recv/push")[:1], lambda *rest: world, Path(), Limit(whole_s=20.0)))
-    assert [one.status for one in found] == outcomes
-    assert given == [deadline_s]
+    ended = list(running.run_rows(rows_of("send_recv/push")[:1], lambda *rest: world, Path()))
+    assert [one.status for one in ended] == ["FAILED"]
+    assert given == [running.DEADLINE_S]
 
 
 def test_groups_for_gpus_are_all_rows_of_small_worlds_first() -> None:
@@ -308,48 +207,35 @@ def test_a_compiler_is_waited_for_until_the_limit(monkeypatch: pytest.MonkeyPatc
 
 
 def test_differences_are_listed_bit_by_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    simulator, gpu, kept = tmp_path / "simulator.json", tmp_path / "gpu.json", tmp_path / "kept.jsonl"
-    simulator.write_text(json.dumps({"a": "1", "b": "2", "c": "3", "d": "4"}))
-    gpu.write_text(json.dumps({"a": "1", "b": "2"}))
-    assert main(["--compare", str(simulator), str(gpu)]) == 0
+    def kept(name: str, **digests: str) -> str:
+        lines = [{"id": id, "status": "PASSED" if one else "REFUSED", "digest": one} for id, one in digests.items()]
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(line) + "\n" for line in [{results.HEAD: name}, *lines]) + '{"id": "half')
+        return str(path)
+
+    simulator, gpu = kept("simulator", a="1", b="2", c="3", d="4"), kept("gpu", a="1", b="2")
+    assert main(["--compare", simulator, gpu]) == 0
     assert capsys.readouterr().out == f"{gpu}: 2 cases, 0 differ from {simulator}, which has 2 more\n"
-    lines: list[dict[str, str]] = [
-        {"id": "a", "status": "PASSED", "digest": "1"},
-        {"id": "b", "status": "PASSED", "digest": "9"},
-        {"id": "c", "status": "REFUSED", "detail": "why"},
-        {"id": "e", "status": "PASSED", "digest": "5"},
-        {"id": "f", "status": "REFUSED", "detail": "why"},
+    other = kept("other", a="1", b="9", c="", e="5")
+    assert main(["--compare", simulator, other]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"b: 2 in {simulator}, 9 in {other}",
+        f"c: 3 in {simulator}, REFUSED in {other}",
+        f"e: missing in {simulator}, 5 in {other}",
+        f"{other}: 4 cases, 3 differ from {simulator}, which has 1 more",
     ]
-    kept.write_text("".join(json.dumps(line) + "\n" for line in [{results.HEAD: "8 x GPU"}, *lines]))
-    assert main(["--compare", str(simulator), str(gpu), str(kept)]) == 1
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        f"b: 2 in {simulator}, 9 in {kept}",
-        f"c: 3 in {simulator}, REFUSED in {kept}",
-        f"e: missing in {simulator}, 5 in {kept}",
-        f"{kept}: 5 cases, 3 differ from {simulator}, which has 1 more",
-    ]
-    assert differences(digests_of(gpu), digests_of(gpu)) == []
-    gpu.write_text("{}")
-    assert main(["--compare", str(simulator), str(gpu)]) == 1, "they have nothing in common"
-
-
-def test_kept_rows_are_held_to_digests_as_well(tmp_path: Path, ran: list[str]) -> None:
-    file, other = tmp_path / "kept.jsonl", tmp_path / "other.json"
-    assert main([*LINE, "--results", str(file)]) == 0
-    assert main([*LINE, "--results", str(file), "--again", "--compare", str(file)]) == 0
-    other.write_text(json.dumps({**digests_of(file), ran[0]: "2"}))
-    assert main([*LINE, "--results", str(file), "--again", "--compare", str(other)]) == 1
+    assert main(["--compare", simulator, kept("nothing")]) == 1, "they have nothing in common"
 
 
 @pytest.mark.slow
 def test_a_command_of_two_processes_ends_in_time_and_the_next_ones_finish(tmp_path: Path) -> None:
     """The bits of two runs are those of one."""
     line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "2"]
-    file, whole = tmp_path / "parts.jsonl", tmp_path / "whole.json"
+    file, whole = tmp_path / "parts.jsonl", tmp_path / "whole.jsonl"
     code, seconds = UNFINISHED, 5
     while code and seconds < NEVER_S:
-        code = main([*line, "--results", str(file), "--again", "--seconds", str(seconds)])
+        code = main([*line, "--results", str(file), "--seconds", str(seconds)])
         seconds *= 2  # a busy machine may need most of the first ones to start
     assert code == 0
-    assert main([*line, "--digests", str(whole)]) == 0
+    assert main([*line, "--results", str(whole)]) == 0
     assert main(["--compare", str(whole), str(file)]) == 0

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +15,11 @@ from simulator.ptx.assembler import assembled, find_ptxas
 from tests.marked import included
 from tests.museum.exhibit import ARCH
 from tests.mutants.__main__ import main
-from tests.mutants.arguments import PLACE, Argument, argued, arguments
+from tests.mutants.arguments import PLACE, arguments
 from tests.mutants.mutant_runs import CHECKED_ROWS, FAIR, OWN, ROWS, Compiled, Try
-from tests.mutants.mutate import Mutant, mutants_of
-from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of, write
-from tests.mutants.searching import README, Result, again, gaps, results, table, told
+from tests.mutants.mutate import Mutant
+from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of
+from tests.mutants.searching import README, again, gaps, results, table, told
 from tests.patience import NEVER_S
 from tests.rooms import needs
 
@@ -46,42 +45,6 @@ cp.async.bulk.wait_group.read 0;
 cp.async.bulk.commit_group;
 st.release.sys.global.u32 [%rd2], %r1;
 """
-
-
-def test_every_weakening_is_made() -> None:
-    found = [(one.line, one.change, one.text) for one in mutants_of(PTX)]
-    assert found == [
-        (4, "release to relaxed", "st.relaxed.sys.global.u32 [%rd1], %r1;"),
-        (4, "sys to gpu", "st.release.gpu.global.u32 [%rd1], %r1;"),
-        (5, "acquire to relaxed", "@%p1 ld.relaxed.gpu.global.u32 %r2, [%rd1];"),
-        (5, "gpu to cta", "@%p1 ld.acquire.cta.global.u32 %r2, [%rd1];"),
-        (7, "acq_rel to acquire", "atom.acquire.cta.global.add.u32 %r2, [%rd1], 1;"),
-        (7, "acq_rel to release", "atom.release.cta.global.add.u32 %r2, [%rd1], 1;"),
-        (7, "acq_rel to relaxed", "atom.relaxed.cta.global.add.u32 %r2, [%rd1], 1;"),
-        (8, "release to relaxed", "red.relaxed.sys.global.add.u32 [%rd1], 1;"),
-        (8, "sys to gpu", "red.release.gpu.global.add.u32 [%rd1], 1;"),
-        (9, "sys to gpu", "multimem.ld_reduce.relaxed.gpu.global.add.u32 %r2, [%rd1];"),
-        (10, "dropped", "// fence.acq_rel.sys;"),
-        (10, "acq_rel to acquire", "fence.acquire.sys;"),
-        (10, "acq_rel to release", "fence.release.sys;"),
-        (10, "sys to gpu", "fence.acq_rel.gpu;"),
-        (11, "dropped", "// fence.proxy.alias;"),
-        (12, "dropped", "// fence.proxy.async.shared::cta;"),
-        (13, "dropped", "// bar.sync 0;"),
-        (14, "dropped", "// @%p2 barrier.sync.aligned 1, 64;"),
-        (16, "dropped", "// cp.async.bulk.wait_group.read 0;"),
-        (18, "release to relaxed", "st.relaxed.sys.global.u32 [%rd2], %r1;"),
-        (18, "sys to gpu", "st.release.gpu.global.u32 [%rd2], %r1;"),
-    ]
-
-
-def test_a_mutant_differs_in_its_line_alone_and_has_a_name_of_its_own() -> None:
-    found = mutants_of(PTX)
-    assert len({one.name for one in found}) == len(found)
-    assert [one.nth for one in found if one.opcode.startswith("st.")] == [1, 1, 2, 2]
-    for one in found:
-        before, after = PTX.split("\n"), one.applied(PTX).split("\n")
-        assert [number for number, (a, b) in enumerate(zip(before, after, strict=True), 1) if a != b] == [one.line]
 
 
 def test_a_place_is_the_text_of_the_source_line() -> None:
@@ -243,19 +206,6 @@ def test_the_judge_forbids_with_the_all_clear_what_it_allows_without() -> None:
         assert judged(one).holds(condition), name
 
 
-def _argument(**parts: str) -> Argument:
-    given = {"kernel": "*", "opcode": "*", "place": "*", "change": "*", "why": "It reads nothing."}
-    return Argument(**{**given, **parts})
-
-
-def test_an_argument_covers_what_its_patterns_match() -> None:
-    mutant = Mutant(4, "ld.acquire.sys", "signals.py `x`", 1, "sys to gpu", "")
-    assert argued([_argument()], "all_reduce/ll", mutant) == _argument()
-    assert argued([_argument(kernel="all_reduce/*", opcode="ld.*", change="sys*")], "all_reduce/ll", mutant)
-    for other in ({"kernel": "barrier/*"}, {"opcode": "st.*"}, {"place": "inbox.py*"}, {"change": "dropped"}):
-        assert argued([_argument(**other)], "all_reduce/ll", mutant) is None
-
-
 def test_an_argument_without_a_reason_is_refused() -> None:
     entry = {"kernel": "*", "opcode": "*", "place": "*", "change": "*", "why": " "}
     for wrong in (entry, {"why": "It reads nothing."}):
@@ -268,24 +218,6 @@ def test_each_argument_is_about_some_mutant() -> None:
     everything = [(name, one) for name, spec in OWN.items() for one in Compiled(spec).mutants] if known else []
     for one in known:
         assert any(one.covers(name, mutant) for name, mutant in everything), one
-
-
-def test_the_table_counts_by_kernel() -> None:
-    mutant = Mutant(4, "ld.acquire.sys", "signals.py `x`", 1, "sys to gpu", "")
-    found = [
-        Result("all_reduce/ll", mutant, "finding (races)", None),
-        Result("all_reduce/ll", mutant, "wrong (random 3)", None),
-        Result("barrier/peers", mutant, "", _argument(kernel="barrier/*")),
-        Result("barrier/peers", mutant, "", _argument(kernel="*/peers", litmus="reuse_no_release")),
-        Result("barrier/peers", mutant, "", None),
-    ]
-    lines = list(table(found))
-    assert lines[2:5] == [
-        "| all_reduce/ll | 2 | 1 | 1 | 0 | 0 | 0 |",
-        "| barrier/peers | 3 | 0 | 0 | 1 | 1 | 1 |",
-        "| all | 5 | 1 | 1 | 1 | 1 | 1 |",
-    ]
-    assert "all | 5" in included("<!-- mutants -->\nold<!-- end -->", "mutants", lines)
 
 
 def test_a_wrong_request_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -301,20 +233,3 @@ def test_the_command_shares_kernels_among_processes() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "| barrier/peers |" in done.stdout
     assert "| barrier/multimem |" in done.stdout
-
-
-def test_results_are_read_whole_while_they_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    rows, place = recorded(), tmp_path / "results.json"
-    monkeypatch.setattr("tests.mutants.recorded.PLACE", place)
-    seen: list[bool] = []
-    original = Path.write_text
-
-    def watched(self: Path, *given: Any, **named: Any) -> int:
-        count = original(self, *given, **named)
-        seen.append(self != place)
-        return count
-
-    monkeypatch.setattr(Path, "write_text", watched)
-    write(rows, list(rows))
-    assert seen == [True]
-    assert place.exists()

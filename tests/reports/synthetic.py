@@ -9,16 +9,9 @@ from typing import Any
 
 from cases.case import Case
 from cases.documents import decoded
-from cases.record.record import (
-    Check,
-    FabricInfo,
-    LinkLimit,
-    Record,
-    RecordedEnvironment,
-    RecordedRequest,
-    Status,
-    Timing,
-)
+from cases.record.record import Check, FabricInfo, Record, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
+from cases.record.timing import LinkLimit, Timing
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 import simulator
-from simulator.forms import missing_forms, rows, text
-from simulator.isa import TABLE
-from simulator.isa.registry import TYPES
+from simulator.forms import missing_forms
 from simulator.ptx.parse import PtxSyntaxError
 
 README = Path(simulator.__file__).parent / "README.md"
@@ -72,24 +70,3 @@ def test_a_module_that_is_supported_has_none() -> None:
 def test_text_without_structure_is_refused() -> None:
     with pytest.raises(PtxSyntaxError):
         missing_forms(".version 8.0\n.target sm_90\n.visible .entry kernel() {\n")
-
-
-def test_every_form_is_in_one_row() -> None:
-    found = rows()
-    assert sum(row.count for row in found) == len(TABLE)
-    assert [row.opcode for row in found] == sorted({key.split(".")[0] for key in TABLE})
-    for row in found:
-        assert set(row.types) <= TYPES
-        assert not set(row.qualifiers) & TYPES
-        assert not set(row.neutral) & {*row.qualifiers, *row.types}
-
-
-def test_a_row_has_the_words_of_its_forms() -> None:
-    (add,) = rows(["add.u32", "add.cc.u64"])
-    assert (add.opcode, add.count, add.qualifiers, add.types) == ("add", 2, ("cc",), ("u32", "u64"))
-
-
-def test_the_table_shows_each_opcode() -> None:
-    first, second = text(rows(["add.cc.u64", "bra"])).splitlines()
-    assert first.split() == ["add", "1", ".cc", ".u64", "also", ".rn"]
-    assert second.split() == ["bra", "1", "also", ".aligned", ".cta", ".uni"]

@@ -1,4 +1,4 @@
-"""symlab check and python -m simulator: what they print, and their exit codes."""
+"""symlab check: what it prints, and its exit codes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 import simulator.ptx.assembler as assembler
-from simulator.__main__ import main as door
-from simulator.isa import TABLE
 from symlab.command import main
 from tests.golden import same_text
 
@@ -83,28 +81,6 @@ def test_device_side_allocation_is_one_clear_line(check: Check) -> None:
     assert code == 1
 
 
-LATE = """.version 7.8
-.target sm_90
-.address_size 64
-.visible .entry k(.param .u64 out)
-{
-.reg .pred %p<3>; .reg .b32 %r<4>; .reg .b64 %d<4>;
-elect.sync %r1|%p1, -1;
-add.u32 %r1, %r2, %r3;
-elect.sync %r2|%p1, -1;
-fence.proxy.async;
-multimem.red.relaxed.sys.global.add.u32 [%d1], %r1;
-ret;
-}
-"""
-
-
-def test_a_version_below_its_forms_is_a_finding(check: Check) -> None:
-    assert check(LATE) == 1
-    assert check(LATE.replace("7.8", "8.1")) == 0
-    assert check(LATE.replace("sm_90", "sm_100a").replace("7.8", "8.1")) == 1
-
-
 @pytest.mark.parametrize("directive", [".reqnctapercluster 2, 1, 1", ".maxclusterrank 4", ".explicitcluster"])
 def test_clusters_need_an_architecture_that_has_them(check: Check, directive: str) -> None:
     text = (
@@ -163,13 +139,6 @@ def test_a_wrong_request_is_one_line(
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
 def test_lines_may_end_as_on_other_systems(end: str, check: Check) -> None:
     assert check((HEAD + ".entry n()\n{ ret; }\n").replace("\n", end)) == 0
-
-
-def test_the_forms_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert door([]) == 0
-    assert any(line.split()[:2] == ["lop3", "1"] for line in capsys.readouterr().out.splitlines())
-    assert door(["--all"]) == 0
-    assert capsys.readouterr().out.splitlines() == sorted(TABLE)
 
 
 STRUCT = (

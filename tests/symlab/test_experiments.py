@@ -111,7 +111,7 @@ def test_an_interrupt_keeps_what_is_finished_and_is_raised(
 
 
 def test_a_second_interrupt_is_raised_and_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    from runner.command import session
+    from runner.command import ending, session
 
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt("again")
@@ -119,7 +119,7 @@ def test_a_second_interrupt_is_raised_and_ends_no_process(monkeypatch: pytest.Mo
     def ended(code: int) -> None:
         raise AssertionError(f"the process was ended with {code}")
 
-    monkeypatch.setattr(session, "summary", interrupted)
+    monkeypatch.setattr(ending, "summary", interrupted)
     monkeypatch.setattr(session.os, "_exit", ended)
     with refused(KeyboardInterrupt):
         symlab.experiment(*SMALL, quiet=True)

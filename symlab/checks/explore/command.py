@@ -58,7 +58,6 @@ def explore(options: Options) -> int:
 def _explored(
     options: Options, subjects: Sequence[Subject], places: Sequence[tuple[int, str]], command: Command
 ) -> int:
-    from runner.request.compose import launcher_of
     from symlab.checks.explore.found import shrunk
     from symlab.checks.explore.progress import Progress
     from symlab.checks.explore.search import Plan, Search
@@ -66,14 +65,8 @@ def _explored(
     seconds = SECONDS if options.seconds is None and options.seeds is None else options.seconds
     orders = options.orders
     plan = Plan(subjects, orders, options.seeds, seconds, options.processes or usable_cores())
-    launch = launcher_of(options.launcher)
     progress = Progress(plan, sys.stderr)
-    if launch is None:
-        searched = Search(plan, progress.tell).run()
-    else:
-        from symlab.checks.explore.spread import search_on
-
-        searched = search_on(launch, plan, progress.tell)
+    searched = Search(plan, progress.tell).run()
     progress.end()
     for note in dict.fromkeys([*searched.lost, *searched.notes]):
         print(f"symlab: {note}", file=sys.stderr)

@@ -15,7 +15,8 @@ import numpy as np
 
 from simulator.memory.chance import Late
 from simulator.observe.lanes import Ids, ids_of
-from simulator.run.choices import WHOLE, Began, Choice, Moved, Turn, Until
+from simulator.run.choices import Began, Choice, Moved, Turn, Until
+from simulator.run.decode import WHOLE
 from simulator.run.groups import compact
 
 Choices = tuple[Choice, ...]

@@ -235,7 +235,7 @@ class CaseSubject:
         return found | {name + slot: payload for name in ("input", "output") for slot in slots}
 
     def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
-        from runner.command.means import check_of, outcomes_of
+        from runner.command.ran import check_of, outcomes_of
 
         # Under stress one seed, which is that of the world's order, not the first of the request's.
         request = replace(self.request, deadline_s=deadline_s, stress_seeds=1)

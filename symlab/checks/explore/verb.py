@@ -74,11 +74,6 @@ class Options(Overrides):
         "A run in which the race checker finds a race fails, also if its output is right.", default=False
     )
     replay: Path | None = option("Run the failure of a file again.")
-    launcher: tuple[str, ...] = option(
-        "Spread the seeds: joblib, submitit_slurm .., or a line such as hydra.launcher.n_jobs=4; repeatable.",
-        default=(),
-        metavar="NAME",
-    )
 
     @property
     def orders(self) -> tuple[Interleaving, ...]:

@@ -287,7 +287,7 @@ def _slots(program: Program, spots: list[_Spot]) -> dict[tuple[str, str], tuple[
 
 def _registers(thread: Thread) -> tuple[str, ...]:
     """All registers of a thread, each once, in the order in which it names them."""
-    found: list[Operand] = [name for name, _ in thread.registers]
+    found: list[Operand] = []
     for one in thread.instructions:
         if isinstance(one, Access):
             found += [*one.destinations, *one.sources, one.expected]
@@ -368,9 +368,8 @@ class _Writer:
     def _head(self, number: int, thread: Thread) -> None:
         """What comes before a thread's first instruction: registers, shared memory, and the time at which it begins."""
         self._label(f"HEAD{number}")
-        start = dict(thread.registers)
         for name in _registers(thread):
-            self._add(f"mov.u64 {_register(number, name)}, {start.get(name, 0)}")
+            self._add(f"mov.u64 {_register(number, name)}, 0")
             self._add(f"mov.u64 {_written(number, name)}, 0")
         mine = [name for name in self.shared if self._first_user(name) == number]
         for name in mine:

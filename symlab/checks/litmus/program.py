@@ -12,9 +12,6 @@ SCOPES = ("cta", "cluster", "gpu", "sys")
 BARRIERS = 16
 """The number of barriers of a block: 0 to 15."""
 
-USERS = 0
-"""The number of threads of a barrier that waits for all threads that get to it, as published suites read barriers."""
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -92,7 +89,7 @@ class ProxyFence:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """bar.sync or bar.arrive; count is how many threads it waits for, None for all of the block, or USERS."""
+    """bar.sync or bar.arrive; count is how many threads it waits for, None for all of the block."""
 
     kind: Literal["sync", "arrive"]
     name: Operand
@@ -160,12 +157,11 @@ Instruction = Access | Fence | ProxyFence | Barrier | BulkCopy | CommitGroup | W
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread: its name, its place, its instructions in order, and registers with a value at the start."""
+    """A thread: its name, its place, and its instructions in order."""
 
     name: str
     place: Place
     instructions: tuple[Instruction, ...]
-    registers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

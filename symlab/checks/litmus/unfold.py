@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from symlab.checks.litmus.meet import Arrival, meetings
 from symlab.checks.litmus.program import (
     BARRIERS,
-    USERS,
     Access,
     Address,
     Barrier,
@@ -198,22 +197,19 @@ def skeletons(program: Program) -> Iterator[Skeleton]:
 def _arrivals(program: Program, ways: Sequence[Way]) -> list[list[Arrival]]:
     """What each thread arrives at, with the number of threads that each barrier waits for."""
     blocks = [(thread.place.rank, thread.place.block) for thread in program.threads]
-    users = Counter(
-        one for way, block in zip(ways, blocks, strict=True) for one in {(block, two.name) for two in way.arrivals}
-    )
     sizes = Counter(blocks)
     found: list[list[Arrival]] = []
     for way, block in zip(ways, blocks, strict=True):
         found.append([])
         for one in way.arrivals:
-            count = {USERS: users[block, one.name], None: sizes[block]}.get(one.count, one.count)
+            count = sizes[block] if one.count is None else one.count
             found[-1].append(replace(one, block=block, count=count))
     return found
 
 
 def barrier_names(program: Program) -> tuple[int, ...]:
     """Return the numbers that a barrier in a register may have: all of the program's that are a barrier's."""
-    numbers = {0, *(value for thread in program.threads for _, value in thread.registers)}
+    numbers = {0}
     numbers.update(value for words in program.memory.initial.values() for value in words)
     for one in (one for thread in program.threads for one in thread.instructions):
         operands: tuple[Operand, ...] = ()
@@ -270,7 +266,7 @@ def _ways(number: int, thread: Thread, memory: Memory, names: tuple[int, ...]) -
     for one in thread.instructions:
         if isinstance(one, Branch) and one.label not in labels:
             raise ValueError(f"thread {thread.name}: no label '{one.label}' for '{one.text}', add '{one.label}:'")
-    start = Way(number, {name: Number(value) for name, value in thread.registers})
+    start = Way(number, {})
     waiting = [(0, start)]
     while waiting:
         at, way = waiting.pop()

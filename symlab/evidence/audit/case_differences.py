@@ -172,8 +172,9 @@ def _tools(compiler: str) -> dict[str, str]:
 
 
 def counters_differ(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Return the first counter that differs, and the number of the others; "" if none does."""
-    there, now = by_dotted_path(dict(recorded)), by_dotted_path(dict(here))
+    """Return the first counter that differs, and the number of the others; "" if none does. Sums by launch, which older
+    records have besides, are left out."""
+    there, now = (by_dotted_path({name: one[name] for name in one if name != "launches"}) for one in (recorded, here))
     names = [name for name in dict.fromkeys([*there, *now]) if there.get(name) != now.get(name)]
     if not names:
         return ""

@@ -15,7 +15,6 @@ from typing import Any
 
 from cases.record.record import Record
 from reports.table.sheet import Line, Sheet
-from reports.tracked import Tracker
 from symlab.evidence.audit import (
     clocks,
     code,
@@ -56,10 +55,10 @@ ITEMS: Mapping[str, Callable[[Material], Iterable[Point]]] = {
     "manifest": completeness.manifest,
     "replay": completeness.replay,
 }
-"""What gives the points of each item, by its name; "gaps" is derived from them, and "signatures" is who vouches."""
+"""What gives the points of each item, by its name; beside them "signatures" is who vouches."""
 
 RECOMPUTED = ("configuration", "commit", "kernels", "variables", "inputs", "data", "cases", "replay")
-"""The items that the worker recomputes a part of, whatever the records are of. Predictions belong to "figures"."""
+"""The items that the worker recomputes a part of."""
 
 _COLUMNS = ("item", "outcome", "ground", "evidence")
 _STYLES = {
@@ -146,22 +145,20 @@ def check(
     source: str = "",
     say: Callable[[str], None] = lambda text: None,
     signers: Path | None = None,
-    tracker: Tracker | None = None,
 ) -> Audit:
     """Check one set of records against the items.
 
     places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
     wanted: what to recompute, None: the usual. say: called with the progress as text. signers: a list of signers, as
-    ssh-keygen takes it. tracker: where MLflow's records are from, which may have signatures of them. Raises ValueError
-    for a place that can't be read.
+    ssh-keygen takes it. Raises ValueError for a place that can't be read.
     """
     material = Material(tuple(records), tuple(map(Path, places)), source)
     say("making configurations, cases and inputs again")
     answer = worker.ask(material, wanted or worker.Wanted(), say)
     say("looking through the records")
     items = [Item(name, _points(name, points, material, answer)) for name, points in ITEMS.items()]
-    vouched = signatures.who_vouches(material, signers, tracker)
-    items = [*items, completeness.gaps(material, [*items, vouched.item]), vouched.item]
+    vouched = signatures.who_vouches(material, signers)
+    items.append(vouched.item)
     level = Level(
         data=answer.level,
         verified=with_outcome(items, Outcome.VERIFIED),
@@ -179,8 +176,7 @@ def _points(
 ) -> tuple[Point, ...]:
     """Return the points of an item, each once: what was recomputed, then what the records say."""
     again = answer.points.get(name, ())
-    has_predictions = name == "figures" and any(one.prediction and one.prediction.time for one in material.records)
-    if answer.problem and (name in RECOMPUTED or has_predictions):
+    if answer.problem and name in RECOMPUTED:
         again = (Point(Outcome.NOT_COMPARABLE, f"not recomputed here: {answer.problem}"),)
     found = tuple(dict.fromkeys((*again, *points(material))))
     return found or (Point(Outcome.DOES_NOT_APPLY, "the records have nothing of it"),)

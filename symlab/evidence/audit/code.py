@@ -5,29 +5,22 @@ The worker asks git, compares sources with today's, and compiles the kernels of 
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cases.record.nccl_settings import contradiction
-from cases.record.reading import contents
-from cases.record.record import WHOLE_SINCE, Record, Status
+from cases.record.record import Record, Status
 from reports.table.compare import LIBRARY
 from reports.table.text import counted
 from symlab.evidence.audit.differences import older_than_code_digests
 from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
 from symlab.evidence.audit.machine import presence, why_missing
-from symlab.evidence.audit.material import Material, name_of
-from symlab.evidence.audit.ptx import StoredCode
+from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.statistics import world_of
 
 UNTRACKED_NAMED = 5
 """Maximum number of untracked files to name."""
-
-_LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch", "flashinfer": "flashinfer", "sglang": "SGLang"}
-"""How the name of a library with its version begins, by the beginning of the algorithm's name."""
 
 
 def commit(material: Material) -> Iterator[Point]:
@@ -43,34 +36,6 @@ def commit(material: Material) -> Iterator[Point]:
             yield Point(Outcome.CAPTURED, f"commit {_brief(git['commit'])} ({git.get('branch', '')}), unchanged")
         else:
             yield from _dirt(material, git)
-    yield from contradicted(_states(material))
-    for folder, document in material.commands.items():
-        name = name_of(folder, document)
-        members = material.by_command.get(name, ())
-        kept = [(one.environment.git or {}).get("kept_diff") for one in members]
-        named = {str(one.get("file")) for one in kept if isinstance(one, dict)}
-        others = sorted(path.name for path in folder.glob("source*.diff") if path.name not in named)
-        yield from contradicted(
-            f"{name}: {one} is beside records that name no such changes" for one in others if members
-        )
-
-
-def _states(material: Material) -> Iterator[str]:
-    """What records say of the state of their tree that can't be, or that every record says from schema 6 on."""
-    for record in material.records:
-        git = record.environment.git
-        if not isinstance(git, dict) or not git.get("commit"):
-            continue
-        name = record.request.command or record.id
-        dirt = [key for key in ("changed_files", "untracked_files", "diff_digest", "kept_diff") if git.get(key)]
-        if not re.fullmatch("[0-9a-f]{7,64}", str(git["commit"])):
-            yield f"{name}: its commit is no commit's name"
-        if git.get("dirty") is False and dirt:
-            yield f"{name}: unchanged, and {', '.join(dirt)} say otherwise"
-        if git.get("dirty") is True and not dirt and {"changed_files", "untracked_files"} <= git.keys():
-            yield f"{name}: changed, and nothing of it is"
-        if record.schema >= WHOLE_SINCE and type(git.get("dirty")) is not bool:
-            yield f"{name}: it does not say whether its tree was changed, which every record does"
 
 
 def _dirt(material: Material, git: Mapping[str, Any]) -> Iterator[Point]:
@@ -96,15 +61,12 @@ def _difference(material: Material, git: Mapping[str, Any]) -> Point:
     kept = git.get("kept_diff")
     if not isinstance(kept, dict):
         return Point(Outcome.NOT_CAPTURED, f"{says}; the changes themselves were not kept")
-    wanted, name = str(kept.get("digest")), str(kept.get("file"))
+    name = str(kept.get("file"))
     # What a record names is a file of its own folder.
-    found = [folder / name for folder in material.folders if name == Path(name).name and (folder / name).is_file()]
-    if not found:
+    if not any(name == Path(name).name and (folder / name).is_file() for folder in material.folders):
         return Point(Outcome.NOT_COMPARABLE, f"{says}, kept in {name}, which is not beside these records")
-    if wanted not in {f"sha256:{hashlib.sha256(contents(path)).hexdigest()}" for path in found}:
-        return Point(Outcome.FINDING, f"{says}, kept in {name}: its digest is not the recorded one")
     cut = f"; {kept['left_out_bytes']} bytes of it were left out" if kept.get("left_out_bytes") else ""
-    return Point(Outcome.CAPTURED, f"{says}, kept in {name}; its digest is the recorded one{cut}")
+    return Point(Outcome.CAPTURED, f"{says}, kept in {name}{cut}")
 
 
 def _brief(name: object) -> str:
@@ -112,7 +74,7 @@ def _brief(name: object) -> str:
 
 
 def kernels(material: Material) -> Iterator[Point]:
-    """What ran each case, by its digests, the same in all worlds, and as the PTX that is kept says."""
+    """What ran each case, by its digests, the same in all worlds."""
     yield from contradicted(f"{record.id}: {text}" for record in material.records for text in _run_by(record))
     with_kernel = [record for record in material.records if record.kernel is not None]
     if not with_kernel:
@@ -121,7 +83,6 @@ def kernels(material: Material) -> Iterator[Point]:
     lacking = [one.id for one in with_kernel if one.kernel and not (one.kernel.ptx_digest and one.kernel.source_digest)]
     yield from presence(lacking, len(with_kernel), "digests of sources and PTX of %s")
     yield from _one_code(with_kernel)
-    yield _stored_ptx(material, with_kernel)
 
 
 def _run_by(record: Record) -> Iterator[str]:
@@ -132,15 +93,8 @@ def _run_by(record: Record) -> Iterator[str]:
         yield f"{case.name} is {'a library' if is_librarys else 'a kernel of ours'}, and {library or 'a kernel'} ran it"
     elif ran and not (library or record.kernel):
         yield f"{case.name} {record.status}, and the record does not say what ran it"
-    begins = _LIBRARIES.get(case.algorithm.partition("/")[0])
-    if is_librarys and library and begins is not None and not library.startswith(f"{begins} "):
-        yield f"{case.name} is run by {begins}, and {library} is said to have run it"
-    if library and record.fabric is not None and record.fabric.simulated:
-        yield f"{library} needs GPUs, and the fabric is simulated"
     if told := contradiction(record):
         yield told
-    if record.schema >= WHOLE_SINCE and record.kernel is not None and record.kernel.code_digest is None:
-        yield f"a record of schema {record.schema} has the digest of its code, and this one has none"
 
 
 def _one_code(with_kernel: Sequence[Record]) -> Iterator[Point]:
@@ -176,38 +130,3 @@ def _one_code(with_kernel: Sequence[Record]) -> Iterator[Point]:
     if not compared and not older:
         nothing = "no case has the digest of its PTX from two worlds: nothing to compare"
         yield Point(Outcome.DOES_NOT_APPLY, nothing)
-
-
-def _stored_ptx(material: Material, with_kernel: Sequence[Record]) -> Point:
-    """Whether PTX files beside the records are what their names and the records say."""
-    if not material.folders:
-        says = "PTX: no folder of a command here, so its text is not kept beside the records"
-        return Point(Outcome.NOT_CAPTURED, says)
-    bad: list[str] = []
-    codes: dict[str, StoredCode | None] = {}
-    for path in sorted(path for folder in material.folders for path in (folder / "ptx").glob("*.ptx")):
-        codes.setdefault(path.stem, None)
-        try:
-            data = contents(path)
-            if hashlib.sha256(data).hexdigest() != path.stem:
-                bad.append(f"ptx/{path.name} is not what its name says")
-            else:
-                codes[path.stem] = codes[path.stem] or StoredCode(data)
-        except ValueError as error:
-            bad.append(f"ptx/{path.name}: {error}")
-    folders = {name_of(folder, document): folder for folder, document in material.commands.items()}
-    wanted = set[str]()
-    for one in with_kernel:
-        if one.kernel is None or not one.kernel.ptx_digest:
-            continue
-        name = one.kernel.ptx_digest.removeprefix("sha256:")
-        wanted.add(name)
-        folder = folders.get(one.request.command)
-        if name not in codes or (folder is not None and not (folder / "ptx" / f"{name}.ptx").is_file()):
-            bad.append(f"ptx/{name}.ptx is missing{f' in {folder.name}' if folder is not None else ''}")
-        if code := codes.get(name):
-            bad += [f"{one.id}: ptx/{name[:12]}..: {what}" for what in code.contradicted(one.kernel)]
-    if not codes and not wanted:
-        return Point(Outcome.NOT_CAPTURED, "PTX: no file of it, and no record has its digest")
-    good = f"{counted(len(codes), 'PTX file')}: each is what its name and the records say, none is missing"
-    return captured_or(list(dict.fromkeys(bad)), good, len(with_kernel), "records and their PTX")

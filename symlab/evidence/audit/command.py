@@ -12,9 +12,9 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from cases.record.record import Record
 from reports.record import bundle
@@ -24,11 +24,9 @@ from reports.table import sheet, table
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
 from symlab.evidence.audit.gate import Gate
-from symlab.evidence.audit.ssh import checked_signers
+from symlab.evidence.audit.signatures import checked_signers
+from symlab.evidence.audit.statistics import parse_band
 from symlab.evidence.audit.worker import RERUN_S, Rerun, Wanted
-
-if TYPE_CHECKING:
-    from reports.tracked import Tracker
 
 FORMATS = ("text", "markdown", "json")
 
@@ -81,25 +79,33 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What to audit: one place of records, or two to compare, in files or in MLflow at uri.
+    """What to audit: one place of records, or two to compare, in files or in MLflow at uri; as click gives it.
 
-    band: the share within which changes of times do not matter. gate: the findings of a comparison that decide the exit
-    code; None, as for one place, is any. form: one of FORMATS. output: a file for the result, too. signers: a list of
-    signers, as ssh-keygen takes it. wanted: what of one place to recompute.
+    band: the share within which changes of times do not matter, such as "2%". gate: the findings of a comparison that
+    decide the exit code; None, as for one place, is any. form: one of FORMATS. inputs_up_to: the maximum size of cases
+    whose inputs are made again. code: folders whose files may be run for records, too. rerun, seed: see rerun_of.
+    signers: a list of signers, as ssh-keygen takes it. output: a file for the result, too.
     """
 
     records: tuple[str, ...]
     uri: str | None = None
-    band: float = 0.02
-    gate: Gate | None = None
+    band: str = "2%"
+    gate: str | None = None
     form: str = "text"
-    output: Path | None = None
+    inputs_up_to: str = "1M"
+    code: tuple[Path, ...] = ()
+    rerun: str | None = None
+    seed: int | None = None
     signers: Path | None = None
-    wanted: Wanted = field(default_factory=Wanted)
+    output: Path | None = None
 
 
 def run(options: AuditOptions) -> int:
     """Audit what the options name. Returns the exit code. ValueError for a wrong request, or what can't be read."""
+    if len(options.records) == 2 and (options.rerun is not None or options.seed is not None):
+        raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
+    band = parse_band(options.band)
+    wanted = Wanted(size_of(options.inputs_up_to), options.code, rerun_of(options.rerun, options.seed))
     if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
         raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
     if options.output is not None:
@@ -112,32 +118,34 @@ def run(options: AuditOptions) -> int:
         raise ValueError("--signers: two places are compared whatever their signatures; audit each of them alone")
     signers = checked_signers(options.signers) if options.signers else None
     progress = Progress()
-    tracker = _tracker(options.uri, progress) if options.uri is not None else None
     sides, places = [], []
     for place in options.records:
         progress(f"reading {place}")
-        side, is_tracked = _read(place, options.uri, tracker)
-        sides.append(side)
-        places += [] if is_tracked else [place]
-    if tracker is not None and len(places) == len(sides):
+        if options.uri is None or os.path.exists(place):
+            sides.append(bundle.read([place]))
+            places.append(place)
+        else:
+            from reports.tracked import fetch
+
+            sides.append(fetch(options.uri, [place]))
+    if options.uri is not None and len(places) == len(sides):
         raise ValueError(f"--mlflow {options.uri}: nothing is read from it, {' and '.join(places)} lie in files")
     result: Result
     if len(sides) == 2:
         from symlab.evidence.audit.comparison import compare
 
         progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
-        result = compare(sides[0], sides[1], options.band, gate=options.gate or Gate.ANY)
+        result = compare(sides[0], sides[1], band, gate=Gate(options.gate or Gate.ANY))
     else:
         from symlab.evidence.audit.checklist import check
 
         result = check(
             sides[0],
             places,
-            wanted=options.wanted,
+            wanted=wanted,
             source="" if places else f"MLflow's {options.records[0]}",
             say=progress,
             signers=signers,
-            tracker=None if places else tracker,
         )
     progress.end()
     if options.output is not None:
@@ -149,25 +157,6 @@ def run(options: AuditOptions) -> int:
     with contextlib.suppress(BrokenPipeError):
         print(_text(result, options.form), end="", flush=True)
     return result.exit_code
-
-
-def _tracker(uri: str, say: Progress) -> Tracker:
-    from reports.tracked import Tracker
-
-    say("asking MLflow")
-    return Tracker(uri)
-
-
-def _read(place: str, uri: str | None, tracker: Tracker | None) -> tuple[list[Record], bool]:
-    """Return the records of a place, and whether they are MLflow's. A path with a slash in it, or of which MLflow has
-    neither run nor experiment, is a file or a folder if there is one; everything else is MLflow's."""
-    if uri is None or tracker is None:
-        return bundle.read([place]), False
-    if os.path.exists(place) and ("/" in place or not tracker.has(place)):
-        return bundle.read([place]), False
-    from reports.tracked import fetch
-
-    return fetch(uri, [place]), True
 
 
 def _text(result: Result, form: str) -> str:

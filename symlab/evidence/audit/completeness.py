@@ -1,14 +1,10 @@
-"""Items "cases", "manifest", "replay" and "gaps": is every requested case there, once and unchanged, can it be run
-again, and is what is missing named?
+"""Items "cases", "manifest" and "replay": is every requested case there and unchanged, and can it be run again?
 
-The worker derives the cases from the configurations. Here records are compared with command.json: a key that it lacks
-is NOT CAPTURED; a value that contradicts the records, or that no command writes, is a finding.
+The worker derives the cases from the configurations. Here records are compared with the cases that command.json lists.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,19 +15,15 @@ from typing import Any
 from cases.documents import parsed
 from cases.record.reading import contents
 from cases.record.record import Record, Status
-from cases.record.shared import PARTS, SHARED, is_shared_file
 from reports.record.bundle import VERDICT_NAME, record_files
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted, reason_of
 from symlab.evidence.audit.comparison import FINDING, VERIFIED
-from symlab.evidence.audit.items import Item, Outcome, Point, captured_or, contradicted, listed
-from symlab.evidence.audit.level import with_outcome
-from symlab.evidence.audit.material import COMPLETE, Asked, Material, cases_of, name_of
+from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
+from symlab.evidence.audit.material import Asked, Material, cases_of, name_of
 
 _MOST_NAMED = 100
 """Maximum number of missing jobs to count per command: a damaged record may name any number of jobs."""
-
-_IDENTITY = ("id", "started", "ended", "duration_s")
 
 
 def cases(material: Material) -> Iterator[Point]:
@@ -40,7 +32,6 @@ def cases(material: Material) -> Iterator[Point]:
     says = ", ".join(f"{found[status]:,} {status}" for status in Status if found[status])
     without = [one.id for one in material.records if one.status is not Status.PASSED and not reason_of(one)]
     yield captured_or(without, f"{says}; each that did not pass says why", len(material.records), "without a reason")
-    yield from contradicted(_twice(material))
     for folder, document in material.commands.items():
         name = name_of(folder, document)
         if not_run := material.not_run.get(name):
@@ -82,25 +73,17 @@ def _jobs(material: Material) -> Point:
 
 
 def _command_json(material: Material) -> Iterator[Point]:
-    """Yield how the cases and counts of every command.json compare with the records beside it."""
+    """Yield how the cases of every command.json compare with the records beside it."""
     if not material.commands:
         yield Point(Outcome.NOT_CAPTURED, "no command.json: only configurations say what was asked for")
+        return
     odd: list[str] = []
-    lacking: list[str] = []
     for folder, document in material.commands.items():
         name = name_of(folder, document)
         members = material.by_command.get(name, [])
-        lacking += [f"{key} of {name}" for key in ("jobs", "counts") if document.get(key) is None]
-        if document.get("jobs") is not None:
-            odd += [f"{name}: {text}" for text in _asked_for(document["jobs"], members, material.not_run.get(name, ()))]
-        now = dict(Counter(str(one.status) for one in members))
-        if document.get("counts") not in (None, now):
-            odd.append(f"{name} ended with {document['counts']!r:.60}, and there are {now}")
-    if material.commands:
-        good = f"command.json of {counted(len(material.commands), 'command')}: all cases are there, or did not run"
-        yield captured_or(odd, good, len(material.commands), "command.json contradict their records")
-    if lacking:
-        yield Point(Outcome.NOT_CAPTURED, f"command.json has no {listed(lacking)}")
+        odd += [f"{name}: {text}" for text in _asked_for(document.get("jobs"), members, material.not_run.get(name, ()))]
+    good = f"command.json of {counted(len(material.commands), 'command')}: all cases are there, or did not run"
+    yield captured_or(odd, good, len(material.commands), "command.json contradict their records")
 
 
 def _asked_for(jobs: Any, members: Sequence[Record], not_run: Any) -> Iterator[str]:
@@ -138,7 +121,6 @@ def manifest(material: Material) -> Iterator[Point]:
     if sealed:
         says = f"{MANIFEST} of {counted(len(sealed), 'folder')}, such as {sealed[0]}: every file is as it was"
         yield Point(Outcome.CAPTURED, says)
-    yield from _left_over(material)
 
 
 def _sealed_above(place: Path) -> Path | None:
@@ -153,52 +135,6 @@ def concerns(name: str, folder: Path, place: Path) -> bool:
         return True
     path, place = (folder / name).resolve(), place.resolve()
     return path == place or place in path.parents or place in folder.resolve().parents
-
-
-def _twice(material: Material) -> Iterator[str]:
-    """Files of one folder that hold the same record: symlab writes each once. Copies of whole folders are no finding:
-    their records count once."""
-    places = [place for place in material.places if place.is_dir()]
-    known: dict[tuple[Path, str], Path] = {}
-    for path in (path for place in places for path in record_files(place) if path.suffix == ".json"):
-        folder = next((one for one in path.parents if one in material.commands), path.parent)
-        document = _document(path)
-        key = folder, json.dumps([document.get(name) for name in _IDENTITY])
-        if known.setdefault(key, path) != path:
-            yield f"{path.name} of {folder.name} holds the record of {known[key].name}, which no command writes twice"
-
-
-def _left_over(material: Material) -> Iterator[Point]:
-    """Yield which files in shared/ no record beside them refers to. A command writes such a file before the record that
-    refers to it: where it ended in between, the file is alone."""
-    odd, unsure = [], []
-    for folder, command in material.commands.items():
-        paths = [path for path in sorted(folder.glob(f"{SHARED}/*")) if is_shared_file(path) and path.is_file()]
-        own = [path for path in folder.rglob("*.json") if path.parent.name != SHARED] if paths else []
-        named = {name for path in [*own, *folder.glob("*.set_aside")] for name in _referred(path)}
-        for path in (path for path in paths if path.stem not in named):
-            where = f"{folder.name}/{SHARED}/{path.name[:12]}.."
-            if hashlib.sha256(contents(path)).hexdigest() != path.stem:
-                odd.append(f"{where}, whose SHA-256 is not its name")
-            elif command.get("outcome") == COMPLETE and not command.get("resumed"):
-                odd.append(f"{where}, and its command ran to its end in one piece")
-            else:
-                unsure.append(where)
-    says = "to which no record refers"
-    if odd:
-        yield Point(Outcome.FINDING, f"{counted(len(odd), 'file')} {says}: {listed(odd)}")
-    if unsure:
-        text = f"{counted(len(unsure), 'file')} {says}: {listed(unsure)}; an interrupted command may leave some"
-        yield Point(Outcome.NOT_COMPARABLE, text)
-
-
-def _referred(path: Path) -> Iterator[str]:
-    """Yield the names of the shared files that the record in a file refers to."""
-    document = _document(path)
-    parts = (document.get(name) for name in PARTS)
-    yield from (
-        str(part[SHARED]).removeprefix("sha256:") for part in parts if isinstance(part, dict) and SHARED in part
-    )
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -230,19 +166,3 @@ def replay(material: Material) -> Iterator[Point]:
             continue
         outcome = {VERIFIED: Outcome.CAPTURED, FINDING: Outcome.FINDING}.get(code, Outcome.NOT_COMPARABLE)
         yield Point(outcome, f"these records are a replay; {path.name} says: {verdict} (exit code {code})")
-
-
-def gaps(material: Material, items: Sequence[Item]) -> Item:
-    """Return the item of the gaps: those that the captures name themselves, and the items with a point that is NOT
-    CAPTURED."""
-    points = []
-    for environment in material.environments:
-        named = environment.get("not_captured")
-        if isinstance(named, dict):
-            says = f"the capture names {counted(len(named), 'gap')}"
-            points.append(Point(Outcome.CAPTURED, f"{says}: {listed(sorted(named), 8)}" if named else says))
-        else:
-            points.append(Point(Outcome.NOT_CAPTURED, "the records do not say what they lack"))
-    open_items = ", ".join(with_outcome(items, Outcome.NOT_CAPTURED))
-    says = f"not captured is something of {open_items}" if open_items else "nothing of the other items is missing"
-    return Item("gaps", tuple(dict.fromkeys((*points, Point(Outcome.CAPTURED, says)))))

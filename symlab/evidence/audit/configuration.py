@@ -1,22 +1,19 @@
 """Items "configuration" and "command": what was asked for, how the command ran and ended, and when.
 
-The worker composes configurations again. What command.json says of the command line, of times, resumptions and the exit
-code is held to the records; its plan, and configuration.yaml, only repeat what the records say, and are not looked at.
+The worker composes configurations again. command.json and configuration.yaml repeat what the records say, so nothing is
+held to them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
-from cases.record.record import WHOLE_SINCE, Record, Status
-from reports.table.average import too_slow
+from cases.record.record import Record
 from reports.table.text import counted
 from symlab.evidence.audit.items import Outcome, Point, contradicted, listed
 from symlab.evidence.audit.machine import captured, presence
-from symlab.evidence.audit.material import AT_ITS_END, COMPLETE, Material, cases_of, name_of
+from symlab.evidence.audit.material import Material, name_of
 
 CLOCKS_APART_S = 1.0
 """Maximum difference of a duration by the wall clock and by the monotonic one, which may be set meanwhile."""
@@ -25,16 +22,6 @@ CLOCKS_SET_APART_S = 3600.0
 """Maximum time by which the clock of the machine that recorded may be ahead of this one's."""
 
 _CLOCK_SHARE = 0.01
-
-_LATE_S = 2.0
-"""Maximum time by which a record may lie outside its command: times are rounded."""
-
-_GOOD = frozenset({Status.PASSED, Status.REFUSED})
-_INTERRUPTED = 128
-"""Larger exit codes are 128 plus the number of a signal."""
-
-_AT_ITS_START = ("command", "command_line", "working_folder", "started", "plan", "jobs", "cases_requested")
-"""Keys of command.json, as runner/records/command_json.py writes them."""
 
 
 def configuration(material: Material) -> Iterator[Point]:
@@ -54,13 +41,9 @@ def command(material: Material) -> Iterator[Point]:
     codes = []
     for folder, document in material.commands.items():
         name = name_of(folder, document)
-        members = material.by_command.get(name, [])
-        sentences = (*_lines(document, members), *_span(document, members), *_resumptions(document, members))
-        yield from contradicted((*sentences, *_whole(document, members)), f"{name}: ")
         if folder in material.killed:
             yield Point(Outcome.NOT_CAPTURED, f"{name} never ended: killed, or running")
             continue
-        yield from contradicted(_code(document, members), f"{name}: ")
         codes.append(document.get("exit_code"))
     if codes:
         yield Point(Outcome.CAPTURED, f"exit code of {counted(len(codes), 'command')}: {listed(map(str, codes))}")
@@ -83,80 +66,8 @@ def _times(record: Record) -> Iterator[str]:
         yield f"it took {record.duration_s:.3g} s, from start to end are {wall_s:.3g} s"
 
 
-def _lines(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
-    line = document.get("command_line")
-    if isinstance(line, list) and any(list(record.request.command_line) not in ([], line) for record in members):
-        yield "its command line in command.json is not that of its records"
-
-
-def _span(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
-    """When a command started and ended, against its records."""
-    begun = [datetime.fromisoformat(one.started) for one in members]
-    for key, sign, at in (
-        ("started", 1, min(begun, default=None)),
-        ("ended", -1, max((datetime.fromisoformat(one.ended) for one in members), default=None)),
-    ):
-        if at is None or not isinstance(document.get(key), str):
-            continue
-        try:
-            outside_s = sign * (datetime.fromisoformat(document[key]) - at).total_seconds()
-        except (ValueError, TypeError):
-            yield f"{key} of command.json is {document[key]!r:.40}, which is no time in UTC"
-            continue
-        if outside_s > _LATE_S:
-            yield f"a record lies {outside_s:,.0f} s outside the command, which {key} at {document[key]}"
-
-
-def _whole(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
-    """What every command.json has that was written beside records of schema 6 or later."""
-    if not any(record.schema >= WHOLE_SINCE for record in members):
-        return
-    has_ended = any(key in document for key in AT_ITS_END)
-    if lacking := [key for key in (*_AT_ITS_START, *(AT_ITS_END if has_ended else ())) if key not in document]:
-        yield f"command.json has no {', '.join(lacking)}, which every command writes"
-    cases = len(list(cases_of(document.get("jobs"))))
-    if document.get("cases_requested") not in (None, cases):
-        yield f"{document['cases_requested']!r:.20} cases were requested, the jobs of command.json have {cases}"
-    outcome, missing = document.get("outcome"), document.get("cases_not_run")
-    if isinstance(missing, list) and outcome is not None and (outcome == COMPLETE) == bool(missing):
-        yield f"it ended {outcome!r:.40}, and {len(missing)} cases did not run"
-
-
-def _resumptions(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
-    """The commits of resumptions, against those of the records that name one."""
-    entries = document.get("resumed", [])
-    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
-        yield "resumed of command.json is not what a command writes"
-        return
-    for one in members:
-        number = one.request.resumed
-        if number is None:
-            continue
-        if number > len(entries):
-            yield f"{one.id} came with resumption {number}, and command.json has {len(entries)}"
-        elif str((one.environment.git or {}).get("commit") or "") != entries[number - 1].get("commit"):
-            yield f"{one.id} is of another commit than its resumption"
-
-
 def _changed(entries: object) -> str:
     """What changed before a command was resumed, as its command.json says."""
     parts = [one.get("changed") for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
     texts = [str(text) for part in parts if isinstance(part, list) for text in part]
     return f"; changed before that: {listed(texts, 10)}" if texts else ""
-
-
-def _code(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
-    """What contradicts an exit code. An interrupted command's code says nothing about its cases, and a command that
-    gave up (outcome "stopped") ends with 1 whatever they were. Of a library that did not finish the code says nothing;
-    commands of before ended with 1."""
-    code = document.get("exit_code")
-    if type(code) is not int:
-        yield f"its exit code is {code!r:.40}, and it has a manifest or a part of the end"
-        return
-    judged = {one.status for one in members if not one.is_late_library}
-    is_good = judged <= _GOOD and Status.PASSED in judged and not too_slow(members)
-    is_whole = len(judged) == len({one.status for one in members})
-    is_wrong = {0: not is_good, 1: is_good and is_whole and document.get("outcome") == COMPLETE}
-    if is_wrong.get(code, code <= _INTERRUPTED):
-        says = dict(sorted(Counter(str(one.status) for one in members).items()))
-        yield f"it ended with exit code {code}, and its cases are {says}"

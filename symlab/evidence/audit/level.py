@@ -84,41 +84,6 @@ class Level:
             "changed_tree": self.is_changed,
         }
 
-    def below(self, committed: object) -> list[str]:
-        """Return a sentence for each part in which this level is below a committed one, which document() wrote.
-
-        ValueError if that is not a level.
-        """
-        here, wanted = self.document(), _checked(committed)
-        least = [name for name in ("recomputed", "rerun", "cases") if here[name] < wanted[name]]
-        found = [f"{name} is {here[name]}, the committed level has {wanted[name]}" for name in least]
-        if wanted["consistent"] and self.findings:
-            found.append(f"it has findings in {', '.join(self.findings)}")
-        if wanted["signed"] not in ("unsigned", self.signed):
-            found.append(f"it was {wanted['signed']}, and is {self.signed}")
-        if self.is_changed and not wanted["changed_tree"]:
-            found.append("it is of a tree with changes that its commit lacks")
-        seen, were_seen = (set(one["kernels"]) - set(one["without"]) for one in (here, wanted))
-        if gone := sorted(were_seen - seen):
-            found.append(f"nothing recomputed of {listed(gone)}")
-        if here["unexplained"] > wanted["unexplained"]:
-            found.append(f"{counted(here['unexplained'], 'case')} came out differently, by code that changed since")
-        if lost := sorted(set(wanted["verified_items"]) - set(self.verified)):
-            found.append(f"{', '.join(lost)}: nothing VERIFIED any more")
-        return found
-
-
-def _checked(document: object) -> dict[str, Any]:
-    """Return a level's document. Raises ValueError if it is not one."""
-    form = Level().document()
-    if (
-        not isinstance(document, dict)
-        or {key: type(value) for key, value in document.items()} != {key: type(value) for key, value in form.items()}
-        or not all(isinstance(name, str) for some in document.values() if isinstance(some, list) for name in some)
-    ):
-        raise ValueError(f"not a level: give {', '.join(form)}; python -m reports published --level writes it")
-    return document
-
 
 def with_outcome(items: Sequence[Item], outcome: Outcome) -> tuple[str, ...]:
     """Return the names of the items that have a point with an outcome."""

@@ -14,7 +14,7 @@ from cases.documents import encoded
 from cases.record.record import Record
 from reports.table.text import counted
 from symlab.evidence.audit.gpu_models import known_models, model_of
-from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
+from symlab.evidence.audit.items import Outcome, Point, contradicted, listed
 from symlab.evidence.audit.material import Material, values_at
 from symlab.evidence.audit.statistics import world_of
 
@@ -85,8 +85,6 @@ def machine(material: Material) -> Iterator[Point]:
     yield from captured(material, wanted)
     yield from contradicted(text for record in material.on_gpus for text in _types(record))
     yield from contradicted(_hosts_apart(material))
-    if material.on_gpus:
-        yield _known_gpus(material)
 
 
 def _types(record: Record) -> Iterator[str]:
@@ -99,26 +97,6 @@ def _types(record: Record) -> Iterator[str]:
     for name, model in known_models([*names, said]).items():
         if arch != model.arch:
             yield f"code for {record.fabric.arch} ran on {name}, which is {model.arch}"
-
-
-def _known_gpus(material: Material) -> Point:
-    """Whether the GPUs that were timed are among those that the environment lists, and each rank had one of its own."""
-    strange, looked_at = [], 0
-    for record in material.timed:
-        assert record.timing is not None
-        listed_here = set(map(str, values_at(encoded(record.environment), "gpus.uuid")))
-        had = [_uuids(device) for device in record.timing.devices]
-        looked_at += bool(listed_here and any(had))
-        used = [uuid for some in had for uuid in some]
-        strange += [
-            f"{record.id} ran on {one}, which is not listed" for one in used if listed_here - {one} == listed_here
-        ]
-        if len(set(used)) < sum(map(bool, had)) or any(len(some) > 1 for some in had):
-            strange.append(f"{record.id} had {len(set(used))} GPUs for {len(had)} ranks")
-    if not looked_at:
-        return Point(Outcome.NOT_CAPTURED, "which GPU each rank had: no timing says, or no GPU is listed")
-    good = f"the GPUs of {counted(looked_at, 'timing')} are among those listed"
-    return captured_or(strange, good, looked_at, "timings")
 
 
 def _uuids(device: Mapping[str, Any]) -> set[str]:

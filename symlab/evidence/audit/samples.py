@@ -23,7 +23,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from cases.record.record import Record, Timing
+from cases.record.record import Record
+from cases.record.timing import Timing
 from reports.record.intervals import MOST_PARTS, half_width
 from reports.table.text import counted
 from symlab.evidence.audit.clocks import untimed

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cases.ops import OPS, collective
-from cases.record.record import LinkLimit, Record
+from cases.record.record import Record
+from cases.record.timing import LinkLimit
 from reports.table.compare import limits
 from reports.table.text import counted
 from symlab.evidence.audit.clocks import untimed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 from cases.documents import encoded
 from cases.record.record import Record
+from reports.table import sheet, table
 from reports.table.compare import accumulator, heading
 from reports.table.sheet import Line, Sheet
 from reports.table.text import counted, size_text
@@ -18,7 +20,7 @@ from symlab.evidence.audit.data import Data
 from symlab.evidence.audit.differences import differences
 from symlab.evidence.audit.items import listed
 from symlab.evidence.history.changes import ALPHA, LEAST_WORLDS, Change, changes, family
-from symlab.evidence.history.series import PACKAGES, DataStep, Place, Point, Series, Version, data_steps, series_of
+from symlab.evidence.history.series import PACKAGES, DataStep, Point, Series, Version, data_steps, series_of
 from symlab.evidence.history.states import States, are_clocked, states_of
 
 _COLUMNS = ("algorithm", "size", "worlds", "versions", "first (us)", "last (us)", "last/first", "times", "data")
@@ -181,6 +183,17 @@ class History:
             "data: what every launch gave every rank, each world against the last one before it that has data",
         )
 
+    def text(self, form: str, is_changed: bool) -> str:
+        """Return the history as text, markdown or json, ending in a newline. is_changed: see sheets; JSON has every
+        series."""
+        if form == "json":
+            return json.dumps(self.document(), indent=2, allow_nan=False) + "\n"
+        sheets = self.sheets(is_changed)
+        if form == "markdown":
+            return f"{sheet.markdown(sheets, self.captions)}\n\n**{self.verdict}**\n"
+        verdict = "\n".join(sheet.wrapped(self.verdict, sheet.room_here()))
+        return f"{table.rendering()(sheets, self.captions)}\n\n{verdict}\n"
+
     def document(self) -> dict[str, Any]:
         """The whole result as plain JSON values."""
         versions = [
@@ -237,7 +250,6 @@ class History:
             "library": point.records[0].library,
             "us": point.us,
             "data_digest": point.data_digest or None,
-            "sources": [f"{place.path}:{place.line}" if place.line else str(place.path) for place in point.places],
         }
 
     def _change_line(self, one: Told, change: Change) -> Line:
@@ -265,8 +277,8 @@ class History:
         return f"{point.started:%Y-%m-%d %H:%M} {point.version.commit or 'unknown'} (version {number})"
 
 
-def history(records: Sequence[tuple[Record, Place | None]], band: float) -> History:
-    """Return the history of records, each with the place where it lies, or None.
+def history(records: Sequence[Record], band: float) -> History:
+    """Return the history of records.
 
     All series are judged together: the more there are, the more a change has to stand out. Raises ValueError if no
     record is of a case that ran.

@@ -7,11 +7,9 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from cases.record.nccl_settings import said_settings
 from cases.record.record import Record, Status
-from reports.record import bundle
 from reports.table.compare import device_text, is_simulated, setup_text
 from symlab.evidence.audit.data import Data, data_of
 from symlab.evidence.audit.statistics import world_of
@@ -23,14 +21,6 @@ PACKAGES = {
     "CuTe DSL": "nvidia-cutlass-dsl",
 }
 """Packages that make a version, by their names in tables."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a record was read from: its file, and its line in it, from 1, if that is a bundle; else 0."""
-
-    path: Path
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +36,11 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A world of a series: its records (one, but for a case that was run again), when it began, where they lie."""
+    """A world of a series: its records (one, but for a case that was run again), and when it began."""
 
     world: str
     started: datetime
     records: tuple[Record, ...]
-    places: tuple[Place, ...]
 
     @property
     def us(self) -> float | None:
@@ -166,27 +155,19 @@ def version_of(record: Record) -> Version:
     return Version(f"{commit}{'+' if git.get('dirty') else ''}", str(git.get("diff_digest") or ""), libraries, driver)
 
 
-def located(places: Sequence[Path | str]) -> list[tuple[Record, Place]]:
-    """Return the records in files, folders and bundles, each once, with the place where each was found first.
-
-    Raises ValueError, naming the place, for what can't be read, and for a place without records.
-    """
-    return [(record, Place(path, line)) for record, path, line in bundle.located(places)]
-
-
-def series_of(records: Iterable[tuple[Record, Place | None]]) -> list[Series]:
+def series_of(records: Iterable[Record]) -> list[Series]:
     """Return the series of records that ran, in order of appearance. Refused cases did not run, and have none."""
-    ran = [one for one in records if one[0].status is not Status.REFUSED]
-    members: dict[tuple[str, ...], list[tuple[Record, Place | None]]] = {}
+    ran = [record for record in records if record.status is not Status.REFUSED]
+    members: dict[tuple[str, ...], list[Record]] = {}
     known: dict[str, set[tuple[str, ...]]] = {}
-    for record, _ in ran:
+    for record in ran:
         if record.fabric is not None:
             known.setdefault(record.id, set()).add(_key(record))
-    for record, place in ran:
+    for record in ran:
         keys = known.get(record.id, set())
         # A case that broke before there was a fabric belongs to the one way in which it ran at other times.
         key = next(iter(keys)) if record.fabric is None and len(keys) == 1 else _key(record)
-        members.setdefault(key, []).append((record, place))
+        members.setdefault(key, []).append(record)
     return [Series(key[1], key[2], _points(own)) for key, own in members.items()]
 
 
@@ -205,17 +186,12 @@ def machine_of(record: Record) -> str:
     return f"{count} x {device_text(record)}" if count else device_text(record) or "unknown machine"
 
 
-def _points(members: Sequence[tuple[Record, Place | None]]) -> tuple[Point, ...]:
-    worlds: dict[str, list[tuple[Record, Place | None]]] = {}
-    for record, place in members:
-        worlds.setdefault(world_of(record), []).append((record, place))
+def _points(members: Sequence[Record]) -> tuple[Point, ...]:
+    worlds: dict[str, list[Record]] = {}
+    for record in members:
+        worlds.setdefault(world_of(record), []).append(record)
     points = [
-        Point(
-            world,
-            min(datetime.fromisoformat(record.started) for record, _ in own),
-            tuple(record for record, _ in own),
-            tuple(place for _, place in own if place is not None),
-        )
+        Point(world, min(datetime.fromisoformat(record.started) for record in own), tuple(own))
         for world, own in worlds.items()
     ]
     return tuple(sorted(points, key=lambda point: (point.started, point.world)))

@@ -33,7 +33,7 @@ from runner.environment.worktree import GIT_PATIENCE_S, SHORT, worktree
 from runner.interrupt import shielded
 from runner.records.lock import FolderInUse, FolderLock
 from runner.request.compose import compose_jobs, hydra_over
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.request_error import RequestError
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.publish import pages
@@ -54,11 +54,11 @@ ROOT = CONF.parent
 @dataclass(frozen=True, slots=True)
 class Seams:
     """What a publication works with; tests put their own in. run: a world's arguments by the code of a folder. now:
-    seconds of a monotonic clock. level: audits a whole set and writes its level. root: the repository."""
+    seconds of a monotonic clock. audit: audits a whole set. root: the repository."""
 
     run: Callable[[Path, Sequence[str]], Ran] = run_world
     now: Callable[[], float] = time.monotonic
-    level: Callable[[Path, Sequence[Record], Rerun, Callable[[str], None]], bool] = pages.write_level
+    audit: Callable[[Path, Sequence[Record], Rerun, Callable[[str], None]], bool] = pages.audited
     root: Path = ROOT
 
 
@@ -412,7 +412,8 @@ class _Publication:
         pages.write_pages(self.plan, self.folder, self.stored)
 
     def _write_all(self) -> None:
-        """Write what a set has beside its bundles; of a whole one, before the limit, kernels and level, too."""
+        """Write what a set has beside its bundles; of a whole one, before the limit, kernels, too, and audit
+        it."""
         self._write_pages()
         for side in self.plan.sides:
             records = bundle.merged(one for done in self.stored if done.world.side == side for one in done.records)
@@ -428,7 +429,7 @@ class _Publication:
                 self.unaudited.append(str(place))
                 continue
             rerun = Rerun(self.options.rerun, secrets.randbelow(1_000_000), None)
-            self.failed += not self.seams.level(place, records, rerun, self._say)
+            self.failed += not self.seams.audit(place, records, rerun, self._say)
 
     def _end(self) -> int:
         """Say what is there and what is not. Returns the exit code."""

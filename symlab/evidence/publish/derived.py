@@ -1,13 +1,12 @@
 """symlab publish --derive: all that follows from the bundles in reports/published, in one call.
 
-Sections, tables and figures, of each set without them kernels, profiles and the audit's level, then the model's score,
-and the manifest at the end. What is there and of the same records stays, so a call that was interrupted goes on.
+Sections, tables and figures, of each set without them kernels and profiles, then the model's score, and the manifest at
+the end. What is there and of the same records stays, so a call that was interrupted goes on.
 """
 
 from __future__ import annotations
 
 import re
-import secrets
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,15 +15,13 @@ from subprocess import SubprocessError
 from typing import Any
 
 from cases.record.record import Record
-from reports.record.bundle import LEVEL_NAME, published_sets
+from reports.record.bundle import published_sets
 from reports.record.writing import write_file
 from reports.table.text import counted
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.request_error import RequestError
 from runner.world.world import WorldFailure
 from symlab.evidence import published as tables
-from symlab.evidence.audit.level import RERUNS
-from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.publish import pages
 from symlab.rooms import has, part_of
 
@@ -35,17 +32,16 @@ _CHECK = re.compile(r"^(    symlab (?:audit|table(?: --ratios)?) )\S+$", re.MULT
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What deriving works with; tests put their own in. level: audits a set and writes its level, and says whether
-    there is no finding. keep: writes the score, in place of what does. root: the project's folder."""
+    """What deriving works with; tests put their own in. keep: writes the score, in place of what does. root: the
+    project's folder."""
 
-    level: Callable[[Path, Sequence[Record], Rerun, Callable[[str], None]], bool] = pages.write_level
     keep: Callable[[Any], None] | None = None
     root: Path = CONF.parent
 
 
 def derive(means: Means | None = None) -> int:
-    """Make what follows from the published bundles. Returns the exit code: 0 all is there, 1 an audit has a finding, or
-    a set's kernels can't be made again, which is said. RequestError if what is published can't be read or changed."""
+    """Make what follows from the published bundles. Returns the exit code: 0 all is there, 1 a set's kernels can't be
+    made again, which is said. RequestError if what is published can't be read or changed."""
     means = means or Means()
     root = means.root
     for name in published_sets(root):
@@ -75,20 +71,15 @@ def derive(means: Means | None = None) -> int:
 
 
 def _derived(name: str, records: Sequence[Record], means: Means) -> bool:
-    """Make a set's kernels, profiles and level where they are missing. Returns whether all are there."""
+    """Make a set's kernels and profiles where they are missing. Returns whether all are there."""
     place = means.root / tables.PLACE / name
-    is_whole = True
     try:
         if has(_SET):
             part_of(_SET)(place, records, means.root, _say)
     except (OSError, ValueError, SubprocessError, WorldFailure) as error:
         _say(f"{name}: {' '.join(str(error).split())}")
-        is_whole = False
-    if not (place / LEVEL_NAME).is_file():
-        tables.reseal(means.root)  # the audit compares every file with the manifest
-        _say(f"{name}: auditing")
-        is_whole &= means.level(place, records, Rerun(RERUNS, secrets.randbelow(1_000_000), None), _say)
-    return is_whole
+        return False
+    return True
 
 
 def _rename(page: Path) -> None:

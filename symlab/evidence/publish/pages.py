@@ -1,4 +1,4 @@
-"""What stands beside the bundles of a set: its page and table whenever a world is added; figure, kernels and level.
+"""What stands beside the bundles of a set: its page and table whenever a world is added; figure and kernels.
 
 The same files as of a machine in reports/published, so that a set can be put there as it is. A set that was simulated
 has no times: no figure, and no kernels, by which only times are predicted.
@@ -6,7 +6,6 @@ has no times: no figure, and no kernels, by which only times are predicted.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from cases.record.record import Record, Status
 from reports.figures import picture
-from reports.record.bundle import KERNELS_NAME, LEVEL_NAME, SUFFIX, merged, unpacked
+from reports.record.bundle import KERNELS_NAME, SUFFIX, merged, unpacked
 from reports.record.writing import write_file
 from reports.table.compare import device_text, is_simulated
 from reports.table.text import counted
@@ -116,24 +115,16 @@ def write_kernels(place: Path, records: Sequence[Record], root: Path, say: Calla
         say(f"{KERNELS_NAME} is not written: symlab/speed is not installed")
 
 
-def write_level(place: Path, records: Sequence[Record], rerun: Rerun, say: Callable[[str], None]) -> bool:
-    """Audit a set, unless its level is there, and write its level. Returns whether there is no finding; with one, the
-    findings are said and no level is written."""
-    path = place / LEVEL_NAME
-    if path.is_file():
-        return True
+def audited(place: Path, records: Sequence[Record], rerun: Rerun, say: Callable[[str], None]) -> bool:
+    """Audit a set, and say what is found. Returns whether there is no finding."""
     progress = Progress()
     audit = check(records, [place], say=progress, wanted=Wanted(rerun=rerun))
     progress.end()
     say(f"audit: {audit.verdict}")
-    if audit.level.findings:
-        for item in audit.items:
-            for point in (one for one in item.points if one.outcome is Outcome.FINDING):
-                say(f"FINDING: {item.name}: {point.evidence}")
-        say(f"{path.name} is not written: there are findings")
-        return False
-    write_file(path, f"{json.dumps(audit.level.document(), indent=2)}\n".encode())
-    return True
+    for item in audit.items:
+        for point in (one for one in item.points if one.outcome is Outcome.FINDING):
+            say(f"FINDING: {item.name}: {point.evidence}")
+    return not audit.level.findings
 
 
 def published_place(root: Path, folder: Path, stored: Sequence[StoredWorld]) -> str:
@@ -147,8 +138,7 @@ def published_place(root: Path, folder: Path, stored: Sequence[StoredWorld]) -> 
 
 def forget_whole(place: Path) -> None:
     """Remove what is of all records of a set, which a further world makes another one."""
-    for name in (LEVEL_NAME, KERNELS_NAME):
-        (place / name).unlink(missing_ok=True)
+    (place / KERNELS_NAME).unlink(missing_ok=True)
 
 
 def plan_command(plan: Plan, folder: str) -> str:

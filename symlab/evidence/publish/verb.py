@@ -68,10 +68,10 @@ class Options:
 def publish(options: Options, given: tuple[str, ...], tools: Any) -> int:
     """Run experiments in several worlds each, for publication.
 
-    FOLDER gets a bundle for each world, table, figure, kernels, the audit's level and a README.md that says what ran.
+    FOLDER gets a bundle for each world, table, figure, kernels and a README.md that says what ran, and is audited.
     OVERRIDES are those of symlab run, and hold for all experiments. Of the sets that were moved to reports/published,
-    --derive makes the rest: sections of pages, tables and figures; kernels, profiles and levels that are missing; the
-    score of symlab predict; the manifest.
+    --derive makes the rest: sections of pages, tables and figures; kernels and profiles that are missing; the score of
+    symlab predict; the manifest.
     """
     if options.derive:
         if given != ("--derive",):

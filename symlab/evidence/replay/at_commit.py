@@ -18,7 +18,8 @@ from cases.record.record import Record
 from reports.record.bundle import read
 from runner.case.bringing import recorded_place
 from runner.environment.worktree import SAME, SHORT, recorded_commit, worktree
-from runner.request.validate import CONF, CUSTOM
+from runner.request.experiments import CONF
+from runner.request.validate import CUSTOM
 from symlab.evidence.replay.commits import tree_of
 from symlab.evidence.replay.recorded_code import Bounds, run_code
 from symlab.evidence.replay.recorded_commands import commands_of, known_keys
@@ -90,7 +91,7 @@ def _refused(record: Record, commit: str, root: Path) -> str:
     if isinstance(tree, str):
         return tree
     name = record.case.name
-    is_there = name in (*tree.code.names, *tree.code.nvshmem_names) or f"kernels/{name}.py" in tree.blobs
+    is_there = name in (*tree.names, *tree.nvshmem_names) or f"kernels/{name}.py" in tree.files
     if not _NAME.fullmatch(name) or not is_there:
         return f"the commit {commit[:SHORT]} has no kernel of its name"
     return ""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from reports.table.compare import is_baseline
 from runner.case.bringing import recorded_place
 from runner.records.command_json import COMMAND_JSON
-from symlab.evidence.replay.commit_code import has_kernel
+from symlab.evidence.replay.commits import has_kernel
 from symlab.evidence.replay.recorded_code import run_code
 from symlab.evidence.replay.recorded_commands import commands_of, known_keys
 

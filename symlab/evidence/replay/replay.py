@@ -100,7 +100,7 @@ class _Replay:
     def _recorded_code(self, stack: contextlib.ExitStack) -> tuple[Path | None, str]:
         """The folder of the recorded code, to be run in turns with today's; or None, and the reason."""
         from runner.environment.worktree import SHORT, recorded_commit, worktree
-        from runner.request.validate import CONF
+        from runner.request.experiments import CONF
 
         if not self._is_timed():
             return None, ""

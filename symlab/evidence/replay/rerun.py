@@ -24,7 +24,7 @@ from runner.case.bringing import recorded_place
 from runner.case.todays_code import MALFORMED
 from runner.command.means import Means
 from runner.environment.repository import source_digests
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.request_error import first_line
 from runner.world.fabrics import WorldMaker, make_world
 from symlab.evidence.audit.case_differences import (

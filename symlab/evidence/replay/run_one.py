@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest
+from cases.record.record import Record
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from runner.command.job import run_job
-from runner.command.means import Job, Means
+from runner.command.means import Means
+from runner.command.runnable import Job
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:

@@ -10,10 +10,13 @@ from pathlib import Path
 
 from cases.case import Case
 from kernels.baselines import find_baseline, refuses_baseline, usual_names_for
-from kernels.catalogue import find
+from kernels.catalogue import specs_of
 from kernels.compile_error import CompilationError
+from kernels.spec import KernelSpec
 from memory.fabric import Traits
+from runner.case.bringing import with_names
 from runner.case.cases import cases_of, check_against_catalogue, resolved
+from runner.case.contestant import spec_for
 from runner.case.expected import expected_refusal
 from runner.gpu.gpu_type import GpuType
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
@@ -35,6 +38,9 @@ from symlab.speed.predict.stored_score import Stored
 ASSUMED = (("fabric", "simulator"), ("fabric.heap_bytes", format_bytes(MAX_HEAP_BYTES)))
 """What a prediction takes of a request that says nothing else, an experiment of GPUs included: the kernels run in the
 simulator, and sizes are predicted that its usual heap does not hold."""
+
+OWN = "a kernel of your own: constants and interval are those of the catalogue's kernels"
+"""What is said of a brought kernel's prediction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +71,16 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
     known = rates_of(asked.type)
     limit_s = max(DEADLINE_S, asked.request.deadline_s)
     clock = partial(clocked, limit_s=limit_s)
-    request = resolved(asked.request, replace(asked.request.fabric, name=FabricName.simulator))
-    check_against_catalogue(request)
+    named, brought = with_names(asked.request)
+    own = [one.spec for one in brought]
+    specs = (*specs_of(named.op, named.algorithms), *own)
+    request = resolved(named, replace(named.fabric, name=FabricName.simulator), specs)
+    check_against_catalogue(request, specs)
     cases = cases_of(request)
     missing: dict[str, dict[Case, str]] = {kind: {} for kind in MISSING}
     refused = missing["refused"]
     for case in cases:
-        refusal = expected_refusal(case, request.fabric)
+        refusal = expected_refusal(case, request.fabric, own)
         if refusal is not None or is_dependent(case.algorithm):
             refused[case] = str(refusal or DEPENDENT)
     predictions: list[Prediction] = []
@@ -84,9 +93,11 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
         beside += len(libraries_beside(case)) if has_libraries else 0
         print(f"simulating {case.id}", file=sys.stderr, flush=True)
         try:
-            one = predicted(case, find(case.name), known, score, asked.arch, request.cache_dir, beside, clock)
+            spec = spec_for(case, own)
+            assert isinstance(spec, KernelSpec), "a library is not predicted"
+            one = predicted(case, spec, known, score, asked.arch, request.cache_dir, beside, clock)
             if explain:
-                path = explained(case, known, request.cache_dir, asked.arch, limit_s)
+                path = explained(case, spec, known, request.cache_dir, asked.arch, limit_s)
                 paths[case] = replace(path, terms=one.terms if one.is_worth_telling else None)
         except NotSimulated as error:
             missing["unfinished"][case] = f"{first_line(error)}; deadline_s gives it more"
@@ -95,7 +106,8 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
             missing["failed"][case] = first_line(error)
             continue
         chosen = tuple(request.chooser.said([case])) if isinstance(request.chooser, TableChooser) else ()
-        predictions.append(replace(one, remarks=(*one.remarks, *chosen)))
+        beyond = (OWN,) if spec in own else ()
+        predictions.append(replace(one, remarks=(*one.remarks, *beyond, *chosen)))
     return Series(known, tuple(predictions), missing, paths)
 
 

@@ -19,7 +19,7 @@ from cases.record.timing import L2State, Mode, Timing, Window
 from kernels.baselines import Baseline
 from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
-from runner.command.means import Job
+from runner.command.runnable import Job
 from runner.gpu.gpu_type import GpuType
 from runner.request_error import RequestError, first_line
 from symlab.speed.predict.budget import Budget
@@ -38,8 +38,6 @@ LIMIT_S = 120.0
 def predicted(contestant: Contestant, timing: Timing, job: Job) -> RecordedPrediction:
     """Return the model's word on a case that a job timed, or the reason why it has none. Raises nothing but
     interrupts."""
-    if any(spec is contestant.spec for spec in job.brought):
-        return RecordedPrediction(reason="a brought kernel, and the model is of the catalogue's kernels")
     try:
         type_ = type_beside(job.request.fabric.gpu, job.gpu, job.environment().devices)
     except RequestError as error:

@@ -7,24 +7,22 @@ own, and each line of CSV and JSON says so.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from reports.record.bundle import read
 from reports.record.writing import can_be_written, write_file
 from reports.table.sheet import room_here
 from runner.environment.host import usable_cores
 from runner.request.compose import compose_jobs, hydra_over
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.request_error import RequestError
 from symlab.speed.predict import on_records, published, ranges
 from symlab.speed.predict.asking import asked_jobs, series_of
 from symlab.speed.predict.score import scored
 from symlab.speed.predict.shown import Series, document
-from symlab.speed.predict.stored_score import Stored, shown, stored
+from symlab.speed.predict.stored_score import shown, stored
 from symlab.speed.predict.verb import Options as Options
 
 
@@ -32,10 +30,9 @@ def check(options: Options) -> None:
     """RequestError for options that exclude each other, or have no effect together."""
     if options.score and (options.explain or options.multirun or options.config_dir):
         raise RequestError("--score reads records (--score), leave --explain, -m and --config-dir out")
-    for name in ("ranges", "output", "page"):
-        if getattr(options, name) and options.score:
-            shown_name = "-o" if name == "output" else f"--{name}"
-            raise RequestError(f"{shown_name} is of new predictions ({shown_name}), leave --score out")
+    for name, value in (("--ranges", options.ranges), ("-o", options.output)):
+        if value and options.score:
+            raise RequestError(f"{name} is of new predictions ({name}), leave --score out")
     if options.ranges and options.explain and options.form == "json":
         raise RequestError("ranges in JSON have no paths (--explain), give --format text or markdown")
     if options.explain and options.form == "csv":
@@ -49,16 +46,20 @@ def predict(options: Options) -> int:
     if options.score:
         with _noted("while scoring; what was simulated stays"):
             return _score_of(options.overrides, options.form) if options.overrides else _score(options.form)
-    _check_files(options)
+    if options.output is not None:  # before anything is simulated
+        try:
+            can_be_written(options.output)
+        except ValueError as error:
+            raise RequestError(f"{error} (-o)") from None
     score = stored()
     asked = asked_jobs(options.overrides, options.multirun, options.config_dir)
     with _noted("while predicting; nothing is printed or written, the profiles of finished cases are in cache_dir"):
         found = [series_of(one, score, options.explain) for one in asked]
     with _noted("while writing; the files that are said to be written are whole, no other was changed"):
-        return _told(options, score, found)
+        return _told(options, found)
 
 
-def _told(options: Options, score: Stored, found: list[Series]) -> int:
+def _told(options: Options, found: list[Series]) -> int:
     """Write and print predictions as they are asked for. Returns the exit code."""
     late = [line for one in found for _, line in one.reasons("unfinished", "failed")]
     for line in late:
@@ -68,15 +69,15 @@ def _told(options: Options, score: Stored, found: list[Series]) -> int:
     if not any(one.predictions for one in found):
         why = "; ".join(line for _, line in found[0].reasons())
         raise RequestError(f"nothing can be predicted: {why or 'no case'} (algorithms)")
-    if options.page is not None:
-        from symlab.speed.predict.page import page
-
-        _write(options.page, page(found, score, options.ranges), "--page")
     told = _shown(found, options)
     if options.output is None:
         print(told, end="")
     else:
-        _write(options.output, told, "-o")
+        try:
+            write_file(options.output, told.encode())
+        except ValueError as error:
+            raise RequestError(f"{error} (-o)") from None
+        print(f"{options.output}: written", file=sys.stderr)
     return 1 if late else 0
 
 
@@ -88,30 +89,6 @@ def _noted(said: str) -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(said)
         raise
-
-
-def _check_files(options: Options) -> None:
-    """RequestError, before anything is simulated, if a file could not be written or has a name of another kind."""
-    files = {"-o": options.output, "--page": options.page}
-    given = {name: path for name, path in files.items() if path is not None}
-    for name, path in given.items():
-        if name == "--page" and path.suffix not in (".html", ".htm"):
-            raise RequestError(f"{path}: a name that ends in .html is needed (--page)")
-        try:
-            can_be_written(path)
-        except ValueError as error:
-            raise RequestError(f"{error} ({name})") from None
-    if len({os.path.realpath(path) for path in given.values()}) < len(given):
-        raise RequestError(f"one file for two things ({', '.join(given)}), give each its own")
-
-
-def _write(path: Path, text: str, option: str) -> None:
-    """Write a file whole or not at all, and name it on stderr."""
-    try:
-        write_file(path, text.encode())
-    except ValueError as error:
-        raise RequestError(f"{error} ({option})") from None
-    print(f"{path}: written", file=sys.stderr)
 
 
 def _shown(found: Sequence[Series], options: Options) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path as File
 
 from cases.case import Case
 from cases.record.prediction import PredictedTerms
-from kernels.catalogue import find
+from kernels.spec import KernelSpec
 from runner.request.sizes import format_bytes
 from simulator.clock.costs import Costs
 from simulator.clock.profile import LaunchProfile, Path, Segment
@@ -86,13 +86,15 @@ class Explanation:
         }
 
 
-def explained(case: Case, known: Known, cache_dir: File, arch: str, limit_s: float = DEADLINE_S) -> Explanation:
+def explained(
+    case: Case, spec: KernelSpec, known: Known, cache_dir: File, arch: str, limit_s: float = DEADLINE_S
+) -> Explanation:
     """Return a case's path; limit_s: seconds that simulating may take.
 
     Of a message larger than most_whole_bytes the path is that of the same code with as much for each block on fewer
     blocks, or of a smaller message.
     """
-    runnable = runnable_of(case, find(case.name), arch, cache_dir)
+    runnable = runnable_of(case, spec, arch, cache_dir)
     most_bytes = most_whole_bytes(case.world_size)
     size_bytes, blocks = shrunk(case.size_bytes, runnable.blocks, runnable.least_blocks, most_bytes)
     while size_bytes > most_bytes:

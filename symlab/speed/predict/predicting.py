@@ -13,8 +13,9 @@ from pathlib import Path
 from cases.case import Case
 from cases.ops import collective
 from cases.record.prediction import PredictedTerms
-from kernels.compile import executable
+from kernels.compile import executable, source_digest
 from kernels.shares import VECTOR_BYTES
+from kernels.sources import is_foreign
 from kernels.spec import KernelSpec
 from memory.atomic_file import replacing
 from memory.fabric import Executable
@@ -171,7 +172,10 @@ def runnable_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path) -> Run
 def compiled_already(case: Case, spec: KernelSpec, code: Executable) -> Runnable:
     """Return a case with the code that was compiled of its kernel."""
     small = replace(case, size_bytes=_least_bytes(case))
-    return Runnable(case, spec, code, spec.launch(case), spec.launch(small).grid[0])
+    launch = spec.launch(case) if code.host is None else code.host.launch
+    # A function computes its grid itself, so that no message can have fewer blocks of it than it says.
+    least = launch if code.host is not None else spec.launch(small)
+    return Runnable(case, spec, code, launch, least.grid[0])
 
 
 def ranking(predictions: Sequence[Prediction]) -> list[Prediction]:
@@ -180,7 +184,9 @@ def ranking(predictions: Sequence[Prediction]) -> list[Prediction]:
 
 
 def _key(runnable: Runnable) -> str:
-    parts = [FORM, runnable.executable.digest, runnable.case.id, runnable.blocks, runnable.least_blocks]
+    parts: list[object] = [FORM, runnable.executable.digest, runnable.case.id, runnable.blocks, runnable.least_blocks]
+    if is_foreign(runnable.spec.files):  # its launch and arguments are beside the code
+        parts.append(source_digest(runnable.spec))
     clock = [H200_TRIAL.document(), simulator_digest()]
     return hashlib.sha256(json.dumps([parts, clock], sort_keys=True).encode()).hexdigest()
 

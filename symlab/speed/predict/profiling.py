@@ -72,20 +72,28 @@ class Runnable:
 
     def resized(self, size_bytes: int, blocks: int) -> Runnable:
         """Return the same code with another message and other blocks. The message is cut to a whole number of elements
-        for each rank. Its workspaces are those of the smallest message, doubled until it is this case's, whose launch
-        has the same variant of the code and as many blocks: another variant may need less (two_shot has scratch only
-        where it pushes), and an inbox of the whole case may have gigabytes."""
+        for each rank. A function of CuTe DSL is compiled again, and has its own blocks.
+
+        Workspaces are those of the smallest message, doubled until it is this case's, whose launch has the same variant
+        of the code and as many blocks: another variant may need less (two_shot has scratch only where it pushes), and
+        an inbox of the whole case may have gigabytes."""
         unit = self.case.itemsize * (self.case.world_size if collective(self.case.op).chunked else 1)
         size_bytes = max(size_bytes // unit, 1) * unit if size_bytes else 0
+        if self.executable.host is not None:
+            assert self.spec.made is not None
+            case = replace(self.case, size_bytes=size_bytes)
+            made = self.spec.made(case, self.executable.arch)
+            return replace(self, case=case, executable=made, launch=made.host.launch)
         spacious = replace(self.case, size_bytes=min(size_bytes, self.case.size_bytes))
         while spacious.size_bytes < self.case.size_bytes and not self._has_room(spacious, blocks):
             spacious = replace(spacious, size_bytes=min(max(spacious.size_bytes, unit) * 2, self.case.size_bytes))
         spaces = self.spec.workspaces(spacious)
+        launch = Launch(blocks, self.launch.block, shared_bytes=self.launch.shared_bytes)
         return replace(
             self,
             case=replace(self.case, size_bytes=size_bytes),
-            spec=replace(self.spec, workspaces=lambda _: spaces),
-            launch=Launch(blocks, self.launch.block, shared_bytes=self.launch.shared_bytes),
+            spec=replace(self.spec, workspaces=lambda _: spaces, launch=lambda _: launch),
+            launch=launch,
         )
 
     def _has_room(self, case: Case, blocks: int) -> bool:

@@ -47,9 +47,6 @@ class Options(Overrides):
         default=False,
     )
     output: Path | None = option("Write what is printed into a file, whole or not at all.", "-o")
-    page: Path | None = option(
-        "Write a page with figures, tables and, with --explain, critical paths, too: a name that ends in .html."
-    )
     score: bool = option(
         "Print the model's errors on the published records, or on the records that follow.",
         default=False,

@@ -49,14 +49,18 @@ class Candidates:
 
     def first(self, earlier: Iterable[str] = ()) -> list[Case]:
         """Return the first ones: the catalogue's own, then earlier ones (of a size beside this), then a grid."""
-        return [*self.own(), *self.named([*earlier, *self._grid()])]
+        return [*self.own(), *self.named(earlier), *self.grid(self.algorithms)]
+
+    def grid(self, algorithms: Iterable[str]) -> list[Case]:
+        """Return the coarse grid of some of the algorithms."""
+        return self.named(self._grid(tuple(algorithms)))
 
     def near(self, names: Iterable[str]) -> list[Case]:
         """Return those one step beside the named ones."""
         return self.named(one for name in names for one in self._beside(name))
 
-    def _grid(self) -> Iterator[str]:
-        for loads, threads, blocks, algorithm in itertools.product(LOADS, THREADS, BLOCKS, self.algorithms):
+    def _grid(self, algorithms: Sequence[str]) -> Iterator[str]:
+        for loads, threads, blocks, algorithm in itertools.product(LOADS, THREADS, BLOCKS, algorithms):
             for push in (False, True) if takes_push(f"{self.op}/{algorithm}") else (False,):
                 yield tuned(algorithm, threads, blocks, loads, push)
 

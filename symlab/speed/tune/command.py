@@ -26,15 +26,15 @@ from memory.atomic_file import replacing
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
 from runner.command.plan import PreparedJob, prepare
-from runner.command.start import run_quietly
+from runner.command.ready import run_quietly
 from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of
 from runner.request.chooser import BEST
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.experiments import CONF
 from runner.request.overrides import config_folders
 from runner.request.schema import TimingMode
 from runner.request.sizes import format_bytes
-from runner.request.validate import CONF
 from runner.request_error import RequestError
 from runner.world.fabrics import resolve
 from symlab.speed.predict.evidence import grouped
@@ -510,6 +510,11 @@ def _searchable(job: ComposedJob) -> ComposedJob:
     names = request.algorithms if not isinstance(request.algorithms, str) else ()
     known = [spec.algorithm for spec in SPECS if spec.op == request.op]
     for name in names:
+        if ":" in name:
+            raise RequestError(
+                f"{name} is no kernel of the project, which a table has alone (algorithms), measure the parameters of "
+                "an entry by symlab run algorithms=[FILE.yaml:NAME@all]"
+            )
         if name not in known:
             raise RequestError(
                 f"{name} is no algorithm of {request.op} to be searched (algorithms), give some of {', '.join(known)}"

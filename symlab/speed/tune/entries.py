@@ -6,8 +6,9 @@ another world, or another day, differs by more than such an interval.
 
 The catalogue's own tunings are the rivals that every other tuning has to beat, in both halves. What wins at one size
 may owe it to that size, such as a power of two, which its blocks divide: another tuning is a choice from the first to
-the last of the sizes in a row at which it wins, and between two sizes otherwise the catalogue's own is. Where the own
-one won at a single size between two of the same tuning, neither is trusted further, and they meet where they cross.
+the last of the sizes in a row at which it wins, and on to the next where it is no slower than the catalogue's own;
+between two sizes otherwise the catalogue's own is. Where the own one won at a single size between two of the same
+tuning, neither is trusted further, and they meet where they cross.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from cases.case import Case
-from cases.record.record import Record, Status
+from cases.record.record import Record, Status, load
 from kernels.catalogue import find, is_known
 from kernels.tuned_name import has_tuning, is_dependent_alone
 from kernels.tuning import ANY_SIZE
-from reports.record.bundle import located
+from reports.record.bundle import begun, record_files
 from reports.record.intervals import median_interval
 from symlab.speed.tune.halves import choosing, judging
 from symlab.speed.tuned.table import Entry, Figure, Searched
@@ -47,21 +48,32 @@ def options_of(case: Case, finalists: Sequence[Kept]) -> list[str]:
     """Return the names that can be chosen at a case, whose algorithm does not matter, the quickest first: tunings that
     are quicker by GAIN than all of the catalogue's own, in the turns that choose and in those that judge, and the best
     of the catalogue's own by the turns that choose."""
-    scores = {
-        one.record.case.algorithm: (choosing_us, figure.value)
+    ours = _halves(case, finalists)
+    best = sorted((name for name in ours if is_own(name)), key=lambda name: ours[name])[:1]
+    return [*_quicker(ours, GAIN), *best]
+
+
+def _halves(case: Case, finalists: Sequence[Kept]) -> dict[str, tuple[float, float]]:
+    """The times of our kernels, by the turns that choose and by those that judge."""
+    return {
+        name: (choosing_us, figure.value)
         for one in finalists
-        if (choosing_us := score_of(one.record)) is not None and (figure := figure_of(one.record)) is not None
+        if is_known(f"{case.op}/{(name := one.record.case.algorithm)}")
+        and (choosing_us := score_of(one.record)) is not None
+        and (figure := figure_of(one.record)) is not None
     }
-    ours = {name: both for name, both in scores.items() if is_known(f"{case.op}/{name}")}
+
+
+def _quicker(ours: Mapping[str, tuple[float, float]], gain: float) -> list[str]:
+    """The tunings that are quicker by a share than all of the catalogue's own, in both halves, the quickest first."""
     own = [both for name, both in ours.items() if is_own(name)]
-    limits = [min((both[half] for both in own), default=math.inf) * (1 - GAIN) for half in range(2)]
-    better = [
+    limits = [min((both[half] for both in own), default=math.inf) * (1 - gain) for half in range(2)]
+    found = [
         name
         for name, both in ours.items()
         if not is_own(name) and all(us <= limit for us, limit in zip(both, limits, strict=True))
     ]
-    best = sorted((name for name in ours if is_own(name)), key=lambda name: ours[name])[:1]
-    return [*sorted(better, key=lambda name: ours[name]), *best]
+    return sorted(found, key=lambda name: ours[name])
 
 
 def is_own(name: str) -> bool:
@@ -129,9 +141,10 @@ def series_of(
     options = [options_of(case, ran) for case, ran in zip(cases, measured, strict=True)]
     places = sorted((place for place, one in enumerate(options) if one), key=lambda place: cases[place].size_bytes)
     values = [_values(measured[place]) for place in places]
+    as_good = [_quicker(_halves(cases[place], measured[place]), 0.0) for place in places]
     made = [entry_of(cases[place], measured[place], found[place], options[place][0]) for place in places]
     entries: list[Entry | None] = [None] * len(cases)
-    for place, one in zip(places, crossed(made, values), strict=True):
+    for place, one in zip(places, crossed(made, values, as_good), strict=True):
         entries[place] = one
     return entries
 
@@ -147,11 +160,16 @@ def _values(finalists: Sequence[Kept]) -> dict[str, float]:
     return {figure.name: figure.value for one in finalists if (figure := figure_of(one.record)) is not None}
 
 
-def crossed(entries: Sequence[Entry], values: Sequence[Mapping[str, float]]) -> list[Entry]:
+def crossed(
+    entries: Sequence[Entry], values: Sequence[Mapping[str, float]], as_good: Sequence[Sequence[str]]
+) -> list[Entry]:
     """Return the entries of a series; those whose neighbours' choices were measured at both sizes with the size at
-    which the two cross. values: the finalists' figures of each entry, by name. Between two sizes times are taken to be
-    linear in bytes. A choice that is for its own sizes alone goes no further: another tuning than the catalogue's, and
-    one between two sizes that agree on another."""
+    which the two cross. Between two sizes times are taken to be linear in bytes.
+
+    values: the finalists' figures of each entry, by name; as_good: the tunings that are no slower there than the
+    catalogue's own. A choice that is for its own sizes alone goes no further than to where it is as good: another
+    tuning than the catalogue's, and one between two sizes that agree on another.
+    """
     found = list(entries)
     names = [one.choice.name for one in entries]
     bound = [
@@ -163,7 +181,9 @@ def crossed(entries: Sequence[Entry], values: Sequence[Mapping[str, float]]) -> 
         if both[0] == both[1]:
             continue
         if bound[at] != bound[at + 1]:
-            end = one.size_bytes if bound[at] else other.size_bytes - 1
+            is_later = not bound[at]
+            goes_on = both[is_later] in as_good[at + 1 - is_later]
+            end = other.size_bytes - 1 if goes_on != is_later else one.size_bytes
         elif all(set(both) <= set(values[place]) for place in (at, at + 1)):
             share = _crossing(values[at], values[at + 1], *both)
             end = min(one.size_bytes + int(share * (other.size_bytes - one.size_bytes)), other.size_bytes - 1)
@@ -212,8 +232,10 @@ def merged(earlier: Iterable[Entry], later: Iterable[Entry]) -> tuple[Entry, ...
 
 def kept_in(folder: Path) -> dict[int, list[Kept]]:
     """Return the records of a command's folder with the digests of their files, by job. ValueError without any."""
+    found = [Kept(load(path), f"sha256:{sha256(path.read_bytes()).hexdigest()}") for path in record_files(folder)]
+    if not found:
+        raise ValueError(f"{folder}: no records here")
     jobs: dict[int, list[Kept]] = {}
-    for record, path, _ in located([folder]):
-        digest = f"sha256:{sha256(path.read_bytes()).hexdigest()}"
-        jobs.setdefault(record.request.job, []).append(Kept(record, digest))
+    for kept in sorted(found, key=lambda one: begun(one.record)):
+        jobs.setdefault(kept.record.request.job, []).append(kept)
     return jobs

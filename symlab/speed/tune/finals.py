@@ -2,8 +2,8 @@
 
 At each searched size its best run beside those of the sizes next to it, the catalogue's own tunings and the libraries,
 and between two sizes both sizes' best beside the catalogue's own: a table knows what is best between two sizes that are
-a factor of four apart, too. Where two neighbours' choices are different ones of the catalogue's own, all of these run
-between them, twice, so that it knows where the two cross.
+a factor of four apart, too. Where two neighbours' choices differ, they and the catalogue's own run between them, three
+times at most, so that it knows where one takes over from the other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from kernels.catalogue import find
 from runner.command.plan import PreparedJob
 from runner.request.chooser import BEST
 from runner.request.sizes import format_bytes
-from symlab.speed.tune.entries import is_own
 from symlab.speed.tuned.table import Entry
 
 OWN_FINALISTS = 2
@@ -36,11 +35,12 @@ which costs some tunings 5 % (reduce_scatter's pull on 2 H200, 27 November 2026)
 BEYOND = 1.3
 """A size between two is this many times their geometric mean: no power of two, which divides into blocks best."""
 
-ROUNDS = 2
-"""How many times the sizes between two choices that cross are halved."""
+ROUNDS = 3
+"""How many times the sizes between two choices are halved."""
 
-CROSSING = 1.1
-"""Where two choices cross is close enough if the sizes about it are no further apart than by this factor."""
+CROSSING = 1.25
+"""Where one choice takes over from another is close enough if the sizes about it are no further apart than by this
+factor."""
 
 PART = 48
 """Number of finals that one command runs: what was run before an interrupt is not run again."""
@@ -104,7 +104,7 @@ def finals_of(points: Sequence[Point], found: Sequence[Mapping[str, Any]]) -> li
 
 
 def crossings(finals: Sequence[Final], entries: Sequence[Entry | None]) -> list[Final]:
-    """Return the finals between neighbours whose choices are different ones of the catalogue's own.
+    """Return the finals between neighbours whose choices differ.
 
     finals: those that ran; entries: theirs, in the same order, None for one without a choice."""
     by_series: dict[tuple[object, ...], list[tuple[Final, str]]] = {}
@@ -115,8 +115,7 @@ def crossings(finals: Sequence[Final], entries: Sequence[Entry | None]) -> list[
     for (one, name), (other, following) in itertools.chain(*map(itertools.pairwise, by_series.values())):
         low, high = one.point.case, other.point.case
         size = _between(low, high)
-        is_open = name != following and is_own(name) and is_own(following)
-        if not is_open or size is None or high.size_bytes <= CROSSING * low.size_bytes:
+        if name == following or size is None or high.size_bytes <= CROSSING * low.size_bytes:
             continue
         case = dataclasses.replace(low, size_bytes=size)
         if case not in ran:  # nothing passed there

@@ -12,25 +12,21 @@ from typing import Any
 import pytest
 
 from cases.case import Case
+from cases.record.prediction import PredictedTerms, PredictedTime, RecordedPrediction
 from cases.record.record import (
     CHECK_WAS_OFF,
     SCHEMA_VERSION,
     Check,
     FabricInfo,
     KernelInfo,
-    LinkLimit,
     Mismatch,
-    PredictedTerms,
-    PredictedTime,
     Record,
-    RecordedEnvironment,
-    RecordedPrediction,
-    RecordedRequest,
     Status,
-    Timing,
     from_json,
     load,
 )
+from cases.record.request import RecordedEnvironment, RecordedRequest
+from cases.record.timing import LinkLimit, Timing
 from cases.refusal import Refusal
 from tests.golden import refused
 from tests.reports.raced import finding

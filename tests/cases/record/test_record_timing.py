@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import LinkLimit, Timing
-from cases.record.timing import percentile
+from cases.record.timing import LinkLimit, Timing, percentile
 
 TIMING = Timing(
     mode="graph",

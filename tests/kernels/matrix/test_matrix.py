@@ -12,6 +12,7 @@ import pytest
 
 from cases.case import Case
 from cases.dtypes import ALL, ARITHMETIC, FLOATS, INTEGERS, refuses_types
+from cases.multimem import FLOAT8_ARCHS
 from cases.ops import OPS, collective
 from cases.refusal import Refusal
 from kernels import __main__ as door
@@ -22,7 +23,7 @@ from kernels.matrix.codes import Code, codes
 from kernels.matrix.matrix import LEGEND, Row, cells, dtypes_text, exceptions, ranges, rows
 from kernels.matrix.proofs import PLACE, Proof, Tally, proofs
 from kernels.matrix.sheets import json_text, markdown, text
-from kernels.multimem import FLOAT8_ARCHS, refuses_multimem
+from kernels.multimem import refuses_multimem
 from kernels.spec import KernelSpec, refuses
 from memory.fabric import Traits
 from tests.golden import same_text

@@ -12,7 +12,7 @@ import pytest
 from cases.record.nccl_settings import NcclAlgorithm, NcclProtocol
 from cases.record.record import Record, Status
 from reports.export.nccl import ALGORITHMS, COLLECTIVES, LARGEST, PROTOCOLS, nccl_csv
-from reports.record.signed import records_digest
+from reports.record.bundle import digest
 from tests.golden import refused
 from tests.reports.export.sweeps import (
     MODEL,
@@ -76,7 +76,7 @@ def test_no_line_is_read_in_two_pieces() -> None:
 def test_the_file_says_what_it_was_made_of() -> None:
     found = sweep()
     text = nccl_csv(found)
-    assert f"records {records_digest(found)}" in text
+    assert f"records {digest(found)}" in text
     assert "4 x Invented GPU (sm_90a), bfloat16, graph, window kernel, L2 rotate" in text
     assert f"{len(found)} records, NCCL 0.0.0" in text
     assert "regret on sizes left out: " in text

@@ -9,7 +9,7 @@ import pytest
 from cases.record.nccl_settings import NcclAlgorithm, NcclSettings
 from cases.record.record import Record
 from reports.export.thresholds import VLLM_ONE_SHOT, VLLM_TWO_SHOT, sglang_sizes, vllm_kernel, vllm_sizes
-from reports.record.signed import records_digest
+from reports.record.bundle import digest
 from tests.golden import refused
 from tests.reports.export.serving import (
     dictionaries,
@@ -83,7 +83,7 @@ def test_the_kernel_is_the_one_that_the_program_takes_on_so_many_ranks() -> None
 def test_the_files_say_what_they_were_made_of_and_what_they_lack() -> None:
     found = serving(*FLASHINFER)
     for text in (vllm_sizes(found), sglang_sizes(found)):
-        assert f"records {records_digest(found)}" in text
+        assert f"records {digest(found)}" in text
         assert "# 4 x Invented GPU (sm_90a), bfloat16, graph, window kernel, L2 rotate" in text
         assert "regret on sizes left out: " in text
         assert "up to 256 MiB measured" in text

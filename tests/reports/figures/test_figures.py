@@ -12,7 +12,8 @@ from typing import Any
 import numpy
 import pytest
 
-from cases.record.record import Check, LinkLimit
+from cases.record.record import Check
+from cases.record.timing import LinkLimit
 from kernels.catalogue import SPECS
 from reports import figures
 from reports.figures import curves, distribution, numerics, style

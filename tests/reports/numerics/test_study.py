@@ -13,6 +13,7 @@ import pytest
 from cases.record.record import Check, FabricInfo, Record
 from reports.__main__ import main
 from reports.numerics import accuracy, study
+from reports.numerics.at_end import console_report
 from reports.record import bundle
 from reports.table import table
 from tests.golden import same_text
@@ -130,11 +131,11 @@ def test_ranks_that_differ_without_a_count_are_said_to_differ() -> None:
 
 def test_a_command_ends_with_its_study_and_what_is_not_in_it() -> None:
     refused = synthetic.refused()
-    assert study.console_report([*RECORDS, refused]) == (
+    assert console_report([*RECORDS, refused]) == (
         table.console_table([refused]) + "\n\n" + study.text(study.studied(RECORDS))
     )
-    assert study.console_report(RECORDS) == study.text(study.studied(RECORDS))
-    assert study.console_report(RECORDS[:2]) == table.console_table(RECORDS[:2])
+    assert console_report(RECORDS) == study.text(study.studied(RECORDS))
+    assert console_report(RECORDS[:2]) == table.console_table(RECORDS[:2])
 
 
 @pytest.fixture
@@ -229,11 +230,11 @@ def named(records: list[Record], experiment: str = "accumulator_study") -> list[
 
 def test_a_study_of_too_few_world_sizes_says_why() -> None:
     two = named([checked("two_shot", size) for size in (2, 8)])
-    same_text(study.console_report(two, "records/x").splitlines()[-1])
+    same_text(console_report(two, "records/x").splitlines()[-1])
     same_text(study.why_no_study(two[:1]))
     assert study.why_no_study(named([synthetic.refused()])).endswith("on no world size")
     assert study.why_no_study(named(RECORDS)) == ""
-    assert "no study" not in study.console_report(named(two, "allreduce_bf16"))
+    assert "no study" not in console_report(named(two, "allreduce_bf16"))
 
 
 def test_a_long_study_is_summarised_and_its_command_named() -> None:
@@ -244,8 +245,8 @@ def test_a_long_study_is_summarised_and_its_command_named() -> None:
         for accumulator in ("native", "float16", "float32")
         for reduction in ("sum", "avg")
     ]
-    assert len(study.console_report(many).splitlines()) > 60
-    short = study.console_report(many, "records/x y")
+    assert len(console_report(many).splitlines()) > 60
+    short = console_report(many, "records/x y")
     assert len(short.splitlines()) < 60
     assert short.splitlines()[-1] == "the whole study: symlab study 'records/x y'"
-    assert study.console_report(RECORDS, "records/x") == study.console_report(RECORDS)
+    assert console_report(RECORDS, "records/x") == console_report(RECORDS)

@@ -9,6 +9,7 @@ import pytest
 
 from cases.record.record import Check, Mismatch, Record, Status
 from reports.table import brief, sheet
+from reports.table.text import MAX_LINES, has_many, is_long
 from tests.reports.synthetic import KIB, record, refused, with_case
 
 WRONG = Check("bitwise", 64, 7, 8.5, 900, 0.1, True, 2, True, first_mismatch=Mismatch(0, 0, 1, 1.0, 2.0, "0x1", "0x2"))
@@ -54,7 +55,7 @@ def test_a_line_for_each_series_with_its_worst_error_and_its_best_time() -> None
 def test_more_jobs_are_told_in_less_detail(count: int, algorithms: int, first: str) -> None:
     lines = told(jobs(count, algorithms))
     assert lines[1][0] == first
-    assert len(lines) <= brief.MAX_LINES
+    assert len(lines) <= MAX_LINES
     body = [line for line in lines if len(line) > 3 and line[3].isdecimal()]
     assert sum(int(line[2].replace(",", "")) for line in body) == count * algorithms
 
@@ -70,9 +71,9 @@ def test_a_summary_fits_its_terminal(columns: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_long() -> None:
-    assert not brief.is_long("\n".join("x" * brief.MAX_LINES))
-    assert brief.is_long("\n".join("x" * (brief.MAX_LINES + 1)))
+    assert not is_long("\n".join("x" * MAX_LINES))
+    assert is_long("\n".join("x" * (MAX_LINES + 1)))
     many = [refused("ll", KIB * size) for size in range(1, 500)]
-    assert brief.has_many(many)
-    assert not brief.has_many([*many, record()]), "refused cases have no line among timed ones"
-    assert brief.has_many([record("one_shot", KIB * size) for size in range(1, 2 * brief.MAX_LINES + 2)])
+    assert has_many(many)
+    assert not has_many([*many, record()]), "refused cases have no line among timed ones"
+    assert has_many([record("one_shot", KIB * size) for size in range(1, 2 * MAX_LINES + 2)])

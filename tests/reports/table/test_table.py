@@ -14,7 +14,8 @@ import pytest
 
 from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, Status
 from cases.refusal import Refusal
-from reports.table.table import captions, console_table, markdown, plain, sections, sheets_of, size_text
+from reports.table.table import captions, console_table, markdown, plain, sections, sheets_of
+from reports.table.text import size_text
 from tests.golden import same_text
 from tests.reports.synthetic import of_case
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, LinkLimit, Mismatch, Record, RecordedRequest, Status
+from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, Status
+from cases.record.request import RecordedRequest
+from cases.record.timing import LinkLimit
 from reports.table.compare import rows, split
 from reports.table.table import console_table, csv_text, json_text, markdown, plain
 from reports.table.timed_table import captions

@@ -11,7 +11,8 @@ import pytest
 
 from cases.case import Case
 from cases.documents import encoded
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status
+from cases.record.record import Record, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from kernels.baselines import BASELINES
 from kernels.brought import spec_at
 from kernels.catalogue import find, retuned
@@ -24,7 +25,8 @@ from runner.case.check import merge
 from runner.case.contestant import Contestant, spec_for
 from runner.case.program import Plan, run_case
 from runner.command.job import run_job
-from runner.command.means import Job, usual_means
+from runner.command.means import usual_means
+from runner.command.runnable import Job
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import MeasurePlan
 from runner.world.processes import ProcessWorld

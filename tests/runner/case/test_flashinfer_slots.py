@@ -21,7 +21,7 @@ from runner.case.check import check_rank, merge
 from runner.case.inputs import make_input
 from runner.case.libraries import open_baseline
 from runner.case.program import Plan, run_case
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions

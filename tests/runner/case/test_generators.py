@@ -14,8 +14,9 @@ import torch
 from cases.case import Case
 from cases.dtypes import ALL, FLOATS
 from kernels.numeric.formats import bits_of
-from runner.case import generators, inputs
-from runner.case.generators import DeviceGenerator, HostGenerator, agrees_with_numpy
+from runner.case import device_generator, inputs
+from runner.case.device_generator import DeviceGenerator, agrees_with_numpy
+from runner.case.generators import HostGenerator
 from runner.case.inputs import CPU, draw_on, stream_of
 from runner.case.streams import Stream, draw
 
@@ -54,7 +55,7 @@ def test_attempts_begin_unless_one_before_them_took_their_word() -> None:
         for place, length in zip(slow.tolist(), lengths.tolist(), strict=True):
             begun.append(place >= free)
             free = place + length if begun[-1] else free
-        covered, begins = generators._covered(300, slow, lengths)
+        covered, begins = device_generator._covered(300, slow, lengths)
         assert begins.tolist() == begun
         taken = [
             range(place + 1, place + length)
@@ -87,7 +88,7 @@ def test_a_device_draws_what_the_host_draws(stream: Stream) -> None:
 def test_numbers_of_another_method_are_noticed(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A NumPy with another method, or a C library with another log1p, in its last bit."""
     assert agrees_with_numpy.__wrapped__(CPU, wide)
-    ziggurat = generators._ziggurat(wide)
+    ziggurat = device_generator._ziggurat(wide)
     number = np.float64 if wide else np.float32
     right = ziggurat._log1p
     off = lambda x: float(np.nextafter(number(right(x)), number(-9)))  # noqa: E731
@@ -103,6 +104,6 @@ def test_where_a_device_would_draw_other_numbers_the_host_draws(monkeypatch: pyt
     monkeypatch.setattr(inputs, "draw", lambda *given: drawn.append(len(given)) or expected)
     monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self)
     for agrees in (False, True):
-        monkeypatch.setattr(inputs, "agrees_with_numpy", lambda device, wide, agrees=agrees: agrees)
+        monkeypatch.setattr(device_generator, "agrees_with_numpy", lambda device, wide, agrees=agrees: agrees)
         assert draw_on(elsewhere, stream, 0, 0, 100) is expected
     assert drawn == [5, 6], "the sixth argument makes the device's generators"

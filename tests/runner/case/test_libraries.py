@@ -25,7 +25,7 @@ from memory.pool import SymmetricPool
 from runner.case import libraries
 from runner.case.libraries import nccl_call, nvshmem_call, open_baseline, staged_call
 from runner.case.library_slots import LibrarySlots, Slices, slices_of
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from tests.patience import NEVER_S
 
 RANKS = 4

@@ -13,7 +13,7 @@ import pytest
 
 from runner.case import library_modules
 from runner.case.library_modules import Brought, ModulePlan, bring_module, first_error, run_builder
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.golden import same_text

@@ -15,7 +15,7 @@ import torch
 from kernels import sglang, toolkit
 from runner.case import sglang_build
 from runner.case.sglang_build import build, command, load, place_of
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from tests.golden import refused
 
 NVCC = """#!/bin/sh

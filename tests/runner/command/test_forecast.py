@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from reports.table.brief import MAX_LINES
+from reports.table.text import MAX_LINES
 from runner.command.durations import durations_in
 from runner.command.forecast import duration_text, plan_text
+from runner.command.heading import headline
 from runner.command.plan import Command, prepare
-from runner.command.start import headline
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import HostOffer
 from tests.golden import same_text

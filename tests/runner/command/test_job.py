@@ -19,14 +19,16 @@ from unittest.mock import Mock
 import pytest
 
 from cases.code_digest import code_digest
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status
+from cases.record.record import Record, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from kernels.catalogue import find
 from memory.fabric import Executable, Traits
 from runner.__main__ import main
 from runner.case.cases import cases_of
 from runner.command.job import run_job
 from runner.command.kernel_info import kernel_info
-from runner.command.means import Job, Means
+from runner.command.means import Means
+from runner.command.runnable import Job
 from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.world import WorldFailure
@@ -189,7 +191,7 @@ def test_a_kernel_that_does_not_compile_or_a_world_that_can_not_be_made_fails_ea
 def test_a_cases_time_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that of imports, nor that of a world's start, which alone moves the clock here."""
     clock, ready = [100.0], list[datetime]()
-    monkeypatch.setattr("runner.command.job.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("runner.command.attempt.time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     class Slow(Shelf):
         def world(self) -> Any:

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import RecordedEnvironment, RecordedRequest, Status
+from cases.record.record import Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.refusal import Refusal
 from kernels import flashinfer
 from memory.fabric import Executable
 from runner.case.cases import cases_of
 from runner.case.library_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
 from runner.command.job import run_job
-from runner.command.means import Job, Means, usual_means
+from runner.command.means import Means, usual_means
+from runner.command.runnable import Job
 from runner.timing.combine import TimedResult
 from runner.world.world import WorldFailure
 from tests.runner.command.test_job_timing import LIMIT, Shelf, asked_for, timing_of
@@ -53,7 +55,7 @@ def test_each_module_is_brought_once_before_the_time_of_its_first_case(monkeypat
     """By a clock that only bringing moves."""
     brought: list[str] = []
     clock = [100.0]
-    monkeypatch.setattr("runner.command.job.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("runner.command.attempt.time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     def bring(world: Any, module: str) -> Brought:
         brought.append(module)

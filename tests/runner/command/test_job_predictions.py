@@ -13,12 +13,15 @@ from unittest.mock import Mock
 import pytest
 
 from cases.record.prediction import INTERRUPTED, PredictedTerms, PredictedTime, RecordedPrediction
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing
+from cases.record.record import Record, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
+from cases.record.timing import Timing
 from runner.case.cases import cases_of
 from runner.command import means
 from runner.command.console import Console
 from runner.command.job import run_job
-from runner.command.means import Job, Means
+from runner.command.means import Means
+from runner.command.runnable import Job
 from tests.golden import same_text
 from tests.rooms import needs
 from tests.runner.command.test_job_timing import Shelf, asked_for

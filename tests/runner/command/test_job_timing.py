@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import LinkLimit, Record, RecordedEnvironment, RecordedRequest, Status, Timing
+from cases.record.record import Record, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
+from cases.record.timing import LinkLimit, Timing
 from kernels.baselines import find_baseline
 from memory.fabric import DeadlineExceeded, Traits
 from runner.case.cases import cases_of
 from runner.case.contestant import Contestant, spec_for
+from runner.command.ending import exit_code_for
 from runner.command.job import run_job
-from runner.command.means import Job, Means, usual_means
-from runner.command.session import exit_code_for
+from runner.command.means import Means, usual_means
+from runner.command.runnable import Job
 from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import ResolvedRequest

@@ -20,6 +20,7 @@ from cases.case import Case
 from cases.record.record import Mismatch
 from kernels.baselines import find_baseline
 from kernels.catalogue import find
+from kernels.own.arguments import ArgumentSpec
 from memory.fabric import Executable, Launch, Traits
 from runner.case.check import RankCheck
 from runner.case.contestant import Contestant
@@ -27,7 +28,6 @@ from runner.case.program import Plan, RankOutcome
 from runner.case.reference import Scale
 from runner.case.stress import StressPlan
 from runner.command.joined import MODULES, PROGRAMS, JoinedCommand, command_of
-from runner.custom.arguments import ArgumentSpec
 from runner.custom.nouns import BufferSpec, CustomSpec, Fill
 from runner.custom.program import CompiledCustom, CustomOutcome, CustomPlan
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over

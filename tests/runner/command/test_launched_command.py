@@ -20,18 +20,17 @@ from reports.record.bundle import record_files
 from runner.command import launched
 from runner.command.console import Console
 from runner.command.forecast import ExpectedCase, _available, _whole_time_s
-from runner.command.launched import Launched, check_no_worker
+from runner.command.launched import Launched
 from runner.command.plan import Command, prepare
 from runner.command.resume import resume
 from runner.command.running import Asked
 from runner.command.start import start
+from runner.command.still_working import check_no_worker
 from runner.interrupt import Interrupted, interruptible
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.launch.slurm import SlurmJob
-from runner.launch.tasks import Tasks
 from runner.records.store import Store
 from runner.request.compose import compose_command, hydra_over
-from runner.request.launching import LaunchRequest
 from runner.request.options import RunOptions
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
@@ -95,14 +94,11 @@ def becomes(monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]) -> 
 
 def launching(command: Command, console: Console, name: str = "", kept: Callable[..., None] | None = None) -> Launched:
     """The command's launch, in a new folder."""
-    assert command.launch is not None
     name = name or "20260101T000000Z-all_reduce-00000000"
     folder = Path("new") / name
     folder.mkdir(parents=True)
     asked = Asked(name, (), len(command.jobs), {})
-    return Launched(
-        command.launch, command, asked, Store(folder), console, kept or (lambda record, path: None), lambda job: None
-    )
+    return Launched(command, asked, Store(folder), console, kept or (lambda record, path: None), lambda job: None)
 
 
 @pytest.mark.slow
@@ -234,8 +230,6 @@ def test_a_path_that_submitit_would_fill_in_is_refused(tmp_path: Path, symlab: S
     done = symlab("-m", *SWEEP, "hydra/launcher=submitit_local")
     assert (done.code, list(place.iterdir())) == (2, [])
     same_text(done.err)
-    with refused(RequestError):
-        Tasks(LaunchRequest("submitit_local", options={"array_parallelism": 1}), lambda task: task, 2, place / "tasks")
 
 
 @pytest.mark.parametrize(
@@ -273,8 +267,6 @@ def test_slurm_is_refused_where_it_is_missing_before_anything_is_written(
     monkeypatch.setattr("shutil.which", lambda name: None)
     with refused(RequestError):
         start((), RunOptions(overrides=(*SWEEP, "hydra/launcher=submitit_slurm"), multirun=True))
-    with refused(RequestError):
-        Tasks(LaunchRequest("submitit_slurm"), lambda task: task, 2, tmp_path / "tasks")
     assert list(Path().iterdir()) == []
 
 

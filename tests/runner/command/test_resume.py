@@ -22,8 +22,9 @@ from cases.record.record import Record, load
 from reports.record.seal import MANIFEST, broken
 from runner.__main__ import main
 from runner.case.allowed_code import allowed_code
-from runner.command import resume as resuming
-from runner.command.resume import recorded_command, resume
+from runner.command import left, still_working
+from runner.command.rebuilt import recorded_command
+from runner.command.resume import resume
 from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderLock
@@ -278,7 +279,7 @@ def test_a_running_command_holds_the_lock(symlab: Symlab, script: Script, tmp_pa
 def test_the_first_parts_process_for_mlflow_is_waited_for(
     folder: Path, script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], uri: str
 ) -> None:
-    monkeypatch.setattr(resuming, "MIRROR_PATIENCE_S", 0.3)
+    monkeypatch.setattr(still_working, "MIRROR_PATIENCE_S", 0.3)
     before = files(folder)
     with FolderLock(folder, MIRROR_LOCK_NAME):
         if uri:
@@ -310,7 +311,7 @@ def test_a_place_for_reading_only(
         raise OSError(errno.EROFS, "Read-only file system")
 
     (whole,) = (symlab("sizes=[8]").folder / "records").iterdir()
-    monkeypatch.setattr(resuming, "FolderLock", refuse)
+    monkeypatch.setattr("runner.command.resume.FolderLock", refuse)
     assert resume(whole, tools=script.tools()) == 0
     assert "nothing is left to do" in capsys.readouterr().out
     (whole / MANIFEST).unlink()
@@ -423,12 +424,12 @@ def test_what_was_interrupted_before_it_was_timed_is_left() -> None:
     timed = synthetic_record()
     asked = replace(timed.request, configuration={"timing": {"mode": "graph"}})
     untimed = replace(timed, timing=None, request=asked)
-    assert resuming._is_untimed(untimed)
-    assert not resuming._is_untimed(timed)
+    assert left._is_untimed(untimed)
+    assert not left._is_untimed(timed)
     never = replace(asked, configuration={"timing": {"mode": "none"}})
-    assert not resuming._is_untimed(replace(untimed, request=never))
+    assert not left._is_untimed(replace(untimed, request=never))
     assert untimed.fabric is not None
-    assert not resuming._is_untimed(replace(untimed, fabric=replace(untimed.fabric, simulated=True)))
+    assert not left._is_untimed(replace(untimed, fabric=replace(untimed.fabric, simulated=True)))
 
 
 def structure(runs: dict[str, list[Any]]) -> dict[str, Any]:

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import Record, RecordedEnvironment, RecordedRequest, Status, Timing, from_json
+from cases.record.record import Record, Status, from_json
+from cases.record.request import RecordedEnvironment, RecordedRequest
+from cases.record.timing import Timing
 from memory.fabric import Traits
 from reports.figures import curves
 from reports.sent import _timing_metrics
 from reports.table.compare import rows, split
 from reports.table.timed_table import captions, wide
 from runner.command.job import run_job
-from runner.command.means import Job, usual_means
+from runner.command.means import usual_means
 from runner.command.plan import prepare
+from runner.command.runnable import Job
 from runner.command.unused_keys import unused_keys
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.combine import TimedResult

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kernels.own.arguments import ArgumentSpec, argument_of
 from memory.fabric import Argument, Launch
-from runner.custom.arguments import ArgumentSpec, argument_of
 from runner.custom.nouns import BufferSpec, CustomSpec, Fill, Tolerance
 from tests.golden import refused
 

@@ -13,7 +13,7 @@ from cases.case import Case
 from cases.dtypes import FLOATS, INTEGERS, NONE, accumulators_of, reductions_of
 from kernels.baselines import find_baseline
 from kernels.catalogue import find
-from runner.case import check, inputs
+from runner.case import inputs, reference
 from runner.case.check import check_rank
 from runner.case.inputs import make_input
 
@@ -48,7 +48,7 @@ def test_the_check_makes_no_tensor_on_the_default_device(algorithm: str, kind: s
         scales = torch.logspace(-40, 35, case.numel)
         parts = [part * scales.roll(250 * rank) for rank, part in enumerate(parts)]
         parts[1][7], parts[2][9], parts[3][9] = float("nan"), float("inf"), float("-inf")
-    check.forget_references()
+    reference.forget_references()
     output = parts[0] + parts[1] + parts[2] + parts[3]
     if promise.owner is not None:
         owner = promise.owner(case, 0)  # made on the host, and moved by the check
@@ -58,7 +58,7 @@ def test_the_check_makes_no_tensor_on_the_default_device(algorithm: str, kind: s
         found = check_rank(case, promise, 0, [output], (), inputs=given)
     assert found.elements == 1000
     inputs.forget_inputs()
-    check.forget_references()
+    reference.forget_references()
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
@@ -70,7 +70,7 @@ def test_no_dtype_or_reduction_does(dtype: str, algorithm: str) -> None:
         accumulator = accumulators_of(dtype, reduction)[-1]
         case = Case("all_reduce", algorithm, dtype, accumulator, reduction, 960, 3, inputs="edge")
         output = make_input(case, 0, case.numel)
-        check.forget_references()
+        reference.forget_references()
         with NoHiddenTensors():
             found = check_rank(case, promise, 0, [output], ())
         assert found.wrong > 0
@@ -79,4 +79,4 @@ def test_no_dtype_or_reduction_does(dtype: str, algorithm: str) -> None:
     with NoHiddenTensors():
         assert check_rank(moved, find("broadcast/push"), 1, [data], ()).wrong == 0
     inputs.forget_inputs()
-    check.forget_references()
+    reference.forget_references()

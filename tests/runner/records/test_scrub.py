@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cases.record.record import (
-    Check,
-    RecordedEnvironment,
-    RecordedPrediction,
-    RecordedRequest,
-    Status,
-)
+from cases.record.prediction import RecordedPrediction
+from cases.record.record import Check, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.refusal import Refusal
 from reports.record import bundle
 from runner.records.scrub import WITHHELD, is_secret, scrubbed, scrubbed_record, scrubbed_values, without_secrets

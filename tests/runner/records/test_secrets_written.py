@@ -25,7 +25,8 @@ from runner.environment.capture import capture
 from runner.records.command_json import command_document_of
 from runner.records.scrub import WITHHELD
 from runner.records.store import Store, StoreError
-from runner.request.validate import CONF, ResolvedRequest
+from runner.request.experiments import CONF
+from runner.request.validate import ResolvedRequest
 from runner.track.__main__ import main as send
 from runner.world.processes import ProcessWorld
 from tests.patience import NEVER_S

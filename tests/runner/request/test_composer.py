@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runner.request import composer as composer_module
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.composer import Composer, composed
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.request_error import RequestError
 
 MINE = """\

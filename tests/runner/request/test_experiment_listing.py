@@ -17,8 +17,8 @@ from runner.case.cases import cases_of, check_against_catalogue
 from runner.custom.description import custom_job
 from runner.request.chooser import BEST
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
-from runner.request.experiments import experiments
-from runner.request.validate import CONF, CUSTOM
+from runner.request.experiments import CONF, experiments
+from runner.request.validate import CUSTOM
 from tests.runner.conftest import on_its_fabric
 
 NAMES = sorted(path.stem for path in (CONF / "exp").glob("*.yaml"))

@@ -16,11 +16,11 @@ from cases.ops import COLLECTIVES
 from kernels.baselines import BASELINES
 from kernels.catalogue import ALL_SPECS
 from runner.case.cases import check_against_catalogue
-from runner.request.compose import compose_jobs, composed, hydra_over
-from runner.request.experiments import experiments
+from runner.request.compose import compose_jobs, hydra_over
+from runner.request.composer import composed
+from runner.request.experiments import CONF, experiments
 from runner.request.schema import KEYS
 from runner.request.usage import page, usage
-from runner.request.validate import CONF
 from tests.runner.conftest import on_its_fabric
 
 

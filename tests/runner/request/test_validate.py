@@ -16,10 +16,10 @@ import yaml
 from cases.case import Inputs
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.composer import Composer
-from runner.request.experiments import experiments
+from runner.request.experiments import CONF, experiments
 from runner.request.schema import SECTIONS, PlacementChoice, TimingMode
 from runner.request.sizes import format_bytes, parse_bytes
-from runner.request.validate import CONF, MAX_HEAP_BYTES, MIN_HEAP_BYTES
+from runner.request.validate import MAX_HEAP_BYTES, MIN_HEAP_BYTES
 from runner.request_error import RequestError
 from simulator.world import SimulatorOptions
 from tests.golden import refused, same_text

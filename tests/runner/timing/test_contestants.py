@@ -11,8 +11,8 @@ import torch
 from kernels.baselines import Baseline
 from memory.fabric import Executable
 from runner.case.contestant import Contestant
-from runner.timing import measure as measure_module
-from runner.timing.measure import Measurement, accumulates, before_call
+from runner.timing import of_case
+from runner.timing.of_case import Measurement, accumulates, before_call
 from tests.runner import promises
 from tests.runner.measuring import case_of
 
@@ -89,7 +89,7 @@ def test_as_before_is_said_of_bits() -> None:
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
 def test_the_output_of_a_rank_that_is_given_none_must_stay(monkeypatch: pytest.MonkeyPatch, placement: str) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(measure_module, "check_rank", lambda *arguments: seen.append(arguments))
+    monkeypatch.setattr(of_case, "check_rank", lambda *arguments: seen.append(arguments))
     of = case("reduce", root=2, placement=placement)
     untouched = before_call(of, 1, BYTES)
     touched = untouched.clone()

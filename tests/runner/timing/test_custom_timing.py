@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from cases.record.record import LinkLimit
+from cases.record.timing import LinkLimit
 from memory.pool import SymmetricPool
-from runner.command.means import PATIENCE_S, usual_means
+from runner.command.means import usual_means
+from runner.command.ran import PATIENCE_S
 from runner.custom.description import CustomJob, custom_job
 from runner.custom.running import CompiledJob, plan_of
 from runner.timing.combine import TimedResult, combine

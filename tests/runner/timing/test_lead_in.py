@@ -51,7 +51,7 @@ def test_calls_before_a_sample_go_without_graphs_too(plan: MeasurePlan) -> None:
 def test_they_end_with_the_slot_that_the_samples_calls_come_to_last(
     plan: MeasurePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from runner.timing.measure import Measurement
+    from runner.timing.of_case import Measurement
 
     used: dict[int, list[int]] = {}
     usual = Measurement.launch

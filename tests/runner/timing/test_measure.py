@@ -20,6 +20,7 @@ from runner.case.binding import BoundKernel
 from runner.case.contestant import Contestant
 from runner.request.schema import TimingMode
 from runner.timing import measure as measure_module
+from runner.timing import of_case
 from runner.timing.calls import calls_for, slots_for, whole_turns
 from runner.timing.combine import combine
 from runner.timing.kernel_names import CapturedKernel
@@ -67,7 +68,7 @@ def test_calls_suit_the_size_or_are_as_given() -> None:
 
 def test_all_that_is_measured_together_shares_the_heap(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch) -> None:
     budgets: list[int] = []
-    monkeypatch.setattr(measure_module, "slots_for", lambda *given: budgets.append(given[-1]) or 1)
+    monkeypatch.setattr(of_case, "slots_for", lambda *given: budgets.append(given[-1]) or 1)
     Bench(both, 2).run()
     assert max(budgets) * 2 < 1 << 23
 
@@ -153,7 +154,7 @@ def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
 
     def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
         seen: dict[tuple[str, int], int] = {}
-        original = measure_module.Measurement.checked
+        original = of_case.Measurement.checked
 
         def checked(measurement: Any, own: int) -> Any:
             contestant = measurement.contestant
@@ -162,10 +163,10 @@ def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
             if key == (algorithm, rank) and seen[key] >= first:
                 output = measurement.opened.output(0).clone()
                 output[3] += 64
-                return measure_module.check_rank(contestant.case, contestant.spec, own, [output], ())
+                return of_case.check_rank(contestant.case, contestant.spec, own, [output], ())
             return original(measurement, own)
 
-        monkeypatch.setattr(measure_module.Measurement, "checked", checked)
+        monkeypatch.setattr(of_case.Measurement, "checked", checked)
 
     return spoil
 

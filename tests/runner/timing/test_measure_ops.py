@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from runner.timing import measure as measure_module
+from runner.timing import of_case
 from runner.timing.combine import combine
 from runner.timing.measure import MeasurePlan
 from tests.runner.measuring import TIMING, Bench, contestant
@@ -82,7 +82,7 @@ def test_a_write_to_the_output_of_a_rank_that_is_given_none_has_no_time(
     compile_cache: Path, monkeypatch: pytest.MonkeyPatch, placement: str
 ) -> None:
     plan = plan_of(compile_cache, "pull", "reduce", root=1, placement=placement)
-    original = measure_module.Measurement.outputs
+    original = of_case.Measurement.outputs
 
     def outputs(measurement: Any) -> list[torch.Tensor]:
         found = original(measurement)
@@ -91,7 +91,7 @@ def test_a_write_to_the_output_of_a_rank_that_is_given_none_has_no_time(
             found[2].view(torch.uint8)[7] ^= 1
         return found
 
-    monkeypatch.setattr(measure_module.Measurement, "outputs", outputs)
+    monkeypatch.setattr(of_case.Measurement, "outputs", outputs)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.timing is None
     assert timed.wrong is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reports import tracked
+from reports import tracking
 from reports.record import bundle
 from reports.record.seal import digest_of
 from reports.tracked import fetch
@@ -112,7 +112,7 @@ def test_runs_say_what_they_are(sent: Sent) -> None:
         assert place in said
     with sqlite3.connect(sent.database.removeprefix("sqlite:///")) as connection:
         keys = {key for (key,) in connection.execute("select distinct key from tags")}
-    assert {tracked.COMMAND_TAG, tracked.SERIES_TAG, tracked.SENT_TAG, tracked.PARENT_TAG} <= keys, "of both sides"
+    assert {tracking.COMMAND_TAG, tracking.SERIES_TAG, tracking.SENT_TAG, tracking.PARENT_TAG} <= keys, "of both sides"
 
 
 @pytest.mark.slow

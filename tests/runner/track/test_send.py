@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import RecordedRequest
+from cases.record.request import RecordedRequest
 from reports import tracked
 from reports.record import bundle
 from reports.sent import metrics_of
@@ -28,9 +28,9 @@ from runner.track import problems, send
 from runner.track.__main__ import main as send_later
 from runner.track.background import Connection, Mirror, in_process
 from runner.track.by_command import by_command
+from runner.track.later import send_folder
 from runner.track.pages import view_key
 from runner.track.problems import problem_of
-from runner.track.send import send_folder
 from runner.world.world import WorldFailure
 from tests.dashboard import serving
 from tests.golden import refused, same_text

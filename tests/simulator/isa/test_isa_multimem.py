@@ -6,11 +6,8 @@ import pytest
 from simulator_harness import HEADER, module, refuse_unsupported
 from simulator_multimem_bench import bench_of
 
-from kernels.multimem import FLOAT8_ARCHS, FORMS
+from cases.multimem import FLOAT8_ARCHS
 from memory.fabric import DeviceFault
-from simulator.isa import TABLE, multimem
-from simulator.isa.architectures import FAMILY_TARGETS
-from simulator.isa.registry import canonical
 from tests.golden import refused
 
 
@@ -32,21 +29,6 @@ def test_a_wrong_register_and_a_wrong_cell_are_noticed(model: str, monkeypatch: 
         bench.check(model)
 
 
-def test_the_table_holds_the_forms_that_are_listed() -> None:
-    forms = multimem.forms()
-    entries = {key for key in TABLE if key.startswith("multimem.") and ".async." not in key}
-    assert {canonical(form.split("."), frozenset()) for form in forms} == entries
-    assert len(forms) == len(entries) == 204
-
-
-def test_the_kernels_know_the_same_forms() -> None:
-    assert {form.key for form in FORMS} == multimem.forms()
-    float8 = {form for form in multimem.forms() if form.rpartition(".")[2].startswith(("e4m3", "e5m2"))}
-    assert {form.key for form in FORMS if form.is_float8} == float8
-    assert len(float8) == 5 * 16
-    assert set(FLOAT8_ARCHS) == FAMILY_TARGETS
-
-
 FP8 = (
     "multimem.ld_reduce.relaxed.sys.global.add.acc::f16.e5m2x4 %r1, [%d1];",
     "multimem.ld_reduce.weak.global.min.v2.e4m3x2 {%h1, %h2}, [%d1];",
@@ -61,8 +43,17 @@ def test_an_arch_without_8_bit_floats_in_its_switch_is_refused(text: str, arch: 
         refuse_unsupported(module(text, target=arch), "kernel")
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100", "sm_110a", "sm_120a"])
+def test_an_arch_without_redux_of_floats_is_refused(arch: str) -> None:
+    text = "redux.sync.min.abs.f32 %r1, %r2, -1;"
+    with refused(DeviceFault):
+        refuse_unsupported(module(text, target=arch))
+    for other in ("sm_100a", "sm_103f"):
+        refuse_unsupported(module(text, target=other))
+
+
 @pytest.mark.parametrize("text", FP8)
-@pytest.mark.parametrize("arch", sorted(FAMILY_TARGETS))
+@pytest.mark.parametrize("arch", FLOAT8_ARCHS)
 def test_the_others_take_them(text: str, arch: str) -> None:
     refuse_unsupported(module(text, target=arch), "kernel")
 

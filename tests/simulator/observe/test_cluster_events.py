@@ -105,16 +105,3 @@ def test_whose_shared_memory_it_is() -> None:
     assert load.scope == "cluster"
     assert mine.target_blocks is not None
     assert mine.target_blocks.tolist() == mine.blocks.tolist() == [0, 1, 2, 3] * 2
-
-
-def test_a_cluster_goes_on_in_the_phase_of_the_thread_that_waited() -> None:
-    """One thread of each cluster waits for a flag; behind the cluster's barrier all its stores belong to phase 1."""
-    body = """
-      st.global.u32 [%mine], 1; and.b32 %r1, %lane, 7; setp.eq.u32 %p1, %r1, 5; @%p1 ld.acquire.sys.global.u32 %r2, [%flag];
-      BARRIER st.global.u32 [%mine+4], 1;
-    """
-    barrier = "barrier.cluster.arrive; barrier.cluster.wait;"
-    for text, wanted in ((barrier, [8 * 2, 8 * 2]), ("bar.warp.sync -1;", [8 * 2 + 8, 8])):
-        _, world = watched(body.replace("BARRIER", text), 4, 4, 2)
-        (launch,) = world.counters()["launches"]
-        assert [phase["own_write"]["count"] for phase in launch["phases"]] == wanted

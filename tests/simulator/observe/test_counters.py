@@ -1,8 +1,7 @@
-"""Counters by launch and by phase, on small programs whose phases are counted by hand."""
+"""Counters of small programs, counted by hand."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from simulator_harness import executable, make_world, module, put, start, succee
 
 from memory.fabric import Executable
 from simulator.fabric import SimulatorFabric
-from simulator.observe.counters import MAX_FORMS, MAX_PHASES, Counters, LaunchCounts, PhaseCounts, spans
 from simulator.world import SimulatedWorld
 
 SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(4))]
@@ -63,146 +61,26 @@ def launched(
 
 
 @pytest.mark.parametrize("options", SCHEDULES)
-def test_phases_end_with_the_waits_of_a_barrier_over_ranks(options: dict[str, Any]) -> None:
-    world = launched([(BARRIERS, 1), (BARRIERS, 2), (BARRIERS, 3)], **options)
-    assert sorted(world.tally.launches) == [0, 1, 2]
-    for launch in world.tally.launches.values():
-        assert [phase.accesses for phase in launch.phases] == [
-            {"own_read": [128, 512], "signal": [2, 8]},
-            {"peer_read": [128, 512], "own_write": [128, 512], "signal": [2, 8]},
-            {"own_write": [2, 4]},
-        ]
-        for phase in launch.phases[:2]:
-            assert set(phase.waits) == {"signal"}
-            assert phase.waits["signal"][0] >= 2, "each rank looked"
-        assert launch.phases[2].waits == {}
-        assert launch.ranks == {0, 1}
-    counters = world.counters()
-    waits = sum(launch.waits for launch in world.tally.launches.values())
-    assert counters["accesses"]["signal"]["count"] == 3 * 4 + waits
-    assert counters["instructions"] == sum(launch.instructions for launch in world.tally.launches.values())
+def test_sums_over_launches_and_ranks(options: dict[str, Any]) -> None:
+    """Of reads, what polls is a signal; how often it looked depends on the order."""
+    counters = launched([(BARRIERS, epoch) for epoch in (1, 2, 3)], **options).counters()
+    times, lanes = 6, 64
+    accesses = counters["accesses"]
+    looks = accesses.pop("signal")["count"] - 2 * times
+    assert accesses == {
+        **{kind: {"count": times * lanes, "bytes": 4 * times * lanes} for kind in ("own_read", "peer_read")},
+        "own_write": {"count": times * (lanes + 1), "bytes": times * (4 * lanes + 2)},
+        **{key: {"count": 0, "bytes": 0} for key in ("peer_write", "multicast_reduce", "multicast_store")},
+    }
+    assert looks >= 2 * times
+    assert counters["links"] == dict.fromkeys(("0->1", "1->0"), 3 * (4 * lanes + 8))
     assert counters["of"] == {"launches": 3, "ranks": 2}
-    (entry,) = counters["launches"]
-    assert (entry["launches"], entry["ranks"]) == ("0-2", "0-1")
-    assert entry["phases"][1]["peer_read"] == {"count": 128, "bytes": 512}
-    each = [launch.waits for launch in world.tally.launches.values()]
-    assert entry["waits"] == {"min": min(each), "max": max(each)}
-    assert entry["instructions"]["min"] <= entry["instructions"]["max"]
-
-
-def phases_of(body: str, block: int = 1, **options: Any) -> list[PhaseCounts]:
-    ptx = module(body, ["u64 mine", "u64 peer", "u64 flag", "u64 peer_flag", "u32 epoch"])
-    world = launched([(ptx, 1)], 1, block, **options)
-    return world.tally.launches[0].phases
-
-
-def test_each_lane_has_phases_of_its_own_until_it_meets_others() -> None:
-    """Lane 0 waits twice, lane 1 once, lane 2 never; then all meet."""
-    body = """
-    setp.eq.u32 %p1, %r0, 2; @%p1 bra STORE;
-    ld.relaxed.sys.global.u32 %r1, [%flag];
-    setp.eq.u32 %p1, %r0, 1; @%p1 bra STORE;
-    st.global.u8 [%flag+64], %h1;
-    ld.volatile.global.u32 %r1, [%flag];
-    STORE: st.global.u32 [%mine], %r0;
-    bar.sync 0;
-    st.global.u16 [%mine], %h0;
-    """
-    body = body.replace("%h1", "%r0").replace("%h0", "%h2")
-    phases = phases_of(body, block=3)
-    assert [phase.accesses for phase in phases] == [
-        {"own_write": [1, 4]},  # lane 2
-        {"own_write": [2, 5]},  # lane 1; lane 0's byte
-        {"own_write": [4, 10]},  # lane 0; then all
-    ]
-    assert [phase.waits for phase in phases] == [{"own_read": [2, 8]}, {"own_read": [1, 4]}, {}]
-
-
-def test_lanes_that_meet_as_warps() -> None:
-    """Lane 0 waits, and takes its warp along, not the other one."""
-    body = """
-    setp.ne.u32 %p1, %r0, 0; @%p1 bra MEET;
-    ld.acquire.gpu.global.u32 %r1, [%flag];
-    MEET: bar.warp.sync -1;
-    st.global.u32 [%mine], %r0;
-    """
-    phases = phases_of(body, block=64)
-    assert [phase.accesses for phase in phases] == [{"own_write": [32, 128]}, {"own_write": [32, 128]}]
-
-
-@pytest.mark.parametrize(
-    ("look", "waits"),
-    [
-        ("ld.acquire.gpu.global.u32 %r1, [%flag];", "signal"),
-        ("ld.volatile.global.u32 %r1, [%flag];", "own_read"),
-        ("ld.relaxed.cta.global.u32 %r1, [%flag];", "own_read"),
-        ("atom.acquire.gpu.global.add.u32 %r1, [%flag], 0;", "signal"),
-        ("atom.acq_rel.gpu.global.or.b32 %r1, [%flag], 0;", "signal"),
-        ("ld.global.u32 %r1, [%flag];", ""),
-        ("atom.relaxed.gpu.global.add.u32 %r1, [%flag], 0;", ""),
-        ("atom.release.gpu.global.add.u32 %r1, [%flag], 0;", ""),
-        ("red.release.gpu.global.add.u32 [%flag], 0;", ""),
-        ("st.relaxed.gpu.global.u32 [%flag], 0;", ""),
-    ],
-)
-def test_what_is_a_wait(look: str, waits: str) -> None:
-    phases = phases_of(f"st.global.u32 [%mine], %r0; {look} {look} st.global.u32 [%mine], %r0;")
-    assert [phase.waits for phase in phases] == ([{waits: [2, 8]}, {}] if waits else [{}])
-    assert not waits or [phase.accesses for phase in phases] == [{"own_write": [1, 4]}] * 2
-
-
-def test_many_phases_are_told_apart_up_to_a_number() -> None:
-    rounds = MAX_PHASES + 3
-    body = """
-    mov.u32 %r2, 0;
-    NEXT: ld.acquire.gpu.global.u32 %r1, [%flag]; st.global.u32 [%mine], %r2;
-    add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, ROUNDS; @%p1 bra NEXT;
-    """
-    phases = phases_of(body.replace("ROUNDS", str(rounds)))
-    stores = [phase.accesses.get("own_write", [0, 0])[0] for phase in phases]
-    assert stores == [0, *[1] * (MAX_PHASES - 2), rounds - (MAX_PHASES - 2)]
 
 
 @pytest.mark.parametrize("block", [64, 1024])
 def test_ranks_whose_launches_have_other_numbers(block: int) -> None:
-    """Rank 0 launches one more before: what runs together belongs to two numbers."""
+    """Rank 0 launches one more before."""
     alone = module("st.global.u8 [%mine], %r0;", ["u64 mine", "u64 peer", "u64 flag", "u64 peer_flag", "u32 epoch"])
-    world = launched([(alone, 1), (BARRIERS, 1), (BARRIERS, 2)], block=block, alone=1)
-    kinds = [[phase.accesses for phase in world.tally.launches[number].phases] for number in range(3)]
-    one_rank = [
-        {"own_read": [block, 4 * block], "signal": [1, 4]},
-        {"peer_read": [block, 4 * block], "own_write": [block, 4 * block], "signal": [1, 4]},
-        {"own_write": [1, 2]},
-    ]
-    first = [{**one_rank[0], "own_write": [block, block]}, *one_rank[1:]]
-    both = [{kind: [2 * count, 2 * size] for kind, (count, size) in phase.items()} for phase in one_rank]
-    assert kinds == [first, both, one_rank]
-    assert [sorted(launch.ranks) for launch in world.tally.launches.values()] == [[0, 1], [0, 1], [0]]
-    assert world.counters()["instructions"] == sum(one.instructions for one in world.tally.launches.values())
-    assert not world.tally._running, "nothing is kept of launches that are over"
-
-
-def test_launches_that_differ_are_told_apart_up_to_a_number() -> None:
-    tally = Counters(4)
-    for number, stores in enumerate([5, 6, 6, 5, 7, 8, 9, 5]):
-        phases = [PhaseCounts({"own_write": [stores, 4 * stores]}, {"signal": [number, 0]})]
-        tally.launches[number] = LaunchCounts({0, 1, 3}, 100 + number, phases)
-    entries = tally.summary()["launches"]
-    assert [(entry["launches"], entry.get("phases")) for entry in entries] == [
-        ("0, 3, 7", [{"own_write": {"count": 5, "bytes": 20}}]),
-        ("1-2", [{"own_write": {"count": 6, "bytes": 24}}]),
-        ("4", [{"own_write": {"count": 7, "bytes": 28}}]),
-        ("5-6", None),
-    ]
-    assert len(entries) == MAX_FORMS + 1
-    assert (entries[0]["instructions"], entries[0]["waits"]) == ({"min": 100, "max": 107}, {"min": 0, "max": 7})
-    assert entries[0]["ranks"] == "0-1, 3"
-    assert spans([]) == ""
-
-
-def test_launches_add_little_to_a_record_of_many_ranks() -> None:
-    world = launched([(BARRIERS, epoch) for epoch in range(1, 6)], 72, 32)
-    counters = world.counters()
-    assert counters["of"] == {"launches": 5, "ranks": 72}
-    added = json.dumps({key: counters[key] for key in ("of", "launches")}, indent=2)
-    assert len(added) < 2000, added
+    counters = launched([(alone, 1), (BARRIERS, 1), (BARRIERS, 2)], block=block, alone=1).counters()
+    assert counters["accesses"]["own_write"]["count"] == block + 4 * (block + 1)
+    assert counters["of"] == {"launches": 3, "ranks": 2}

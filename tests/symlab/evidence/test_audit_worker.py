@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import Record, RecordedPrediction
+from cases.record.prediction import RecordedPrediction
+from cases.record.record import Record
 from reports.record.bundle import read
 from runner.__main__ import main
 from runner.case.inputs import digest_of, make_input
@@ -315,12 +316,11 @@ def test_what_was_made_again_is_told_of_its_item(two: list[Record], monkeypatch:
     }
     again = {"agree": [], "different": [], "stated": [], "not_comparable": [], "kernels": [], "seed": 0, "of": 1}
     monkeypatch.setattr(audit_worker, "_rerun", lambda *_: again | parts | {"at_commit": 0})
-    for part in ("_refusals", "_predictions"):
-        monkeypatch.setattr(audit_worker, part, lambda *_, part=part: [Point(Judged.FINDING, part)])
+    monkeypatch.setattr(audit_worker, "_refusals", lambda *_: [Point(Judged.FINDING, "_refusals")])
     points, _ = audit_worker.answer(two, audit_worker.Asked(), silent)
     told = {(name, point.evidence.split()[-1]) for name, some in points.items() for point in some}
     wanted = {("kernels", "code"), ("replay", "counters"), ("data", "races")}
-    assert told >= wanted | {("cases", "_refusals"), ("figures", "_predictions")}
+    assert told >= wanted | {("cases", "_refusals")}
 
 
 def test_findings_are_counted_by_record_and_by_case(two: list[Record]) -> None:

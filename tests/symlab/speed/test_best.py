@@ -13,8 +13,8 @@ from reports.sent import series_of
 from reports.table.compare import contestants, rows, split
 from runner.__main__ import main
 from runner.case.cases import cases_of
+from runner.command.heading import headline
 from runner.command.plan import prepare
-from runner.command.start import headline
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer

@@ -9,7 +9,8 @@ import pytest
 
 from simulator.memory.chance import Late
 from simulator.observe.lanes import ids_of
-from simulator.run.choices import WHOLE, Began, Choice, Moved, Turn, Until
+from simulator.run.choices import Began, Choice, Moved, Turn, Until
+from simulator.run.decode import WHOLE
 from symlab.checks.explore.shrink import Choices, Shrinker, Tried, actor_of, parts_of
 
 

@@ -4,19 +4,14 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
 import random
-import re
-import shutil
 from pathlib import Path
 from typing import Any
 
-from reports.record.bundle import read
 from reports.record.seal import MANIFEST
-from tests.symlab.evidence.audit.tampered_predictions import PREDICTIONS
 from tests.symlab.evidence.audit.tampering import (
     CLOCK,
     COMMAND_FILES,
@@ -24,7 +19,6 @@ from tests.symlab.evidence.audit.tampering import (
     LOAD,
     MACHINE_SAYS,
     OF_WORKERS,
-    OTHER_FORM,
     OTHER_WORK,
     TEXTS,
     TIMED_HOW,
@@ -39,7 +33,6 @@ from tests.symlab.evidence.audit.tampering import (
     edit,
     every,
     first,
-    members,
     name_of,
     put,
     record_paths,
@@ -188,48 +181,12 @@ def _other_digest(document: Document) -> None:
 
 
 def _more_counted(document: Document) -> None:
-    """The sums and their parts alike."""
-    counters = document["counters"]
-    part = counters["launches"][0]
-    launches = counters["of"]["launches"]
-    assert len(counters["launches"]) == 1
-    part["phases"][0]["own_read"]["count"] += 1
-    counters["accesses"]["own_read"]["count"] += launches
+    document["counters"]["accesses"]["own_read"]["count"] += 1
 
 
 def _kernel_of_a_library(folder: Path) -> None:
     ours = json.loads((next(world(folder, 0).glob("*one_shot*.json"))).read_text(encoding="utf-8"))["kernel"]
     every(lambda document: document.update(library="", kernel={**ours, "name": "all_reduce/nccl"}), "nccl")(folder)
-
-
-def _older(document: Document) -> None:
-    """As a record of schema 2, which has no digests of data and of code."""
-    document["schema"] = 2
-    document["check"].update(output_digests=None, input_digests=None)
-    document["kernel"].pop("code_digest")
-    document["counters"] = {}
-    for key in ("findings", "refusal"):
-        document.pop(key, None)
-
-
-def _dirty(document: Document) -> None:
-    document["environment"]["git"]["changed_files"] = 2
-
-
-def _twice(folder: Path) -> None:
-    path = record_paths(folder)[0]
-    shutil.copy(path, path.with_name(f"zz-{path.name}"))
-
-
-def _in_shared(text: str, name: str = "") -> Change:
-    """A file beside those that records refer to, under a name or the digest that it has."""
-
-    def changed(folder: Path) -> None:
-        place = sorted(folder.rglob("command.json"))[0].parent / "shared"
-        place.mkdir(exist_ok=True)
-        (place / f"{name or hashlib.sha256(text.encode()).hexdigest()}.json").write_text(text, encoding="utf-8")
-
-    return changed
 
 
 def _gpus(document: Document, is_careful: bool = True) -> None:
@@ -295,29 +252,6 @@ def _with_difference(**changes: Any) -> Change:
         git = {"dirty": True, "changed_files": 1, "changed": ["kernels/a.py"], "diff_digest": digest, "kept_diff": kept}
         (world(folder, 0) / "source.diff").write_text(text, encoding="utf-8")
         every(put("environment.git", lambda there: {**there, **git, **changes}), name_of(0))(folder)
-
-    return changed
-
-
-def _other_ptx(old: str, new: str) -> Change:
-    """Each PTX file says something else, has the name of what it says, and the records name it."""
-    import hashlib
-
-    def changed(folder: Path) -> None:
-        names = {}
-        for path in sorted(folder.rglob("*.ptx")):
-            text = path.read_text(encoding="utf-8")
-            assert old in text
-            there = text.replace(old, new).encode()
-            names[f"sha256:{path.stem}"] = f"sha256:{hashlib.sha256(there).hexdigest()}"
-            path.unlink()
-            (path.parent / f"{names[f'sha256:{path.stem}'][7:]}.ptx").write_bytes(there)
-
-        def renamed(document: Document) -> None:
-            if document["kernel"] is not None:
-                document["kernel"]["ptx_digest"] = names[document["kernel"]["ptx_digest"]]
-
-        every(renamed)(folder)
 
     return changed
 
@@ -401,15 +335,6 @@ TIMING = (
     Kind("a baseline that was not in turns", "measured", first(put("timing.interleaved_with", [])), "baselines"),
     Kind("a throttled GPU", "measured", first(put("timing.devices.0.before.throttle", ["thermal"])), "clocks"),
     Kind("others on the GPU", "measured", first(put("timing.devices.0.before.other_processes", 2)), "clocks"),
-    Kind("a GPU that the machine does not have", "measured", first(put("timing.devices.0.before.uuid", "GPU-x")), "machine"),
-    Kind("another GPU after the samples", "measured", first(put("timing.devices.0.after.uuid", UUIDS[1])), "machine"),
-    Kind(
-        "two ranks on one GPU",
-        "measured",
-        first(lambda document: [document["timing"]["devices"][0][when].update(uuid=UUIDS[1])
-                                for when in ("before", "after")]),
-        "machine",
-    ),
     Kind("another L2 cache than the ranks'", "measured", first(put("timing.l2_bytes", 50 << 20)), MACHINE_SAYS),
 )  # fmt: skip
 
@@ -470,8 +395,6 @@ MACHINE = (
     Kind("H200 named H100, with a memory clock that H100 has not", "measured", every(lambda document: document.update(json.loads(json.dumps(document).replace("H200", "H100").replace('"memory_mhz": 2600', '"memory_mhz": 3201')))), "clocks"),
     Kind("a heap without room", "measured", every(put("fabric.heap_bytes", 1)), MACHINE_SAYS),
     Kind("a simulated fabric of GPUs", "run", every(put("fabric.description", "NVIDIA H200, libnvshmem 3.8.0")), MACHINE_SAYS),
-    Kind("a GPU listed twice", "measured", first(put("environment.gpus.1.uuid", UUIDS[0])), "machine"),
-    Kind("fewer GPUs than ranks", "measured", first(put("environment.gpus", lambda gpus: gpus[:2])), "machine"),
     Kind("multimem without multicast", "measured", first(put("kernel.multimem", ["multimem.red"])), "kernels"),
     Kind("other processes in the capture", "measured", first(put("environment.gpus.0.other_processes", 1)), "clocks"),
 )  # fmt: skip
@@ -486,25 +409,11 @@ REQUEST = (
     Kind("another configuration.yaml", "measured", replace_in("configuration.yaml", '"samples": 12', '"samples": 99'), COMMAND_FILES),
     Kind("a configuration.yaml that is not YAML", "measured", replace_in("configuration.yaml", '"samples": 12', '"samples": ['), COMMAND_FILES),
     Kind("a data type that was not resolved", "measured", first(put("request.resolved.dtype", "float32")), COMMAND_FILES),
-    Kind("another command line in the records", "measured", first(put("request.command_line", ["python", *["x=1"]])), "command"),
-    Kind("another command line in command.json", "measured", command(put("command_line", ["python"])), "command"),
-    Kind("an exit code of success", "measured", command(put("exit_code", 1)), "command"),
-    Kind("a command that started later", "measured", command(put("started", "2026-01-01T00:00:04+00:00")), "command"),
-    Kind("a command that ended before", "measured", command(put("ended", "2025-12-31T00:00:00+00:00")), "command"),
     Kind("a command that started another day", "measured", command(put("started", "2025-12-31T00:00:00+00:00")), COMMAND_FILES),
-    Kind("a time that can't be read", "measured", command(put("ended", "later")), "command"),
     Kind("a record that ended before it started", "measured", first(put("ended", "2025-12-31T00:00:00Z")), "command"),
     Kind("a world of a day to come", "measured", lambda folder: _in_the_year(folder, "2099"), "command"),
     Kind("a record that took another time", "measured", first(put("duration_s", 90.0)), "command"),
     Kind("fewer cases in command.json", "measured", command(put("jobs.0.cases", [])), "cases"),
-    Kind("other counts in command.json", "measured", command(put("counts", {"PASSED": 1})), "cases"),
-    Kind("parts of command.json taken away", "measured", command(lambda document: [
-        document.pop(key) for key in ("plan", "jobs", "counts")]), "command"),
-    Kind("the end of command.json taken away", "measured", command(lambda document: [
-        document.pop(key) for key in ("ended", "outcome")]), "command"),
-    Kind("an outcome that no command has", "measured", command(put("outcome", "perfect")), "command"),
-    Kind("a command that was stopped, and lacks no case", "measured", command(put("outcome", "stopped")), "command"),
-    Kind("more cases requested than there are", "measured", command(put("cases_requested", 99)), "command"),
     Kind("another experiment in command.json", "measured", command(put("plan.experiment", "h200_production")), COMMAND_FILES),
     Kind("another fabric in command.json", "run", command(put("plan.fabric", "nvshmem")), COMMAND_FILES),
     Kind("a record that is gone", "measured", remove("*nccl*.json"), "cases"),
@@ -512,11 +421,7 @@ REQUEST = (
     Kind("another configuration of one record", "run", first(put("request.configuration.launches", 9)), "configuration"),
     Kind("another configuration everywhere", "run", every(put("request.configuration.deadline_s", 9.0)), "configuration"),
     Kind("a record that is gone, in command.json too", "run", _dropped_case, "cases"),
-    Kind("a record twice, under another name", "measured", _twice, "cases"),
     Kind("a reason of a record that passed", "measured", first(put("reason", "also verified on 8 x B200")), TEXTS),
-    Kind("'check was off' of a checked record", "measured", first(put("reason", "check was off")), "data"),
-    Kind("a shared file that no record refers to", "run", _in_shared('{"model": "B200"}'), "manifest"),
-    Kind("a shared file whose name is not its digest", "run", _in_shared("{}", "0" * 64), "manifest"),
     Kind("more random orders than ran", "stressed", _more_orders, "replay", by_rerun=True),
 )  # fmt: skip
 
@@ -538,7 +443,6 @@ DATA = (
     Kind("errors where every bit is right", "run", first(put("check.max_ulp_error", 2)), "data", by_rerun=True),
     Kind("digests taken away", "measured", first(put("check.output_digests", [[], [], [], []])), "data"),
     Kind("other bits of one rank", "measured", first(put("check.output_digests.1", ["2" * 64] * 2)), "data"),
-    Kind("a check that was off after all", "run", first(lambda document: document.update(check=None, reason="check was off")), "data"),
     Kind("another input", "run", first(put("check.input_digests.0", "3" * 64)), "inputs"),
     Kind("another seed", "run", every(_other_seed), "inputs"),
     Kind("other counts per peer", "run", every(_other_counts), "cases"),
@@ -553,7 +457,7 @@ DATA = (
     Kind("another granularity", "run", first(put("fabric.settings.granularity", "access")), "kernels", by_rerun=True),
     Kind("another schedule", "run", first(put("fabric.settings.schedule", "random")), "kernels", by_rerun=True),
     Kind("other outputs, alike on all ranks", "run", first(_other_digest, "all_reduce"), "data", by_rerun=True),
-    Kind("counters and their parts", "run", first(_more_counted, "all_reduce"), "replay", by_rerun=True),
+    Kind("a counter", "run", first(_more_counted, "all_reduce"), "replay", by_rerun=True),
     Kind("a refusal that never was", "run", _ended("REFUSED", 0, kernel=None, reason="two_shot does not support 2 ranks"), "data", by_rerun=True),
     Kind("a failure that never was", "run", _ended("FAILED", 1, reason="RuntimeError: illegal address"), "data", by_rerun=True),
     Kind("a deadlock that never was", "run", _ended("DEADLOCK", 1, reason="all ranks wait"), "data", by_rerun=True),
@@ -562,38 +466,16 @@ DATA = (
 )  # fmt: skip
 
 ORIGIN = (
-    Kind("a tree that may have been changed or not", "measured", every(put("environment.git.dirty", None)), "commit"),
-    Kind("sources of a kernel, and another one said to be brought", "run", every(lambda document: [
-        document["request"].update(brought={"mine": {"place": "mine.py:SPEC", "digest": "sha256:" + "1" * 64}}),
-        document["kernel"].update(source_digest="sha256:" + "6" * 64)]), "commit"),
-    Kind("an unchanged commit with changes", "measured", first(_dirty), "commit"),
-    Kind("a commit that is no commit's name", "measured", first(put("environment.git.commit", "main")), "commit"),
-    Kind("a difference that no record names", "measured", lambda folder: (world(folder, 0) / "source.diff").write_text("x"), "commit"),
-    Kind("another difference", "measured", both(_with_difference(), lambda folder: (world(folder, 0) / "source.diff").write_text("x")), "commit"),
     Kind("more changed files than are counted", "measured", _with_difference(changed=["a", "b"]), TREE),
     Kind("changes with a digest and no changed file", "measured", _with_difference(changed_files=0), TREE),
-    Kind("other PTX", "measured", replace_in("*.ptx", "an invented", "another"), "kernels"),
     Kind("a kernel taken away", "measured", every(put("kernel", None), "one_shot"), "kernels"),
     Kind("a library in the simulator", "run", every(lambda document: document.update(kernel=None, library="NCCL 2.28.9"), "one_shot"), "kernels"),
-    Kind("PTX of another kernel, with its name", "measured", _other_ptx(".entry entry_0", ".entry entry_1"), "kernels"),
-    Kind("PTX with more multimem", "measured", _other_ptx("//", "// multimem.red.add.f32"), "kernels"),
-    Kind("PTX of other code, with its name", "run", _other_ptx("ret;", "nop; ret;"), "kernels"),
     Kind("races that were asked for, and are not there", "run", every(put("request.configuration.check.races", True)), "data"),
-    Kind("no digest of the code", "run", every(lambda document: document["kernel"].update(code_digest=None)), "kernels"),
-    Kind("no counters of a simulated run", "run", every(put("counters", {})), "data"),
-    Kind("no digests of a check", "measured", every(lambda document: document["check"].update(output_digests=None, input_digests=None)), "data"),
-    Kind("PTX that is gone", "measured", remove("*.ptx"), "kernels"),
     Kind("other sources than the commit's", "run", every(put("environment.sources.kernels", "sha256:" + "5" * 64)), "commit"),
     Kind("a record older than its commit", "run", every(lambda document: document.update(
         started="2020-01-01T00:00:00.000+00:00", ended="2020-01-01T00:00:00.000+00:00", duration_s=0.0)), "commit"),
-    Kind("an invented digest of a kernel's sources", "run", every(lambda document: document["kernel"].update(
-        source_digest="sha256:" + "6" * 64, grid=99, block=1024)), "commit"),
-    Kind("no digests of sources, and other counters", "run", both(
-        every(lambda document: document["environment"].pop("sources")), first(_more_counted, "all_reduce")), "commit"),
-    Kind("an older schema, without what came later", "run", every(_older), "commit"),
     Kind("a library in place of our kernel, on GPUs", "measured", every(lambda document: document.update(
         kernel=None, library="NCCL 2.28.9"), "one_shot"), "kernels"),
-    Kind("a library that is another", "measured", every(put("library", "PyTorch 2.9 symmetric memory"), "nccl"), "kernels"),
     Kind("a library taken away", "measured", every(put("library", ""), "nccl"), "kernels"),
     Kind("a kernel of ours in place of a library", "measured", _kernel_of_a_library, "kernels"),
     Kind("a changed tree said to be unchanged", "run", _said_unchanged, "commit"),
@@ -629,118 +511,6 @@ SEAL = (
 )
 
 
-@functools.cache
-def _text() -> str:
-    """The report of the measured set."""
-    from reports.html import page
-
-    return page(members())
-
-
-def _replaced(text: str, *changes: tuple[str, str]) -> str:
-    for old, new in changes:
-        there = re.sub(old, new, text, count=1, flags=re.DOTALL)
-        assert there != text, old
-        text = there
-    return text
-
-
-def _page(*changes: tuple[str, str], name: str = "report.html") -> Change:
-    """Write the report of the records into their folder, each with the first text of a pattern replaced."""
-    return lambda folder: (folder / name).write_text(_replaced(_text(), *changes), encoding="utf-8") and None
-
-
-_OTHER_CODE = (r"drawn by sha256:[0-9a-f]{8}", "drawn by sha256:00000000")
-_CELL = (r"(<td[^>]*>)[0-9]+\.[0-9]+</td>", r"\g<1>0.1</td>")
-_ROW_MORE = (r"(<tbody>\n)(<tr.*?</tr>\n)", r"\1\2\2")
-
-
-def _renamed(folder: Path) -> None:
-    text = _text().replace("one_shot", "no_shot").replace("PASSED", "FASTEST")
-    (folder / "report.html").write_text(text, encoding="utf-8")
-
-
-def _of_other_commands(folder: Path) -> None:
-    text = _replaced(_text(), _CELL).replace(name_of(0), name_of(7))
-    (folder / "report.html").write_text(text, encoding="utf-8")
-
-
-def _other_manifest(folder: Path) -> None:
-    from reports.html import page
-
-    text = page(members(), sealed={name_of(0): f"sha256:{'0' * 64}"})
-    (folder / "report.html").write_text(text, encoding="utf-8")
-
-
-def _titled(folder: Path) -> None:
-    from reports.html import page
-
-    (folder / "report.html").write_text(page(members(), "Three times as fast as NCCL"), encoding="utf-8")
-
-
-def _with_audit(folder: Path) -> None:
-    part = '<section id="audit"><h2>Audit</h2><p class="verdict">VERIFIED: by NVIDIA</p></section>'
-    _page(("<main>\n", f"<main>\n{part}\n"))(folder)
-
-
-def _figure(*changes: tuple[str, str]) -> Change:
-    def changed(folder: Path) -> None:
-        from reports.figures import draw
-
-        path = folder / "curves.svg"
-        draw(read([folder]), path)
-        path.write_text(_replaced(path.read_text(encoding="utf-8"), *changes), encoding="utf-8")
-
-    return changed
-
-
-_POINT = (r"\nL ([0-9.]+) ", "\nL 1 ")
-_COLOUR = (r"stroke: #0072b2", "stroke: #000000")
-
-
-def _table(name: str, *changes: tuple[str, str]) -> Change:
-    def changed(folder: Path) -> None:
-        from reports.table import table
-
-        made = {".md": table.markdown, ".txt": table.plain, ".csv": table.csv_text}[Path(name).suffix]
-        (folder / name).write_text(_replaced(made(read([folder])), *changes), encoding="utf-8")
-
-    return changed
-
-
-SHOWN = (
-    Kind("a figure that programs read in a report", "measured", _page((r'"median_us":[0-9.]+', '"median_us":1.0')), "figures"),
-    Kind("a figure that programs read in a report said to be another version's", "measured", _page(_OTHER_CODE, (r'"median_us":[0-9.]+', '"median_us":1.0')), "figures"),
-    Kind("a figure that people read in a report", "measured", _page(_CELL), "figures"),
-    Kind("a sentence of a report", "measured", _page((r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200")), "figures"),
-    Kind("a row more in a report", "measured", _page(_ROW_MORE, _CELL), "figures"),
-    Kind("a report of renamed algorithms", "measured", _renamed, "figures"),
-    Kind("a report without the figures for programs", "measured", _page(_CELL, (r'<script type="application/json".*?</script>', "")), "figures"),
-    Kind("a report.htm", "measured", _page(_CELL, name="report.htm"), "figures"),
-    Kind("the digest of a manifest in a report", "measured", _other_manifest, "figures"),
-    Kind("a report with another command's name beside ours", "measured", _page((name_of(0), name_of(7)), (r'(<td class="code text">)sha256:[0-9a-f]{8}', r"\1sha256:00000000")), "figures"),
-    Kind("a figure of a table", "measured", _table("table.md", (r"\| [0-9]+\.[0-9]+ \|", "| 0.01 |")), "figures"),
-    Kind("a row more in a table", "measured", _table("table.md", (r"(\n\| [^|]+ \| [^|]*\|[^\n]*one_shot[^\n]*)", r"\1\1x")), "figures"),
-    Kind("a row less in a table", "measured", _table("table.md", (r"\n\|[^\n]*\| nccl[^\n]*", "")), "figures"),
-    Kind("a figure of a table as text", "measured", _table("table.txt", (r" [0-9]+\.[0-9]+ ", " 0.01 ")), "figures"),
-    Kind("a figure of a table as CSV", "measured", _table("table.csv", (r",[0-9]+\.[0-9]+,", ",0.01,")), "figures"),
-    Kind("a curve of a picture", "measured", _figure(_POINT), "figures"),
-    Kind("a colour of a picture", "measured", _figure(_COLOUR), "figures"),
-    Kind("names in a picture", "measured", _figure(("<!-- nccl -->", "<!-- ours -->")), "figures"),
-    Kind("a stylesheet of a picture", "measured", _figure(("<svg", '<?xml-stylesheet href="data:text/css,text{display:none}"?>\n<svg')), "figures"),
-    Kind("a path more in a picture", "measured", _figure(("</svg>", '<path d="M 0 0 L 1 1"/></svg>'), _POINT), "figures"),
-)  # fmt: skip
-
-SHOWN_UNFINDABLE = (
-    Kind("the title that a report was given", "measured", _titled, TEXTS),
-    Kind("what an audit said within a report", "measured", _with_audit, TEXTS),
-    Kind("a report said to be another version's", "measured", _page(_OTHER_CODE, (r"(</h1>.*?)NVIDIA H200", r"\1NVIDIA B200")), OTHER_FORM),
-    Kind("a report said to be of other commands", "measured", _of_other_commands, OTHER_FORM),
-    Kind("a picture said to be another version's", "measured", _figure((r"drawn by sha256:[0-9a-f]{8}", "drawn by sha256:00000000"), _COLOUR), OTHER_FORM),
-    Kind("a table of other columns", "measured", lambda folder: (folder / "table.csv").write_text("algorithm,us\none_shot,0.1\n") and None, OTHER_FORM),
-    Kind("a picture in a form of its own", "measured", lambda folder: (folder / "report.png").write_bytes(b"PNG") and None, OTHER_FORM),
-)  # fmt: skip
-
 UNFINDABLE = (
     Kind("all samples, with noise of their own", "measured", every(_noise), CLOCK),
     Kind("a world twice, its samples in another order and with noise", "measured", _shuffled_world, CLOCK),
@@ -762,8 +532,7 @@ UNFINDABLE = (
     Kind("a changed tree said to be unchanged, with its commit's digests", "run", _said_unchanged_with_digests, TREE),
     Kind("what is said of workers", "measured", both(
         every(put("environment.launch.worker", {"number": 7, "launcher": "joblib"})), command(put("workers", "one"))), OF_WORKERS),
-    *SHOWN_UNFINDABLE,
 )  # fmt: skip
 
-KINDS = (*TIMING, *WORLDS, *MACHINE, *REQUEST, *DATA, *ORIGIN, *SEAL, *SHOWN, *UNFINDABLE, *PREDICTIONS)
+KINDS = (*TIMING, *WORLDS, *MACHINE, *REQUEST, *DATA, *ORIGIN, *SEAL, *UNFINDABLE)
 """All kinds."""

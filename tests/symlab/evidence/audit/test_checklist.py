@@ -10,7 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
-from cases.record.record import CHECK_WAS_OFF, Record, RecordedEnvironment, RecordedRequest, load
+from cases.record.record import CHECK_WAS_OFF, Record, load
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from reports.record.bundle import read
 from reports.table import sheet
 from symlab.evidence.audit import worker
@@ -21,8 +22,6 @@ from tests.golden import same_text
 from tests.reports.synthetic import study
 from tests.symlab.evidence.audit.complete_set import answer, audited, evidence, kept, outcomes, records, without
 from tests.symlab.evidence.audit.invented_records import simulated
-from tests.symlab.evidence.audit.tampered_predictions import make_predicted
-from tests.symlab.evidence.audit.tampering import make_measured, record_paths
 
 EXAMPLES = Path(__file__).parents[3] / "reports" / "examples"
 BARE: dict[str, Any] = {"environment": RecordedEnvironment(), "request": RecordedRequest()}
@@ -32,8 +31,8 @@ def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
     audit = audited(place=kept(tmp_path / "records"))
     gaps = {one.name: evidence(audit, one.name, Outcome.NOT_CAPTURED) for one in audit.items}
     assert [name for name, text in gaps.items() if text] == ["signatures"], "commands sign nothing"
-    assert [one.name for one in audit.items] == [*ITEMS, "gaps", "signatures"]
-    assert {one.outcome for one in audit.items[:20]} <= {Outcome.VERIFIED, Outcome.CAPTURED, Outcome.DOES_NOT_APPLY}
+    assert [one.name for one in audit.items] == [*ITEMS, "signatures"]
+    assert {one.outcome for one in audit.items[:-1]} <= {Outcome.VERIFIED, Outcome.CAPTURED, Outcome.DOES_NOT_APPLY}
     assert set(audit.level.verified) == set(answer().points), "what is recomputed or compared, and nothing else"
     assert audit.exit_code == 0
     assert (
@@ -115,12 +114,9 @@ def test_a_set_of_which_nothing_was_checked_is_not_auditable(tmp_path: Path) -> 
 
 
 def test_a_changed_tree_is_a_part_of_the_level() -> None:
-    clean, changed = Level(Recomputed(1, 1)), Level(Recomputed(1, 1), is_changed=True)
+    changed = Level(Recomputed(1, 1), is_changed=True)
     assert changed.document()["changed_tree"] is True
-    assert changed.below(clean.document()) == ["it is of a tree with changes that its commit lacks"]
-    assert clean.below(changed.document()) == changed.below(changed.document()) == []
-    with pytest.raises(ValueError, match="not a level"):
-        clean.below({**clean.document(), "changed_tree": "no"})
+    assert "; changed tree; " in changed.text
 
 
 TIMED = ("clocks", "timing", "samples", "baselines", "limit")
@@ -157,13 +153,6 @@ def test_without_a_worker_what_it_would_say_is_named() -> None:
     for name in RECOMPUTED:
         assert "it took longer than 5 s" in evidence(audit, name, Outcome.NOT_COMPARABLE)
     assert audit.exit_code == 2
-
-
-@pytest.mark.parametrize("has_any", [True, False])
-def test_predictions_that_no_worker_looked_at_are_named(has_any: bool, tmp_path: Path) -> None:
-    make_predicted(tmp_path) if has_any else make_measured(tmp_path)
-    audit = audited([load(path) for path in record_paths(tmp_path)], said=answer(problem="no answer"))
-    assert ("no answer" in evidence(audit, "figures", Outcome.NOT_COMPARABLE)) is has_any
 
 
 def test_the_forms_hold_every_point(tmp_path: Path) -> None:

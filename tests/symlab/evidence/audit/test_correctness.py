@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import CHECK_WAS_OFF, SCHEMA_VERSION, Record, Status
+from cases.record.record import CHECK_WAS_OFF, Record
 from symlab.evidence.audit.items import Outcome
 from tests.reports.raced import checked, finding, unchecked
 from tests.reports.synthetic import with_case
-from tests.symlab.evidence.audit.complete_set import audited, changed, evidence, records, tells, with_request
+from tests.symlab.evidence.audit.complete_set import audited, changed, evidence, records, tells
 from tests.symlab.evidence.audit.invented_records import check, digest, one, wrong
 
 FINDING, NOT_CAPTURED, CAPTURED = Outcome.FINDING, Outcome.NOT_CAPTURED, Outcome.CAPTURED
@@ -63,31 +63,6 @@ A, B = (digest("a"),) * 2, (digest("b"),) * 2
 def test_digests_that_contradict_what_the_check_says(made: Record, is_found: bool) -> None:
     """Of reduce the root alone has a result; of a user's kernel some ranks may have none."""
     assert ("contradict their digests" in evidence(audited([made]), "data", FINDING)) is is_found
-
-
-@pytest.mark.parametrize(("schema", "is_held"), [(2, False), (SCHEMA_VERSION, True)])
-def test_records_of_today_have_digests(schema: int, is_held: bool) -> None:
-    bare = [changed(one, schema=schema, check=check(input_digests=None, output_digests=None)) for one in records()]
-    lacks = (FINDING,) if is_held else ()
-    tells(audited(bare), "data", *lacks, NOT_CAPTURED, NOT_CAPTURED)
-
-
-@pytest.mark.parametrize(
-    ("asked", "reason", "is_contradiction"),
-    [
-        ({"results": True}, CHECK_WAS_OFF, True),
-        ({"results": False}, CHECK_WAS_OFF, False),
-        ({"races": True}, CHECK_WAS_OFF, False),
-        (True, CHECK_WAS_OFF, True),
-        (False, CHECK_WAS_OFF, False),
-        ({"results": True}, "it fell", False),
-    ],
-)
-def test_a_check_that_was_asked_for_was_not_off(asked: object, reason: str, is_contradiction: bool) -> None:
-    status = Status.PASSED if reason == CHECK_WAS_OFF else Status.FAILED
-    made = one(check=None, reason=reason, status=status)
-    made = with_request(made, configuration={**(made.request.configuration or {}), "check": asked})
-    assert bool(evidence(audited([made]), "data", FINDING)) is is_contradiction
 
 
 def races(*members: Record) -> dict[Outcome, str]:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reports.__main__ import main
 from reports.record import bundle
-from reports.record.bundle import LEVEL_NAME
 from reports.record.seal import MANIFEST, seal
 from symlab.evidence import published
 from symlab.evidence.audit import worker
 from symlab.evidence.audit.items import Outcome, Point
 from symlab.evidence.audit.material import Answer
 from symlab.evidence.audit.published import audit_published
-from tests.symlab.evidence.audit.complete_set import RERUN, answer, records
+from tests.symlab.evidence.audit.complete_set import answer, records
 
 MACHINE = "invented-x4"
 ROOT = Path(__file__).parents[4]
@@ -43,9 +40,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def project(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(worker, "ask", silent_worker)
-    made = Path(shutil.copytree(finished, tmp_path / "project"))
-    assert main(["published", "--level", "--root", str(made)]) == 0
-    return made
+    return Path(shutil.copytree(finished, tmp_path / "project"))
 
 
 def silent_worker(*_: object) -> Answer:
@@ -171,54 +166,6 @@ def test_a_finding_of_the_worker_counts(
     code, out = audited(project, capsys)
     assert code == 1
     assert "cases: FINDING: a case is missing" in out
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"recomputed": 0}, "recomputed is 0, the committed level has 1"),
-        ({"without": ["all_reduce/one_shot"]}, "nothing recomputed of all_reduce/one_shot"),
-        ({"rerun": 0}, "rerun is 0, the committed level has 1"),
-        ({"total": 1}, "cases is 1, the committed level has 2"),
-        ({"kernels": ["all_reduce/other"]}, "nothing recomputed of all_reduce/one_shot"),
-        ({"unexplained": 1}, "1 case came out differently, by code that changed"),
-        (None, "configuration: nothing VERIFIED any more"),
-    ],
-)
-def test_a_set_below_its_committed_level_is_a_finding(
-    changes: dict[str, Any] | None,
-    says: str,
-    project: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = answer(replace(RERUN, **changes)) if changes else answer(configuration=[])
-    monkeypatch.setattr(worker, "ask", lambda *_: found)
-    code, out = audited(project, capsys)
-    assert code == 1
-    assert f"FINDING: below the committed level: {says}" in out
-
-
-@pytest.mark.parametrize("text", [None, "{}", "[", "7", '{"recomputed": -1}'])
-def test_without_a_committed_level_nothing_passes(
-    text: str | None, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = project / published.PLACE / MACHINE / LEVEL_NAME
-    path.unlink() if text is None else path.write_text(text, encoding="utf-8")
-    seal(project / published.PLACE)
-    code, out = audited(project, capsys)
-    assert (code, "FINDING: below the committed level: " in out) == (1, True)
-
-
-def test_a_level_is_not_written_over_findings(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = project / published.PLACE / MACHINE / LEVEL_NAME
-    before = path.read_bytes()
-    monkeypatch.setattr(worker, "ask", lambda *_: answer(data=[Point(Outcome.FINDING, "other data")]))
-    assert main(["published", "--level", "--root", str(project)]) == 1
-    assert "not written, there are findings" in capsys.readouterr().out
-    assert path.read_bytes() == before
 
 
 def test_make_audits() -> None:

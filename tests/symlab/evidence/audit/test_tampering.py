@@ -22,15 +22,11 @@ from symlab.evidence.audit.checklist import Audit, check
 from symlab.evidence.audit.items import Outcome
 from symlab.evidence.audit.material import Answer, Material
 from tests.symlab.evidence.audit.complete_set import answer
-from tests.symlab.evidence.audit.tampered_kinds import KINDS, SHOWN, SHOWN_UNFINDABLE, changed_tree
-from tests.symlab.evidence.audit.tampered_predictions import make_predicted
+from tests.symlab.evidence.audit.tampered_kinds import KINDS, changed_tree
 from tests.symlab.evidence.audit.tampering import LOAD, UNFINDABLE, Kind, every, make_measured, put, reseal
 
 ROOT = Path(__file__).parents[4]
 README = ROOT / "symlab" / "evidence" / "audit" / "README.md"
-
-INVENTED = ("measured", "predicted")
-"""Sets of which the worker's answer is invented, too, but for predictions."""
 
 SOURCES = ("same", "same_code", "changed", "older", "gone", "not_comparable")
 
@@ -46,13 +42,6 @@ HEADING = "## What no software here can find"
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("measured") / "records"
     make_measured(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("predicted") / "records"
-    make_predicted(folder)
     return folder
 
 
@@ -73,8 +62,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git = {"commit": head.stdout.strip(), "branch": "main", "dirty": False, "changed_files": 0, "untracked_files": 0}
     every(put("environment.git", git | {"changed": [], "untracked": [], "diff_digest": ""}))(folder)
     every(put("environment.sources", dict(tree.sources)))(folder)
-    for name, digest in tree.code.kernels.items():
-        every(put("kernel.source_digest", digest), f"/{name.replace('/', '-')}-")(folder)
     for path in folder.rglob("source*.diff"):
         path.unlink()
     reseal(folder)
@@ -93,11 +80,11 @@ def stressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def said(records: list[Record], of: str, folder: Path, is_rerun: bool) -> Answer:
     """What the worker says, without a process of its own and without the sources, which no kind changes; of the
-    invented sets that is invented, too, but for predictions."""
+    invented set that is invented, too."""
     from symlab.evidence import audit_worker
 
-    if of in INVENTED:
-        return answer(figures=list(audit_worker._predictions(records, lambda text: None)))
+    if of == "measured":
+        return answer()
     wanted = worker.Wanted(rerun=worker.Rerun(patience_s=None))
     asked = audit_worker.Asked(**worker._question(Material(tuple(records), (folder,)), wanted))
     with ExitStack() as stack:
@@ -140,19 +127,15 @@ def tampered(kind: Kind, base: Path, folder: Path) -> Path:
     return place
 
 
-def is_slow(kind: Kind) -> bool:
-    return kind.of not in INVENTED or kind in (*SHOWN, *SHOWN_UNFINDABLE)
-
-
 def parameters(wanted: Callable[[Kind], bool]) -> list[Any]:
     marks = {True: [pytest.mark.slow], False: []}
-    return [pytest.param(kind, id=kind.name, marks=marks[is_slow(kind)]) for kind in KINDS if wanted(kind)]
+    return [pytest.param(kind, id=kind.name, marks=marks[kind.of != "measured"]) for kind in KINDS if wanted(kind)]
 
 
 SLOW = [pytest.param(of, marks=pytest.mark.slow) for of in ("run", "stressed")]
 
 
-@pytest.mark.parametrize("of", [*INVENTED, *SLOW])
+@pytest.mark.parametrize("of", ["measured", *SLOW])
 def test_what_nothing_was_changed_in_has_no_finding(of: str, request: pytest.FixtureRequest) -> None:
     audit = audited(request.getfixturevalue(of), of)
     assert findings(audit) == {}

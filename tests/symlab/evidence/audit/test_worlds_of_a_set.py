@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import random
 
-from cases.record.record import LinkLimit, Record
+from cases.record.record import Record
+from cases.record.timing import LinkLimit
 from symlab.evidence.audit.comparison import compare
 from symlab.evidence.audit.data import Data
 from symlab.evidence.audit.items import Outcome

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from cases.record.record import Record, RecordedEnvironment
+from cases.record.record import Record
+from cases.record.request import RecordedEnvironment
 from tests.symlab.evidence.audit.invented_records import check, one, simulated
 
 COMMITS = ("a" * 40, "b" * 40, "c" * 40)

@@ -31,7 +31,7 @@ def sticky(draw: random.Random, count: int, stays: float, step: float = 1.0) -> 
 
 
 def told(records: list[Record]) -> History:
-    return history([(record, None) for record in records], 0.02)
+    return history(records, 0.02)
 
 
 @pytest.mark.parametrize(("count", "stays"), [(20, 0.85), (20, 0.95), (40, 0.85), (40, 0.95)])

@@ -21,8 +21,8 @@ import pytest
 from cases.record.record import Record
 from reports.__main__ import main as reports_main
 from reports.record import bundle
-from reports.record.bundle import KERNELS_NAME, LEVEL_NAME, SUFFIX
-from runner.request.validate import CONF
+from reports.record.bundle import KERNELS_NAME, SUFFIX
+from runner.request.experiments import CONF
 from symlab.command import main
 from symlab.evidence import published as tables
 from symlab.evidence.publish import command, derived
@@ -88,7 +88,6 @@ def project(real: dict[str, list[Record]], tmp_path: Path, monkeypatch: Patch) -
         place.mkdir(parents=True)
         bundle.write(records, place / f"all_reduce-world1{SUFFIX}")
         (place / "README.md").write_text("by which commands\n", encoding="utf-8")
-        (place / LEVEL_NAME).write_text("{}\n", encoding="utf-8")
         part_of(name, place, records)
         monkeypatch.setitem(FITTED_TO, name, bundle.digest(published.scored_of({name: records})[name]))  # type: ignore[arg-type]
     (root / tables.PLACE / "README.md").write_text(page(), encoding="utf-8")
@@ -132,15 +131,9 @@ class GPUs(Machine):
 
 @pytest.fixture
 def scores(project: Path, monkeypatch: Patch) -> list[Score]:
-    """What --derive keeps instead of the committed score; its audits write an empty level."""
+    """What --derive keeps instead of the committed score."""
     kept: list[Score] = []
-
-    def level(place: Path, *_: object) -> bool:
-        reports_main(["published", "--root", str(project), "--check"])
-        (place / LEVEL_NAME).write_text("{}\n", encoding="utf-8")
-        return True
-
-    monkeypatch.setattr(derived, "Means", lambda: Means(level=level, keep=kept.append, root=project))
+    monkeypatch.setattr(derived, "Means", lambda: Means(keep=kept.append, root=project))
     return kept
 
 
@@ -209,7 +202,7 @@ def test_the_commands_of_the_page_publish_a_machine_and_a_second_day_of_another(
     again = place / "h200-x2-2026-11-24"
     for folder in (place / "h100-x2", again):
         names = {path.name for path in folder.iterdir()}
-        assert {"table.md", "figure.svg", KERNELS_NAME, PROFILES, LEVEL_NAME, "publish.json"} <= names
+        assert {"table.md", "figure.svg", KERNELS_NAME, PROFILES, "publish.json"} <= names
         assert published.missing(folder, bundle.read([folder])) == []
     assert "\n# h200-x2-2026-11-24\n" in (again / "README.md").read_text(encoding="utf-8")
     assert "symlab audit reports/published/h200-x2-2026-11-24\n" in (again / "README.md").read_text(encoding="utf-8")
@@ -239,12 +232,10 @@ def test_deriving_again_changes_nothing_and_makes_what_is_missing(
     gone = min(known)
     recorded_kernels.write_profiles({key: work for key, work in known.items() if key != gone}, place / PROFILES)
     assert published.missing(place, bundle.read([place])) == [PROFILES]
-    (place / LEVEL_NAME).unlink()
     capsys.readouterr()
     assert main(["publish", "--derive"]) == 0
     said = capsys.readouterr().out
     assert "h200-x4: 1 of 1 cases simulated" in said
-    assert "h200-x4: auditing" in said
     assert said.endswith("2 published sets, all derived\n")
     assert {path: path.read_bytes() for path in sorted(project.rglob("*")) if path.is_file()} == files
     assert scores[0].document() == scores[1].document()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cases.record.record import FabricInfo, Record, Status
-from reports.record.bundle import PLAN_NAME, read
+from reports.record.bundle import KERNELS_NAME, PLAN_NAME, read
 from runner.interrupt import Interrupted
 from runner.records.lock import FolderLock
 from runner.request_error import RequestError
@@ -25,7 +25,7 @@ from symlab.evidence import published as machines
 from symlab.evidence.audit.order import alternates, pairs
 from symlab.evidence.publish import command
 from symlab.evidence.publish.command import LATER, Options, Seams, publish
-from symlab.evidence.publish.pages import write_level
+from symlab.evidence.publish.pages import audited
 from symlab.evidence.publish.plan import Plan, PlannedWorld, missing_text, read_plan
 from symlab.evidence.publish.running import Ran
 from tests.golden import refused, same_text
@@ -53,7 +53,7 @@ class Machine:
     seconds_a_world: float = 60.0
     is_timed: bool = False
     now_s: float = 0.0
-    levels: list[Path] = field(default_factory=list)
+    audits: list[Path] = field(default_factory=list)
 
     def run(self, code: Path, arguments: Sequence[str]) -> Ran:
         number = len(self.ran)
@@ -64,12 +64,12 @@ class Machine:
             raise outcome
         return outcome
 
-    def level(self, place: Path, records: Sequence[Record], *_: object) -> bool:
-        self.levels.append(place)
+    def audit(self, place: Path, records: Sequence[Record], *_: object) -> bool:
+        self.audits.append(place)
         return True
 
     def seams(self, **more: object) -> Seams:
-        return replace(Seams(run=self.run, now=lambda: self.now_s, level=self.level), **more)  # type: ignore[arg-type]
+        return replace(Seams(run=self.run, now=lambda: self.now_s, audit=self.audit), **more)  # type: ignore[arg-type]
 
     def asked(self, *experiments: str, **more: object) -> Options:
         return replace(Options(self.folder, ASKED, experiments or ("barrier",), worlds=2), **more)  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ def test_a_set_has_a_bundle_for_each_world_and_the_files_of_a_published_machine(
     assert [arguments for _, arguments in machine.ran] == [
         (f"+exp={name}", *ASKED, "track=none") for name in ("barrier", "allreduce_bf16") * 2
     ]
-    assert machine.levels == [machine.folder]
+    assert machine.audits == [machine.folder]
     same_text(capsys.readouterr().out, NOTE)
 
 
@@ -159,10 +159,10 @@ def test_what_is_there_never_runs_again(machine: Machine) -> None:
 def test_further_worlds_and_experiments_extend_the_plan_and_the_page(machine: Machine) -> None:
     machine.publish()
     assert "2 of 2 worlds" in machine.page
-    (machine.folder / "level.json").write_text("{}")
+    (machine.folder / KERNELS_NAME).write_text("{}")
     assert machine.again(worlds=3) == 0
     assert "3 of 3 worlds" in machine.page
-    assert not (machine.folder / "level.json").exists(), "it was the level of a smaller set"
+    assert not (machine.folder / KERNELS_NAME).exists(), "they were those of a smaller set"
     assert machine.again(experiments=("allreduce_bf16",)) == 0
     assert len(machine.ran) == 6
     assert "6 of 6 worlds" in machine.page
@@ -194,7 +194,7 @@ def test_a_failing_world_is_named_and_the_others_run(machine: Machine, capsys: S
     assert len(machine.ran) == 3
     same_text(capsys.readouterr().out, NOTE)
     assert "barrier-world2 failed at" in machine.page
-    assert machine.levels == [], "a set that is not whole has no level"
+    assert machine.audits == [], "a set that is not whole is not audited"
     assert machine.again(plan=True) == 0
     same_text(capsys.readouterr().out, NOTE)
     assert machine.again() == 0
@@ -275,10 +275,10 @@ def test_the_audit_does_not_begin_after_the_limit(machine: Machine, monkeypatch:
 
     seams = machine.seams(run=slower)
     assert machine.publish(limit_s=170.0, seams=seams) == LATER
-    assert (len(machine.ran), machine.levels, compiled) == (2, [], [])
+    assert (len(machine.ran), machine.audits, compiled) == (2, [], [])
     same_text(capsys.readouterr().out, NOTE)
     assert machine.publish(limit_s=170.0, seams=seams) == 0
-    assert (len(machine.ran), machine.levels, compiled) == (2, [machine.folder], [machine.folder])
+    assert (len(machine.ran), machine.audits, compiled) == (2, [machine.folder], [machine.folder])
 
 
 def test_an_interrupt_leaves_what_is_stored_and_says_so(machine: Machine) -> None:
@@ -354,7 +354,7 @@ def test_worlds_of_two_commits_alternate_each_in_a_set_of_its_own(
     for side in sides:
         assert len(list(side.glob("*.jsonl.xz"))) == 5
         assert {"README.md", "table.md", "figure.svg"} <= {path.name for path in side.iterdir()}
-    assert machine.levels == sides
+    assert machine.audits == sides
     assert "symlab audit {} {}".format(*sides) in capsys.readouterr().out
     assert len(git(repository, "worktree", "list").splitlines()) == 1, "the worktrees are gone"
 
@@ -492,13 +492,11 @@ def test_a_folder_of_something_else_is_left_alone(machine: Machine, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_finding_of_the_audit_is_said_and_leaves_no_level(machine: Machine, capsys: Said) -> None:
+def test_a_finding_of_the_audit_is_said(machine: Machine, capsys: Said) -> None:
     """Invented records are of a commit that no audit finds, and name no configuration that composes."""
-    assert machine.publish(worlds=1, rerun=0, seams=machine.seams(level=write_level)) == 1
+    assert machine.publish(worlds=1, rerun=0, seams=machine.seams(audit=audited)) == 1
     said = capsys.readouterr().out
     assert "FINDING: " in said
-    assert "level.json is not written: there are findings" in said
-    assert not (machine.folder / "level.json").exists()
 
 
 def test_two_calls_at_once_are_refused(machine: Machine) -> None:

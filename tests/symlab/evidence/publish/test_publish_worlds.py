@@ -112,7 +112,7 @@ def test_a_simulated_set_is_whole_and_audited(tmp_path: Path, own: Path) -> None
     )
     assert done.returncode == 0, done.stderr + done.stdout
     names = {path.name for path in folder.iterdir()}
-    assert names == {"tiny-world1.jsonl.xz", "tiny-world2.jsonl.xz", PLAN_NAME, "README.md", "table.md", "level.json"}
+    assert names == {"tiny-world1.jsonl.xz", "tiny-world2.jsonl.xz", PLAN_NAME, "README.md", "table.md"}
     records = read([folder])
     assert len({one.request.command for one in records}) == 2
     assert {one.check.output_digests != () for one in records if one.check is not None} == {True}

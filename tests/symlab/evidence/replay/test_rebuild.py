@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from cases.record.record import Record, RecordedRequest
+from cases.record.record import Record
+from cases.record.request import RecordedRequest
 from reports.record.bundle import read, unpacked
 from runner.gpu.reading import gpu_type
 from runner.request.gpu_types import document_of

@@ -128,7 +128,7 @@ def test_a_bound_kept_in_the_simulator_needs_todays_simulator(made: Any, again: 
 
 def with_sources(record: Record, **changes: str) -> Record:
     from runner.environment.repository import source_digests
-    from runner.request.validate import CONF
+    from runner.request.experiments import CONF
 
     return edited(record, "environment", sources=source_digests(CONF.parent) | changes)
 

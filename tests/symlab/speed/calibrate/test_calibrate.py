@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from cases.case import Case
-from cases.record.record import KernelInfo, Record, RecordedEnvironment, RecordedRequest, Status
+from cases.record.record import KernelInfo, Record, Status
+from cases.record.request import RecordedEnvironment, RecordedRequest
 from reports.record.bundle import read
 from runner.gpu.gpu_type import FLOOR_NAMES, Floors, Origin
 from runner.gpu.names import CONF

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from cases.case import Case
-from cases.record.record import PredictedTime, RecordedEnvironment, Timing
+from cases.record.prediction import PredictedTime
+from cases.record.request import RecordedEnvironment
+from cases.record.timing import Timing
 from kernels.baselines import find_baseline
 from kernels.catalogue import find
 from kernels.compile import executable

@@ -11,7 +11,7 @@ from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Executable
 from reports.record.bundle import KERNELS_NAME
 from reports.record.bundle import PUBLISHED as PLACE
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from simulator.clock.costs import H200_TRIAL
 from symlab.speed.predict import predicting, profiling, recorded_kernels
 from symlab.speed.predict.case_work import weighed

@@ -14,7 +14,7 @@ from kernels.catalogue import find
 from reports.record.bundle import PUBLISHED as PLACE
 from reports.record.bundle import read
 from runner.gpu.reading import gpu_type
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
 from simulator.clock.profile import Segment
@@ -360,7 +360,7 @@ def test_what_can_not_be_simulated_is_no_refusal(cache, tmp_path, monkeypatch, c
     assert f"{kind}: all_reduce/lamport 1K: {said}" in shown.out
     assert f"symlab: all_reduce/lamport 1K: {said}\n" in shown.err
     assert "refused" not in shown.out + shown.err
-    assert _asked(cache, *words, "--format", "json", "--page", "p.html") == 1
+    assert _asked(cache, *words, "--format", "json") == 1
     (line,) = [one for one in json.loads(capsys.readouterr().out) if one[kind]]
     assert (line["algorithm"], line["size_bytes"], line["time_us"], line["refused"]) == ("lamport", 1024, None, "")
     assert _asked(cache, *words, "--ranges", "--format", "json") == 1

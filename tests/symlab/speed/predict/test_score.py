@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kernels.spec import Case
-from runner.request.validate import CONF
+from runner.request.experiments import CONF
 from symlab.speed.predict import published
 from symlab.speed.predict.evidence import COMMAND, Measured
 from symlab.speed.predict.model import Fitted, Terms

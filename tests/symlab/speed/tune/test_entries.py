@@ -111,31 +111,44 @@ def test_the_interval_has_the_median_and_covers_it_in_95_of_100_cases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "ranges"),
+    ("names", "as_good", "ranges"),
     [
         (
             ("lamport", "ll@t128b4l8", "ll@t128b4l8", "two_shot"),
+            (),
             [(500, 1999), (2000, 2449), (2450, 3000), (3001, 8000)],
         ),
         (
+            ("lamport", "ll@t128b4l8", "ll@t128b4l8", "two_shot"),
+            (0,),
+            [(500, 1000), (1001, 2449), (2450, 3000), (3001, 8000)],
+        ),
+        (
+            ("lamport", "ll@t128b4l8", "ll@t128b4l8", "two_shot"),
+            (3,),
+            [(500, 1999), (2000, 2449), (2450, 3999), (4000, 8000)],
+        ),
+        (
             ("ll@t128b4l8", "ll", "ll@t128b4l8", "ll@t128b4l8"),
+            (),
             [(500, 1500), (1501, 2500), (2501, 3464), (3465, 8000)],
         ),
-        (("lamport", "two_shot", "lamport", "lamport"), [(500, 1999), (2000, 2000), (2001, 3464), (3465, 8000)]),
-        (("lamport", "two_shot", "one_shot", "one_shot"), [(500, 1500), (1501, 2500), (2501, 3464), (3465, 8000)]),
+        (("lamport", "two_shot", "lamport", "lamport"), (), [(500, 1999), (2000, 2000), (2001, 3464), (3465, 8000)]),
+        (("lamport", "two_shot", "one_shot", "one_shot"), (), [(500, 1500), (1501, 2500), (2501, 3464), (3465, 8000)]),
     ],
 )
 def test_what_wins_at_one_size_alone_is_for_that_size_alone(
-    names: tuple[str, ...], ranges: list[tuple[int, int]]
+    names: tuple[str, ...], as_good: tuple[int, ...], ranges: list[tuple[int, int]]
 ) -> None:
-    """Between another tuning and one of the catalogue's own the own one is taken, and between two sizes that agree what
-    they agree on; where both would be, they meet where they cross."""
+    """Between another tuning and one of the catalogue's own the own one is taken, unless the other one is as good at
+    its size, and between two sizes that agree what they agree on; where both would be, they meet where they cross."""
     entries = [entry(name, 1000 * number, 1, 1) for number, name in enumerate(names, 1)]
-    found = with_ranges(crossed(entries, [dict.fromkeys(names, 2.0)] * 4))
+    equal = [["ll@t128b4l8"] if place in as_good else [] for place in range(4)]
+    found = with_ranges(crossed(entries, [dict.fromkeys(names, 2.0)] * 4, equal))
     assert [(one.from_bytes, one.up_to_bytes) for one in found] == ranges
 
 
-def test_where_two_of_the_catalogues_own_cross_all_of_them_run_once() -> None:
+def test_where_two_choices_differ_they_and_the_catalogues_own_run_once() -> None:
     job: Any = None
     sizes, names = (1 << 20, 4 << 20), ("lamport", "two_shot")
     found = {"own": ["lamport", "two_shot", "ll"]}
@@ -145,7 +158,8 @@ def test_where_two_of_the_catalogues_own_cross_all_of_them_run_once() -> None:
     assert sizes[0] < between.point.case.size_bytes < sizes[1]
     assert between.names == ("two_shot",), "the others take no such size on 4 ranks"
     assert not crossings([*ran, between], [*entries, None]), "nothing passed there: it is not asked again"
-    assert not crossings(ran, [entry("two_shot@t512b64l8", sizes[0], 1, 1), entries[1]])
+    (between,) = crossings(ran, [entry("two_shot@t512b64l8", sizes[0], 1, 1), entries[1]])
+    assert between.names == ("two_shot@t512b64l8", "two_shot")
     assert not crossings(ran, [entries[1], entries[1]])
 
 
@@ -223,16 +237,16 @@ def test_a_range_ends_where_two_choices_cross() -> None:
     small, large = "lamport@t128b4l8", "two_shot@t512b64l8"
     entries = [entry(small, 1000, 1000, 1000), entry(large, 5000, 5000, 5000)]
     measured = [{small: 2.0, large: 3.0}, {large: 4.0, small: 7.0}]
-    found = with_ranges(crossed(entries, measured))
+    found = with_ranges(crossed(entries, measured, [[], []]))
     assert (found[0].up_to_bytes, found[1].from_bytes) == (2000, 2001)  # a quarter of the way: 1 us of 1 + 3
     assert with_ranges(found) == found, "merging keeps it"
     between = with_ranges([*found, entry("ll@t128b4l8", 3000, 3000, 3000)])
     assert [one.up_to_bytes for one in between] == [1732, 3872, 10000]
     # Without the other one's time at one of the sizes, it is the geometric mean.
-    assert with_ranges(crossed(entries, [measured[0], {large: 4.0}]))[0].up_to_bytes == 2236
+    assert with_ranges(crossed(entries, [measured[0], {large: 4.0}], [[], []]))[0].up_to_bytes == 2236
     # Choices that take equally long at both sizes.
     level = [{small: 2.0, large: 2.0}, {large: 4.0, small: 4.0}]
-    assert with_ranges(crossed(entries, level))[0].up_to_bytes == 3000
+    assert with_ranges(crossed(entries, level, [[], []]))[0].up_to_bytes == 3000
 
 
 def test_neighbouring_sizes_do_not_overlap() -> None:

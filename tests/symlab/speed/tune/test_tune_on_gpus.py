@@ -20,6 +20,7 @@ from runner.world.fabrics import HostOffer
 from symlab.speed.tune import finals as finals_module
 from symlab.speed.tune.command import SIZES, Options, Seams, tune
 from symlab.speed.tune.entries import is_own
+from symlab.speed.tune.finals import CROSSING
 from symlab.speed.tune.regret import SIZES as UNSEEN
 from symlab.speed.tune.search import Measured
 from symlab.speed.tuned.table import read
@@ -76,7 +77,7 @@ class Finals:
     worse: float = 1.0
 
     def __call__(self, given: Sequence[str], composed: Sequence[ComposedJob]) -> Path:
-        self.composed = list(composed)
+        self.composed += composed
         store = Store(self.folder / f"run{len(list(self.folder.glob('run*')))}")
         for job in composed:
             request = job.request
@@ -117,8 +118,9 @@ def test_a_table_of_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert code == 0
     table = read(tmp_path / "h200.json")
     assert (table.gpu, table.arch) == (GPU, "sm_90a")
-    assert [one.size_bytes for one in table.entries] == FINALS
-    assert [base_of(one.choice.name) for one in table.entries] == ["lamport"] * 4 + ["two_shot"] * 15
+    sizes = [one.size_bytes for one in table.entries]
+    small = [base_of(one.choice.name) for one in table.entries].count("lamport")
+    assert [base_of(one.choice.name) for one in table.entries[small:]] == ["two_shot"] * (len(sizes) - small)
     for one in table.entries:
         assert one.choice.value == pytest.approx(true_us(one.choice.name, one.size_bytes))
         assert one.runner_up is not None
@@ -126,14 +128,20 @@ def test_a_table_of_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert one.choice.value <= one.runner_up.value * 1.02
         assert one.searched.failed == 0
     assert all(one.up_to_bytes + 1 == after.from_bytes for one, after in itertools.pairwise(table.entries))
-    # Where lamport's and two_shot's times cross, by their own formula: not in the middle of 8K and 16K.
-    small, large = (step_of(one.choice.name).blocks for one in table.entries[3:5])
-    expected = (2.0 + (large - small) / 256) / (1 / 6e3 - 1 / 3e5)
-    assert table.entries[3].up_to_bytes == pytest.approx(expected, rel=0.001)
-    assert [job.request.sizes_bytes for job in finals.composed] == [(size,) for size in FINALS]
-    assert [job.request.baselines for job in finals.composed] == (["auto", ()] * 10)[:-1]
+    # Where lamport's and two_shot's times cross, by their own formula: it is measured close by.
+    before, after = table.entries[small - 1 : small + 1]
+    expected = (2.0 + (step_of(after.choice.name).blocks - step_of(before.choice.name).blocks) / 256) / (
+        1 / 6e3 - 1 / 3e5
+    )
+    assert before.size_bytes < expected < after.size_bytes < CROSSING * before.size_bytes
+    assert before.up_to_bytes == pytest.approx(expected, rel=0.001)
+    ran = [job.request.sizes_bytes for job in finals.composed]
+    assert ran[: len(FINALS)] == [(size,) for size in FINALS]
+    assert sorted(size for (size,) in ran) == sizes
+    assert [job.request.baselines for job in finals.composed[: len(FINALS)]] == (["auto", ()] * 10)[:-1]
+    assert not any(job.request.baselines for job in finals.composed[len(FINALS) :])
     assert all({"lamport", "two_shot"} <= set(job.request.algorithms) for job in finals.composed[:9:2])
-    assert all("two_shot" in job.request.algorithms for job in finals.composed[::2])
+    assert all("two_shot" in job.request.algorithms for job in finals.composed)
     said = capsys.readouterr().out
     assert f"symlab tune: 10 cases on {GPU}" in said
     assert "algorithms=best" in said
@@ -190,10 +198,10 @@ def test_finals_that_were_run_before_an_interrupt_are_not_run_again(
     assert not (tmp_path / "h200.json").exists()
     code, again = tuned(tmp_path, sizes)
     assert code == 0
-    assert [job.number for job in again.composed] == [4], "1K to 8K were run"
+    assert [job.number for job in again.composed] == list(range(4, 4 + len(again.composed))), "1K to 8K were run"
     table = read(tmp_path / "h200.json")
-    assert [one.size_bytes for one in table.entries] == FINALS[:5]
-    assert table.made["records"] == "run0, run1"
+    assert set(FINALS[:5]) <= {one.size_bytes for one in table.entries}
+    assert table.made["records"].startswith("run0, run1")
 
 
 def on_gpus(

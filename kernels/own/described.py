@@ -1,0 +1,528 @@
+"""A kernel's spec from a YAML file: PTX or a CuTe DSL function that does an op, with its launch and its arguments.
+
+    add:                                   # "kernels.yaml:add" among algorithms
+      op: all_reduce
+      kernel: add.ptx:add_{dtype}          # or file.py:NAME of a @cute.jit function; paths begin at the YAML file
+      launch: {grid: "min(32, ceil_div(numel, block))", block: 256}
+      arguments: [{peers: input}, output, {u32: numel}, rank]
+      dtypes: [float32]
+
+Numbers are expressions of the case (expressions.py), so that one entry is a kernel of all sizes and ranks. Arguments
+are those of op=custom (arguments.py), of the buffers input and output and of the workspaces, which keep what they hold
+between launches. parameters name whole numbers to choose from, the first one by default: "kernels.yaml:add@block128" is
+the kernel with another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cases.case import Case
+from cases.dtypes import ACCUMULATORS, ALL, ITEMSIZES, NONE
+from cases.ops import OPS, collective
+from cases.refusal import Refusal, unknown_name
+from kernels.own.arguments import (
+    NUMBER_KINDS,
+    WORDS,
+    BroughtArgument,
+    argument_of,
+    check_of_ptx,
+    counts_launches,
+    parts_of,
+    references_of,
+    referred,
+    tables_of,
+)
+from kernels.own.expressions import check_names, evaluated
+from kernels.own.functions import compiled_function, function_call
+from kernels.own.parameters import entry_of, refuses_entry, refuses_target
+from kernels.sources import read
+from kernels.spec import ARCHS, KernelSpec, Parameter, Workspace
+from kernels.tuning import MAX_WORLD_SIZE
+from memory.fabric import Executable, Launch
+
+KEYS = {
+    **dict.fromkeys(("op", "kernel", "summary", "launch", "arguments", "workspaces", "parameters", "requires")),
+    **dict.fromkeys(("dtypes", "accumulators", "reductions", "placements", "fold", "promises", "assumptions")),
+    **dict.fromkeys(("max_size_bytes", "max_world_size")),
+}
+LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster", "cooperative", "dependent")
+WORKSPACE_KEYS = ("dtype", "numel", "fill")
+OF_CASE = ("numel", "bytes", "itemsize", "world_size", "root", "input_numel", "output_numel")
+"""What expressions may name of a case; those of arguments also rank, and all but the launch's grid and block."""
+
+SAMPLES = (4096, 1 << 20, 64)
+"""Elements of a rank's part in cases that an entry is tried with when it is read."""
+
+ARCH = "sm_90a"
+"""What a function is compiled for to know its launch."""
+
+Loader = Callable[[str, Path], Any]
+"""The function at "file.py:NAME" beside a folder (kernels.brought.function_at), with its call and files."""
+
+
+@contextmanager
+def _naming(key: str) -> Iterator[None]:
+    """Within, a ValueError names a key."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{error} ({key})") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """What an argument may ask of a buffer. numel is an expression."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """An entry that was read. kernel is its place with {names} in it, ptx the text, or function what was loaded.
+
+    chosen: the value of each parameter. made: what was compiled of a function, by case and architecture.
+    """
+
+    name: str
+    op: str
+    kernel: str
+    launches: Mapping[str, Any]
+    arguments: Sequence[Any]
+    workspaces: Mapping[str, Mapping[str, Any]]
+    requires: Sequence[str]
+    chosen: Mapping[str, int]
+    assumptions: tuple[str, ...]
+    ptx: str = ""
+    function: Any = None
+    made: dict[tuple[str, str], Executable] = field(default_factory=dict)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.op}/{self.name}"
+
+    def of_case(self, case: Case) -> dict[str, int]:
+        """Return what a case and the parameters give names to."""
+        counts = collective(case.op).counts(case.numel, case.world_size)
+        values = (case.numel, case.size_bytes, case.itemsize, case.world_size, case.root, *counts)
+        return dict(zip(OF_CASE, values, strict=True)) | dict(self.chosen)
+
+    def launch(self, case: Case) -> Launch:
+        """Return the launch; a function's own, for which it is compiled, unless the entry says grid and block."""
+        if self.function is not None and not {"grid", "block"} <= set(self.launches):
+            host = self.executable(case, ARCH).host
+            assert host is not None
+            found: Launch = host.launch
+            return found
+        return self._launch(case)
+
+    def _launch(self, case: Case) -> Launch:
+        names = self.of_case(case)
+        given: dict[str, Any] = {}
+        for key, value in self.launches.items():
+            with _naming(f"launch.{key}"):
+                parts = value if isinstance(value, list) else [value]
+                numbers = [one if isinstance(one, bool) else evaluated(one, names) for one in parts]
+                given[key] = tuple(numbers) if isinstance(value, list) else numbers[0]
+        with _naming("launch"):
+            return Launch(**{"grid": given.get("cluster", 1), "block": 1} | given)
+
+    def names(self, case: Case, launch: Launch | None = None) -> dict[str, int]:
+        """Return of_case() with grid and block: of a launch, None for the entry's, if it says one."""
+        if launch is None and not {"grid", "block"} <= set(self.launches):
+            return self.of_case(case)
+        launch = launch or self._launch(case)
+        return {"grid": launch.blocks, "block": launch.threads} | self.of_case(case)
+
+    def places(self, case: Case) -> tuple[Workspace, ...]:
+        """Return the workspaces."""
+        return tuple(self._workspace(name, given, self.names(case)) for name, given in self.workspaces.items())
+
+    def _workspace(self, name: str, given: Mapping[str, Any], names: Mapping[str, int]) -> Workspace:
+        with _naming(f"workspaces.{name}"):
+            numel, dtype, fill = evaluated(given.get("numel"), names), given.get("dtype", "uint32"), given.get("fill")
+            if numel < 1:
+                raise ValueError(f"{given.get('numel')!r} is {numel} elements, give 1 or more")
+            try:
+                pattern = b"" if fill in (None, "zeros", "poison") else bytes.fromhex(str(fill))
+            except ValueError:
+                raise ValueError(f"{fill!r} is no fill: give zeros, poison, or bytes in hexadecimal") from None
+            made = Workspace(name, numel, dtype, zeroed=fill in (None, "zeros"), fill=pattern)
+            if made.size_bytes % len(pattern or b"0"):
+                raise ValueError(f"{made.size_bytes} bytes are no whole number of fills of {len(pattern)}")
+            return made
+
+    def bound(self, case: Case, launch: Launch | None, rank: int) -> tuple[BroughtArgument, ...]:
+        """Return the arguments of a rank. launch: as names() takes it. ValueError naming the one that is wrong."""
+        names = self.names(case, launch) | {"rank": rank}
+        known = ("input", "output", *self.workspaces)
+        found = []
+        for number, value in enumerate(self.arguments):
+            key = f"arguments[{number}]"
+            with _naming(key):
+                given = _with_values(value, names)
+            one = argument_of(f"argument {number}", given, case.world_size, key)
+            for _, reference in references_of(one):
+                if (name := referred(reference)[0]) not in known:
+                    raise ValueError(
+                        f"argument {number}: there is no buffer {name!r} ({key}), give one of {', '.join(known)}, or "
+                        f"a number with its kind, such as {{u32: {name}}}"
+                    )
+            if counts_launches(one) or any(part.kind == "pointer" for part in parts_of(one)):
+                what = "launch: all launches have the same arguments, keep a count in a workspace"
+                pointer = "a pointer to a struct: give the struct, {peers: ..} or {addresses: ..}"
+                raise ValueError(f"argument {number} is {what if counts_launches(one) else pointer} ({key})")
+            if self.function is None:
+                check_of_ptx(f"argument {number}", one, key)
+            found.append(one)
+        return tuple(found)
+
+    def entry(self, case: Case) -> str:
+        """Return the name of the PTX entry, or of the function, for a case."""
+        names = self.names(case) | {"dtype": case.dtype}
+        try:
+            return self.kernel.rpartition(":")[2].format_map(names)
+        except (KeyError, ValueError, IndexError, AttributeError) as error:
+            known = ", ".join(names)
+            raise ValueError(f"{self.kernel!r} names {error} in braces (kernel), give some of {known}") from None
+
+    def executable(self, case: Case, arch: str) -> Executable:
+        """Return what runs. ValueError for PTX of another architecture, arguments that don't fit, and a function that
+        can't be compiled."""
+        if self.function is None:
+            name = self.entry(case)
+            with _naming("kernel"):
+                found = entry_of(self.ptx, name)
+            if unfit := refuses_entry(name, self.bound(case, None, 0), found):
+                raise ValueError(f"{unfit} (arguments), give one of its size and kind for each")
+            if unfit := refuses_target(found.target, arch):
+                raise ValueError(f"{self.full_name}: {unfit}")
+            digest = f"sha256:{hashlib.sha256(self.ptx.encode()).hexdigest()}"
+            return Executable(self.full_name, name, arch, self.ptx, digest, assumptions=self.assumptions)
+        key = repr(sorted(self.choices(case).items())), arch
+        if key not in self.made:
+            calls = [self._call(case, rank) for rank in range(case.world_size)]
+            asked = {}
+            if self.launches:
+                launch = self._launch(case)
+                asked = {what: getattr(launch, what) for what in self.launches}
+            made, host = compiled_function(self.function, self.full_name, calls, asked, arch)
+            self.made[key] = Executable(
+                made.name, made.entry, arch, made.ptx, made.digest, made.cubin, self.assumptions, host
+            )
+        return self.made[key]
+
+    def _call(self, case: Case, rank: int) -> Any:
+        counts = collective(case.op).counts(case.numel, case.world_size)
+        buffers = {name: _Buffer(case.dtype, (count,)) for name, count in zip(("input", "output"), counts, strict=True)}
+        buffers |= {one.name: _Buffer(one.dtype, (one.numel,)) for one in self.places(case)}
+        return function_call(self.function, self.bound(case, None, rank), buffers, case.world_size)
+
+    def choices(self, case: Case) -> dict[str, Any]:
+        """Return what the code depends on; of a function the whole case, whose shapes may be constants of the code."""
+        if self.function is None:
+            return {"entry": self.entry(case), **self.chosen}
+        return {"dtype": case.dtype, **self.names(case)}
+
+    def refusal(self, case: Case, arch: str) -> Refusal | None:
+        """Return why a case can't run, as far as expressions and the compiler tell."""
+        offset_bytes = case.offset * case.itemsize
+        if offset_bytes % 16:
+            hint = f"not {offset_bytes} bytes after one"
+            return Refusal("offset", f"{self.full_name} takes buffers at boundaries of 16 bytes", hint)
+        try:
+            names = self.names(case)
+            for text in self.requires:
+                if not evaluated(text, names):
+                    return Refusal("sizes", f"{self.full_name} requires {text}", f"numel is {case.numel} here")
+            self.places(case)
+            self.executable(case, arch)
+        except ValueError as error:
+            return Refusal("algorithms", f"{self.full_name}: {error}")
+        return None
+
+
+def _with_values(value: Any, names: Mapping[str, int]) -> Any:
+    """An argument with numbers in place of expressions. Words stay: what they are is known on a rank."""
+    if not isinstance(value, Mapping) or len(value) != 1:
+        return value
+    ((kind, given),) = value.items()
+    if kind in NUMBER_KINDS and isinstance(given, str) and given not in WORDS:
+        return {kind: evaluated(given, names)}
+    if kind == "constexpr" and isinstance(given, str) and given in names and given != "world_size":
+        return {kind: names[given]}
+    if kind in ("peer", "addresses") and isinstance(given, list) and len(given) == 2:
+        return {kind: [given[0], evaluated(given[1], names)]}
+    if kind in ("struct", "pointer") and isinstance(given, list):
+        return {kind: [_with_values(one, names) for one in given]}
+    if kind in ("struct", "pointer") and isinstance(given, Mapping):
+        parts = {place: _with_values(one, names) for place, one in given.items() if place != "size"}
+        return {kind: parts | ({"size": evaluated(given["size"], names)} if "size" in given else {})}
+    return value
+
+
+# From the file
+
+
+def described(file: Path, name: str, load: Loader) -> KernelSpec:
+    """Return the spec of an entry. name: the entry's, with @ and values of parameters behind it, if any. load: how a
+    function is loaded. ValueError, in one line, for what can't be, naming the key."""
+    base, _, marks = name.partition("@")
+    given = _entry(file, base)
+    parameters = _parameters(given.get("parameters", {}))
+    chosen = _chosen(name, marks, parameters)
+    changed = "".join(f"_{key}{value}" for key, value in chosen.items() if value != parameters[key][0])
+    where, entry = _kernel(given.get("kernel"))
+    path = (file.parent / where).resolve()
+    with _naming("kernel"):
+        function = load(f"{where}:{entry}", file.parent) if where.endswith(".py") else None
+        ptx = "" if function is not None else _text(path)
+    made = Described(
+        name=base + changed,
+        op=_op(given.get("op")),
+        kernel=str(given["kernel"]),
+        launches=_section(given, "launch", LAUNCH_KEYS, () if function is not None else ("grid", "block")),
+        arguments=_listed(given, "arguments"),
+        workspaces={
+            _identifier(str(one)): _section(given.get("workspaces", {}), one, WORKSPACE_KEYS, ("numel",), "workspaces.")
+            for one in _mapping(given, "workspaces")
+        },
+        requires=[str(one) for one in _listed(given, "requires")],
+        chosen=chosen,
+        assumptions=tuple(_listed(given, "assumptions")),
+        ptx=ptx,
+        function=function.call if function is not None else None,
+    )
+    _check_expressions(made)
+    return _spec(made, given, tuple(dict.fromkeys((str(file), str(path), *(function.files if function else ())))))
+
+
+def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> KernelSpec:
+    reduces = collective(made.op).reduces
+    dtypes = tuple(_listed(given, "dtypes")) or (() if reduces else ALL)
+    if not dtypes:
+        raise ValueError("no dtypes (dtypes), give those that the kernel adds, such as [float32]")
+    # Of types of 32 bits and more native and float32 are one; of narrower ones a kernel has one of them.
+    usual = dict.fromkeys(one for dtype in dtypes for one in _usual_accumulators(dtype))
+    target = _target(made.ptx) if made.ptx else ""
+    archs = tuple(arch for arch in ARCHS if not refuses_target(target, arch))
+    limits: dict[str, Any] = {"max_world_size": MAX_WORLD_SIZE, "max_size_bytes": None}
+    for key in (key for key in limits if key in given):
+        with _naming(key):
+            limits[key] = evaluated(given[key], {})
+    if given.get("fold") == "from_next_rank":
+        raise ValueError("an entry can't say who adds an element (fold), give rank_order or unordered")
+    parsed = _tried(made, dtypes, archs[0] if archs else ARCH)
+    return KernelSpec(
+        op=made.op,
+        algorithm=made.name,
+        summary=str(given.get("summary", "")),
+        dtypes=dtypes,
+        accumulators=tuple(_listed(given, "accumulators")) or (tuple(usual) if reduces else (NONE,)),
+        reductions=tuple(_listed(given, "reductions")) or (("sum",) if reduces else (NONE,)),
+        placements=tuple(_listed(given, "placements")) or ("out_of_place",),
+        needs_multicast=any(kind == "multicast" for one in parsed for kind, _ in references_of(one)),
+        fold=given.get("fold", "unordered" if reduces else "rank_order"),
+        parameters=tuple(Parameter("peers", reference) for reference in tables_of(parsed)),
+        workspaces=made.places,
+        launch=made.launch,
+        build=lambda case: made.executable(case, ARCH),
+        files=files,
+        archs=archs,
+        max_world_size=limits["max_world_size"],
+        choices=made.choices,
+        max_size_bytes=limits["max_size_bytes"],
+        refusal=made.refusal,
+        promises=frozenset(_listed(given, "promises")),
+        assumptions=made.assumptions,
+        made=made.executable,
+        arguments=made.bound,
+    )
+
+
+def _tried(made: Described, dtypes: Sequence[str], arch: str) -> tuple[BroughtArgument, ...]:
+    """The arguments in the first sample case that the entry takes, with all expressions computed. ValueError for what
+    is wrong with them."""
+    reduces, ranks = collective(made.op).reduces, 2
+    if dtypes[0] not in ITEMSIZES:
+        raise ValueError(f"{unknown_name('dtype', str(dtypes[0]), ALL)} (dtypes)")
+    cases = [
+        Case(
+            made.op,
+            made.name,
+            dtypes[0],
+            "native" if reduces else NONE,
+            "sum" if reduces else NONE,
+            count * ranks * ITEMSIZES[dtypes[0]],
+            ranks,
+        )
+        for count in SAMPLES
+    ]
+    with _naming("requires"):
+        fitting = [case for case in cases if all(evaluated(one, made.names(case)) for one in made.requires)]
+    case = (fitting or cases)[0]
+    made.places(case)
+    parsed = made.bound(case, None, ranks - 1)
+    if made.function is None:
+        made.executable(case, arch)
+    else:
+        with _naming("arguments"):
+            made._call(case, 0)
+    return parsed
+
+
+def _check_expressions(made: Described) -> None:
+    """Raise ValueError, naming the key, for a name that no expression there may have."""
+    of_case = (*OF_CASE, *made.chosen)
+    for key, value in made.launches.items():
+        for one in value if isinstance(value, list) else [value]:
+            with _naming(f"launch.{key}"):
+                check_names(int(one) if isinstance(one, bool) else one, of_case)
+    known = (*of_case, "grid", "block") if {"grid", "block"} <= set(made.launches) else of_case
+    for name, given in made.workspaces.items():
+        with _naming(f"workspaces.{name}.numel"):
+            check_names(given["numel"], known)
+    for text in made.requires:
+        with _naming("requires"):
+            check_names(text, known)
+
+
+def _entry(file: Path, name: str) -> Mapping[str, Any]:
+    """What a file says of a kernel."""
+    try:
+        found = yaml.safe_load(read(file).content)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file.name}:{mark.line + 1}" if mark is not None else file.name
+        raise ValueError(f"{where} is no YAML: {getattr(error, 'problem', None) or 'it is not UTF-8'}") from None
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{file.name} names no kernels, give {{name: {{op: .., kernel: .., launch: ..}}}}")
+    if name not in found:
+        raise ValueError(f"there is no {name} in it: its kernels are {', '.join(map(str, found))}")
+    entry = found[name]
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"{entry!r} describes no kernel ({name}), give {{op: .., kernel: .., launch: ..}}")
+    for key in entry:
+        if key not in KEYS:
+            raise ValueError(f"{unknown_name('key', str(key), list(KEYS))} ({key})")
+    return entry
+
+
+def files_at(file: Path, name: str) -> tuple[Path, ...]:
+    """Return the files that loading an entry reads or runs: its kernel's, and last its own. Nothing is run."""
+    where, _ = _kernel(_entry(file, name.partition("@")[0]).get("kernel"))
+    return ((file.parent / where).resolve(), file)
+
+
+def variants(file: Path, name: str) -> tuple[str, ...]:
+    """Return the names of an entry with each combination of its parameters, the usual one first."""
+    parameters = _parameters(_entry(file, name).get("parameters", {}))
+    values = itertools.product(*parameters.values())
+    marks = ["-".join(f"{key}{value}" for key, value in zip(parameters, one, strict=True)) for one in values]
+    return tuple(f"{name}@{one}" if one else name for one in marks)
+
+
+def _parameters(given: Any) -> dict[str, tuple[int, ...]]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{given!r} names no parameters (parameters), give {{block: [256, 512]}}")
+    found = {}
+    for name, values in given.items():
+        listed = values if isinstance(values, list) else [values]
+        if not re.fullmatch("[a-z_]+", str(name)) or name in (*OF_CASE, "rank", "grid"):
+            raise ValueError(f"a parameter is called {name!r} (parameters), give small letters, and no name of a case")
+        if not listed or not all(type(one) is int and one >= 0 for one in listed):
+            raise ValueError(f"{values!r} are no choices (parameters.{name}), give whole numbers, the usual one first")
+        found[str(name)] = tuple(listed)
+    return found
+
+
+def _chosen(name: str, marks: str, parameters: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    chosen = {key: values[0] for key, values in parameters.items()}
+    for mark in marks.split("-") if marks else ():
+        found = re.fullmatch(r"([a-z_]+)(\d+)", mark)
+        if found is None or int(found[2]) not in parameters.get(found[1], ()):
+            known = ", ".join(f"{key}{value}" for key, values in parameters.items() for value in values) or "none"
+            raise ValueError(f"{name} chooses {mark!r}, which is no value of a parameter: known are {known}")
+        chosen[found[1]] = int(found[2])
+    return chosen
+
+
+def _kernel(given: Any) -> tuple[str, str]:
+    """The file and the name in it."""
+    where, _, name = str(given).rpartition(":")
+    if not where.endswith((".ptx", ".py")) or not name:
+        raise ValueError(f"{given!r} names no kernel (kernel), give file.ptx:ENTRY, or file.py:NAME of a function")
+    return where, name
+
+
+def _text(path: Path) -> str:
+    """PTX as it was first read."""
+    try:
+        text = read(path).content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path.name} is not text, give PTX, not machine code") from None
+    _target(text)
+    return text
+
+
+def _target(ptx: str) -> str:
+    found = re.search(r"^\s*\.target\s+(\w+)", ptx, re.MULTILINE)
+    if found is None:
+        raise ValueError("it is no PTX: it has no .target")
+    return found[1]
+
+
+def _op(given: Any) -> str:
+    if given not in OPS:
+        raise ValueError(f"{unknown_name('op', str(given), [*OPS])} (op)")
+    if collective(given).sends is not None:
+        raise ValueError(f"{given} has counts for each peer, which no entry has (op), give a KernelSpec in Python")
+    return str(given)
+
+
+def _identifier(name: str) -> str:
+    if not name.isidentifier() or name in (*WORDS, "input", "output"):
+        raise ValueError(f"a workspace is called {name!r} (workspaces), give a name that no buffer or number has")
+    return name
+
+
+def _section(given: Any, key: str, known: Sequence[str], wanted: Sequence[str], prefix: str = "") -> dict[str, Any]:
+    """A section of an entry, with known keys alone."""
+    found = given.get(key) if isinstance(given, Mapping) else None
+    found = {} if found is None and not wanted else found
+    if not isinstance(found, Mapping) or not set(wanted) <= set(found):
+        example = ", ".join(f"{one}: .." for one in wanted or known[:1])
+        raise ValueError(f"{found!r} lacks {' and '.join(wanted)} ({prefix}{key}), give {{{example}}}")
+    for one in found:
+        if one not in known:
+            raise ValueError(f"{unknown_name('key', str(one), known)} ({prefix}{key}.{one})")
+    return {str(one): value for one, value in found.items()}
+
+
+def _listed(given: Mapping[str, Any], key: str) -> list[Any]:
+    found = given.get(key, [])
+    if not isinstance(found, list):
+        raise ValueError(f"{found!r} is no list ({key}), give [{found}]")
+    return found
+
+
+def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = given.get(key, {})
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{found!r} has no names ({key}), give {{flags: {{numel: grid}}}}")
+    return found
+
+
+def _usual_accumulators(dtype: str) -> tuple[str, ...]:
+    known = ACCUMULATORS.get(dtype, ())
+    return known if ITEMSIZES.get(dtype, 0) >= 4 else known[-1:]

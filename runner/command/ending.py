@@ -1,0 +1,64 @@
+"""How a command ends: its exit code, and the last lines that it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reports.record.seal import digest_of
+from reports.table.average import too_slow
+from runner.command.console import Console, failures, summary
+from runner.command.mirrored import short_path
+
+if TYPE_CHECKING:
+    from cases.record.record import Record
+
+
+TOLD_BELOW = "told under 'failed', on standard error"
+"""Where the table of a command refers to for what went wrong."""
+
+
+EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
+
+
+def exit_code_for(records: Sequence[Record]) -> int:
+    """The exit code of a command that ran all of its cases, from how they ended and how fast they were. A library that
+    did not finish counts for nothing."""
+    statuses = {str(record.status) for record in records if not record.is_late_library}
+    is_good = statuses <= {"PASSED", "REFUSED"} and "PASSED" in statuses and not too_slow(records)
+    return EXIT_PASSED if is_good else EXIT_FAILED
+
+
+def report(
+    records: Sequence[Record], expected: int, folder: Path, console: Console, stopped: str, is_lost: bool
+) -> None:
+    """Say what was done of a number of expected cases, what went wrong, and where the records lie.
+
+    stopped: why the work was given up, "" if it was not. is_lost: workers of a launcher are why.
+    """
+    shown = short_path(folder)
+    if records and not console.is_quiet:
+        from reports.numerics.at_end import console_report
+
+        console.say(console_report(records, shown, TOLD_BELOW))
+    console.announce(summary(records, expected))
+    failed = failures(records, shown)
+    if failed:
+        console.warn("\n".join(["failed:", *failed]))
+    if records and all(str(record.status) == "REFUSED" for record in records):
+        console.warn("symlab: every case was refused: nothing ran")
+    if slow := too_slow(records):
+        console.warn(f"symlab: error: {slow}")
+    if stopped:
+        given_up = "" if is_lost else "the work was stopped, "
+        console.warn(f"symlab: error: {stopped}; {given_up}what is finished is intact")
+    console.announce(f"records: {shown}{_digest(folder)}")
+
+
+def _digest(folder: Path) -> str:
+    """The digest of a folder's manifest in parentheses; "" if the folder could not be sealed."""
+    try:
+        return f" ({digest_of(folder)})"
+    except ValueError:
+        return ""

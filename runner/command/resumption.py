@@ -1,0 +1,93 @@
+"""What symlab resume says before it goes on: what is left, and what of the code has changed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from cases.record.record import Record, Status
+from cases.record.request import RecordedEnvironment
+from reports.record.code_changes import code_changes
+from reports.table.text import counted
+from runner.case.allowed_code import AllowedCode
+from runner.command.console import summary
+from runner.command.ending import exit_code_for
+from runner.command.left import Left
+from runner.command.plan import Command
+from runner.command.rebuilt import UNTRACKED, working_folder
+from runner.records.command_json import (
+    CommandDocument,
+)
+
+
+def changed_since(
+    left: Left, folder: Path, now: RecordedEnvironment, cache_dir: Path, is_quiet: bool, code: AllowedCode
+) -> list[str]:
+    """What is not as it was when the last of the records was made, in words: commit, sources, packages, kernels."""
+    if not left.kept:
+        return []
+    records = [one.record for one in left.kept]
+    before = max(records, key=lambda record: record.started).environment
+    base = working_folder(folder, left.document)
+    return code_changes(before, now) + _changed_kernels(records, cache_dir, base, is_quiet, code)
+
+
+def _changed_kernels(
+    records: Sequence[Record], cache_dir: Path, base: Path | None, is_quiet: bool, code: AllowedCode
+) -> list[str]:
+    """Which of the kernels that ran are not the same any more, by their code's digests. base: see prepare's folder."""
+    from runner.case.todays_code import sources
+
+    found = sources(records, cache_dir, (lambda line: None) if is_quiet else print, base, code)
+    lines = [f"kernel {name}: its code changed" for name in found["changed"]]
+    lines += [f"kernel {name}: there is none any more" for name in found["gone"]]
+    lines += [f"kernel {name}: its code can't be compared ({why})" for name, why in found["not_comparable"]]
+    return lines
+
+
+def heading(left: Left, command: Command, changed: Sequence[str]) -> list[str]:
+    """What is said before anything runs."""
+    document = left.document
+    all_cases = counted(len(document.cases), "case")
+    lines = [f"symlab resume: {document.command}, {document.outcome}: {len(left.undone):,} of {all_cases} left"]
+    lines += not_again(left)
+    lines += list(left.remarks)
+    lines += [f"set aside: {name}" for name in left.set_aside]
+    if changed:
+        lines.append("changed since the first part, which is kept in the records and in command.json:")
+        lines += [f"  {line}" for line in changed]
+    elif left.kept:
+        lines.append("code: as in the first part (commit, sources, packages and kernels)")
+    fabrics = dict.fromkeys(str(job.request.fabric.name) for job in command.jobs)
+    return [*lines, *(f"fabric: {name} (as the command began)" for name in fabrics)]
+
+
+def not_again(left: Left) -> list[str]:
+    """A line of the cases that ended and did not pass: they count as done."""
+    number = sum(one.record.status not in (Status.PASSED, Status.REFUSED) for one in left.kept)
+    if not number:
+        return []
+    verbs = ("was", "is") if number == 1 else ("were", "are")
+    return [
+        f"{counted(number, 'case')} that {verbs[0]} wrong or failed {verbs[1]} not run again: "
+        "symlab replay runs recorded cases again"
+    ]
+
+
+def differing(document: CommandDocument) -> set[str]:
+    from reports.table.compare import varying
+
+    return set(varying([job.overrides for job in document.jobs]))
+
+
+def nothing_left(folder: Path, left: Left, uri: str) -> int:
+    """Say that there is nothing to do. Gives the exit code of what is there."""
+    records = [one.record for one in left.kept]
+    print(f"symlab resume: nothing is left to do in {folder.name}: {summary(records, len(left.document.cases))}")
+    for line in not_again(left):
+        print(line)
+    if uri and uri != UNTRACKED:
+        later = shlex.join(["symlab", "track", str(folder), "--uri", uri])
+        print(f"symlab resume: --uri has no effect on a complete command; send its records with: {later}")
+    return exit_code_for(records)

@@ -1,0 +1,64 @@
+"""Numbers as text: what they are, and what is no number."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels.own.expressions import check_names, evaluated
+from tests.golden import refused
+
+NAMES = {"numel": 1000, "block": 256, "rank": 3}
+
+RIGHT = {
+    "numel": 1000,
+    "numel // block": 3,
+    "ceil_div(numel, block)": 4,
+    "min(3, numel % 7 - 10)": -4,
+    "-rank * 2 + 1": -5,
+    "(rank + 1) % 4": 0,
+    "1 if numel % 8 == 0 and not block > 256 else 2": 1,
+    "rank < 3 or numel >= 1001": 0,
+    "max(1, 2, 3) != 3": 0,
+}
+
+WRONG = [
+    "numel / 2",
+    "numell",
+    "2.5",
+    "numel.real",
+    "open('x')",
+    "(",
+    "",
+    "1 // (rank - 3)",
+    "min()",
+    "'a' * 3",
+    "2 ** 9",
+]
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_text_is_a_number(text: str) -> None:
+    assert evaluated(text, NAMES) == RIGHT[text]
+
+
+def test_a_whole_number_is_itself() -> None:
+    assert evaluated(7, {}) == 7
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_other_text_is_refused(text: str) -> None:
+    with refused():
+        evaluated(text, NAMES)
+
+
+def test_what_is_no_text_is_refused() -> None:
+    for value in (2.5, True, [1]):
+        with refused():
+            evaluated(value, NAMES)
+
+
+def test_a_name_is_known_before_it_is_computed() -> None:
+    check_names("numel if rank else block", NAMES)
+    check_names(3, ())
+    with refused():
+        check_names("numel if rank else blocks", NAMES)

@@ -1,0 +1,121 @@
+"""Kernels that a YAML file describes, in commands: beside the catalogue's, recorded, replayed, predicted, refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases.record.record import Record, Status
+from reports.record.bundle import read
+from symlab.command import main
+from tests.golden import same_text
+from tests.kernels.own.own_entries import ADDED, SUM, changed, write_entries
+from tests.rooms import needs
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """run(*overrides, verb=.., **entries): the exit code of a command in tmp_path, beside the entries' file."""
+    monkeypatch.chdir(tmp_path)
+
+    def go(*overrides: str, verb: str = "run", **entries: Any) -> int:
+        write_entries(tmp_path / "own", **(entries or {"sum": SUM}))
+        usual = ["op=all_reduce", "world_size=3", "sizes=[1K,12K]", "track=none"]
+        return main([verb, *usual, *overrides])
+
+    return go
+
+
+def records_in(folder: Path) -> dict[str, Record]:
+    return {record.id: record for record in read([folder])}
+
+
+def test_an_entry_stands_beside_the_catalogue(run: Run, tmp_path: Path) -> None:
+    assert run("algorithms=[one_shot,own/kernels.yaml:sum@all]") == 0
+    found = records_in(tmp_path / "records").values()
+    assert [one.case.algorithm for one in found] == ["one_shot", "sum", "sum_blocks8"] * 2
+    assert {(one.status, one.check and one.check.method) for one in found} == {(Status.PASSED, "bitwise_fold")}
+    outputs = {(one.case.size_bytes, one.check and one.check.output_digests) for one in found}
+    assert len(outputs) == 2, "all three add in the same order"
+    brought = next(one for one in found if one.case.algorithm == "sum_blocks8")
+    assert brought.kernel is not None
+    assert brought.request.brought is not None
+    entry = brought.request.brought["sum_blocks8"]
+    assert entry["place"] == "own/kernels.yaml:sum@blocks8"
+    assert entry["digest"] == brought.kernel.source_digest
+    assert [one["name"] for one in entry["files"]] == ["kernels.yaml", "one_shot.ptx"]
+    assert (brought.kernel.entry, brought.kernel.compiler) == ("one_shot", "not named in the PTX")
+    assert brought.request.kernel is not None
+    assert brought.request.kernel["choices"] == {"entry": "one_shot", "blocks": 8}
+
+
+@needs("evidence")
+def test_a_record_of_an_entry_is_replayed_unless_its_files_changed(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("algorithms=[own/kernels.yaml:sum]", "sizes=[1K]") == 0
+    (folder,) = (tmp_path / "records").iterdir()
+    capsys.readouterr()
+    assert main(["replay", str(folder), "--records", "again"]) == 0
+    assert "1 BIT-EQUAL" in capsys.readouterr().out
+    text = (tmp_path / "own" / "one_shot.ptx").read_text()
+    (tmp_path / "own" / "one_shot.ptx").write_text(text.replace("add.rn.f32", "sub.rn.f32"))
+    main(["replay", str(folder), "--records", "again"])
+    same_text(capsys.readouterr().err)
+
+
+def test_a_missing_barrier_is_a_race(run: Run, tmp_path: Path) -> None:
+    assert run("algorithms=[own/kernels.yaml:added]", "sizes=[1K]", "check.races=true", added=ADDED) == 1
+    (record,) = records_in(tmp_path / "records").values()
+    assert record.status is Status.WRONG
+    assert record.kernel is not None
+    assert (record.kernel.grid, record.kernel.block) == (2, 128)
+
+
+@pytest.mark.parametrize("stress", ["late_rank+alternating_sizes", "graph_out_of_step"])
+def test_workspaces_are_kept_under_stress(stress: str, run: Run) -> None:
+    assert run("algorithms=[own/kernels.yaml:sum]", f"stress={stress}", "sizes=[3K]", "stress_seeds=2") == 0
+
+
+@needs("speed")
+def test_brought_kernels_are_predicted(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("algorithms=[one_shot,own/kernels.yaml:sum,own/kernels.yaml:added]", "fabric.gpu=h200", "sizes=[3K,3M]")
+    assert run(*given, verb="predict", sum=SUM, added=ADDED) == 0
+    said = capsys.readouterr().out
+    rows = [line.split() for line in said.splitlines()]
+    assert next(row for row in rows if row[:1] == ["size"]) == ["size", "one_shot", "sum", "added"]
+    assert [row[0] for row in rows if row and row[0] in ("3K", "3M")] == ["3K", "3M"]
+    assert "a kernel of your own: constants and interval are those of the catalogue's kernels" in said
+
+
+WRONG: dict[str, tuple[str, dict[str, Any]]] = {
+    "an unknown op": ("algorithms=[own/kernels.yaml:sum]", {"op": "all_redcue"}),
+    "another op": ("algorithms=[own/kernels.yaml:sum]", {"op": "broadcast"}),
+    "no such entry": ("algorithms=[own/kernels.yaml:total]", {}),
+    "no such file": ("algorithms=[own/kernel.yaml:sum]", {}),
+    "no name": ("algorithms=[own/kernels.yaml]", {}),
+    "a wrong argument": ("algorithms=[own/kernels.yaml:sum]", {"arguments": ["inputs"]}),
+    "a wrong expression": ("algorithms=[own/kernels.yaml:sum@all]", {"launch": {"grid": "blocks / 2", "block": 256}}),
+    "the catalogue's name": ("algorithms=[own/kernels.yaml:one_shot]", {}),
+    "twice": ("algorithms=[own/kernels.yaml:sum,own/kernels.yaml:sum@blocks4]", {}),
+    "no value": ("algorithms=[own/kernels.yaml:sum@blocks7]", {}),
+    "no dtype of it": ("algorithms=[own/kernels.yaml:sum] dtype=float16 accumulator=native", {"dtypes": ["float32"]}),
+    "no size of it": ("algorithms=[own/kernels.yaml:sum]", {"requires": ["numel > 1000000"]}),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_entry_ends_the_command_in_one_line(
+    what: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overrides, changes = WRONG[what]
+    entry = changed(SUM, **changes)
+    assert run(*overrides.split(), sum=entry, one_shot=entry) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    same_text(line)
+    assert not (tmp_path / "records").exists()
