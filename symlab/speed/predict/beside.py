@@ -19,7 +19,7 @@ from cases.record.timing import L2State, Mode, Timing, Window
 from kernels.baselines import Baseline
 from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
-from runner.command.runnable import Job
+from runner.command.plan import Job
 from runner.gpu.gpu_type import GpuType
 from runner.request_error import RequestError, first_line
 from symlab.speed.predict.budget import Budget

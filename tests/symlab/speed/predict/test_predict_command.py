@@ -88,7 +88,7 @@ def test_an_uncalibrated_type_gives_the_order_and_says_why(cache, capsys):
     small = predicted(ONE, find(ONE.name), known, stored(), "sm_90a", cache, 1)
     assert not small.is_worth_telling
     assert small.remarks == ("uncalibrated: no floors of b200, launches and waits are those of h200",)
-    found = explaining.explained(ONE, known, cache, "sm_90a")
+    found = explaining.explained(ONE, find(ONE.name), known, cache, "sm_90a")
     lines = list(found.lines())
     assert "in order, for b200 has no floors:" in lines[0]
     assert lines[1].startswith("  steps: ")
@@ -149,7 +149,7 @@ def test_a_wait_at_a_barrier_names_who_came_last_and_no_store():
 def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):
     case = dataclasses.replace(ONE, size_bytes=1 << 20)
     monkeypatch.setattr("symlab.speed.predict.profiling.WHOLE_BYTES", 64 << 10)
-    heading = next(explaining.explained(case, rates_of(gpu_type("h200")), cache, "sm_90a").lines())
+    heading = next(explaining.explained(case, find(case.name), rates_of(gpu_type("h200")), cache, "sm_90a").lines())
     assert "shown by 64K on " in heading
 
 
