@@ -115,9 +115,8 @@ def explore(
             f"{replay} has launches={kept.launches}, and what is expected is of launches={work.launches} (expected), "
             f"give launches={kept.launches} and what they leave, or leave it out"
         )
-    must: dict[int, Mapping[str, tuple[torch.Tensor, ...]]] = {
-        work.launches: _after_fair(work, subject) if expected is None else _expected(work, ranks, expected)
-    }
+    must: dict[int, Mapping[str, tuple[torch.Tensor, ...]]]
+    must = {work.launches: _after_fair(work, subject) if expected is None else _expected(work, ranks, expected)}
     subject = replace(subject, judge=partial(_judged, work, must, subject if expected is None else None))
     if kept is not None:
         return _repeated(subject, kept)
@@ -171,9 +170,8 @@ def _subject(work: Brought, ranks: int, options: SimulatorOptions, deadline_s: f
     from symlab.checks.explore.trace import Layout, dtype_of
 
     layouts = {one.name: Layout(0, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in work.buffers}
-    return Subject(
-        work.name, work.digest, ranks, options, deadline_s, partial(_judged, work, {}, None), layouts, work.launches
-    )
+    judge = partial(_judged, work, {}, None)
+    return Subject(work.name, work.digest, ranks, options, deadline_s, judge, layouts, work.launches)
 
 
 def _judged(

@@ -14,7 +14,7 @@ from runner.gpu.gpu_type import GpuType
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.gpu_types import arch_of
 from runner.request.sizes import format_bytes
-from runner.request.validate import MAX_HEAP_BYTES, Request
+from runner.request.validate import MAX_HEAP_BYTES, Request, ResolvedRequest
 from runner.world.fabrics import FabricName
 from symlab.speed.predict.predictable import check_predictable, check_ranks
 
@@ -54,7 +54,7 @@ def _asked(job: ComposedJob) -> Asked:
     return Asked(job.request, found)
 
 
-def simulated(request: Request) -> tuple[Request, list[KernelSpec]]:
+def simulated(request: Request) -> tuple[ResolvedRequest, list[KernelSpec]]:
     """A job's request as the simulator runs it, and the kernels that it brings."""
     named, brought = with_names(request)
     own = [one.spec for one in brought]
