@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from runner.request_error import RequestError
 from runner.world.fabrics import simulator_options
 from symlab.checks.explore.blame import Wrong
-from symlab.checks.explore.subject import Judgement, Subject
+from symlab.checks.explore.of_custom import custom_subject
+from symlab.checks.explore.subject import Judgement, Subject, judgement_of
 from symlab.checks.explore.trace import Layout, dtype_of
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from cases.record.record import Check
     from runner.case.contestant import Contestant
     from runner.command.plan import PreparedJob
-    from runner.custom.description import CustomJob
-    from runner.custom.nouns import Contents, CustomSpec
-    from runner.custom.program import CustomPlan
     from runner.request.validate import ResolvedRequest
     from runner.world.threads import ThreadWorld
     from simulator.world import SimulatorOptions
@@ -73,7 +71,7 @@ def _case_judged(
     # Under stress one seed, which is that of the world's order, not the first of the request's.
     request = replace(request, launches=launches, deadline_s=deadline_s, stress_seeds=1)
     check = check_of(contestant, outcomes_of(world, contestant, request), request)
-    return _judgement(check, _wrong(contestant.case, check))
+    return judgement_of(check, _wrong(contestant.case, check))
 
 
 def _wrong(case: Case, check: Check | None) -> Wrong | None:
@@ -90,45 +88,3 @@ def _wrong(case: Case, check: Check | None) -> Wrong | None:
     if case.stress != NO_STRESS:  # the first slot's, which odd ranks launch behind the other one of two streams
         name, launch = f"{name} 0", int("two_streams" in parts_of(case.stress) and one.rank % 2)
     return Wrong(name, one.rank, start + one.index * case.itemsize, launch)
-
-
-def custom_subject(custom: CustomJob, plan: CustomPlan, options: SimulatorOptions, deadline_s: float) -> Subject:
-    """The kernel of an experiment of op=custom."""
-    from runner.case.allocation import GUARD_BYTES
-
-    buffers = plan.spec.buffers
-    layouts = {one.name: Layout(GUARD_BYTES, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in buffers}
-    spec = replace(custom.spec, buffers=buffers, reference=None)
-    assert custom.expected is not None
-    judge = partial(_custom_judged, plan, spec, custom.inputs, custom.expected)
-    digest = plan.compiled.whole.digest
-    return Subject(custom.case.id, digest, len(custom.inputs), options, deadline_s, judge, layouts, plan.launches)
-
-
-def _custom_judged(
-    plan: CustomPlan,
-    spec: CustomSpec,
-    inputs: tuple[Contents, ...],
-    expected: tuple[Contents, ...],
-    world: ThreadWorld,
-    deadline_s: float,
-    launches: int,
-) -> Judgement:
-    from runner.custom.judge import judged
-    from runner.custom.program import run_custom
-
-    found = judged(spec, inputs, expected, world.run(run_custom, replace(plan, launches=launches), deadline_s))
-    one, wrong = found.check.first_mismatch, None
-    if one is not None:
-        itemsize = next(b.size_bytes // b.numel for b in spec.buffers if b.name == found.buffer)
-        wrong = Wrong(found.buffer, one.rank, one.index * itemsize, one.launch)
-    judgement = _judgement(found.check, wrong)
-    if judgement.problem and found.buffer:
-        return replace(judgement, problem=f"buffer {found.buffer}: {judgement.problem}")
-    return judgement
-
-
-def _judgement(check: Check | None, wrong: Wrong | None) -> Judgement:
-    assert check is not None
-    launch = check.first_mismatch.launch if check.first_mismatch is not None else 0
-    return Judgement("; ".join(check.faults), wrong, launch) if check.faults else Judgement()

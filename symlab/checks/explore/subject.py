@@ -23,6 +23,8 @@ from symlab.checks.explore.shrink import Tried
 from symlab.checks.explore.trace import Layout, Row, Tracer, Turns
 
 if TYPE_CHECKING:
+    from cases.record.record import Check
+
     pass
 
 WRONG, FAULT, DEADLOCK, RACE = "wrong output", "fault", "deadlock", "race"
@@ -37,6 +39,13 @@ class Judgement:
     problem: str = ""
     wrong: Wrong | None = None
     launch: int = 0
+
+
+def judgement_of(check: Check | None, wrong: Wrong | None) -> Judgement:
+    """Return what a check of a run says. wrong: the place of its first wrong element."""
+    assert check is not None
+    launch = check.first_mismatch.launch if check.first_mismatch is not None else 0
+    return Judgement("; ".join(check.faults), wrong, launch) if check.faults else Judgement()
 
 
 @dataclass(frozen=True, slots=True)
