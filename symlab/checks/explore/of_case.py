@@ -29,13 +29,10 @@ def subject_of(job: PreparedJob, case: Case) -> Subject:
     from kernels.spec import KernelSpec
     from runner.case.contestant import Contestant, spec_for
     from runner.command.means import usual_means
-    from runner.custom.running import plan_of
 
     options, request = simulator_options(job.request.fabric), job.request
     if (custom := job.custom) is not None:
-        compiled = custom.compiled(options.arch)
-        plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=True)
-        return custom_subject(custom, plan, options, request.deadline_s)
+        return custom_subject(custom, request, options)
     usual_means()
     spec = spec_for(case, job.specs)
     if not isinstance(spec, KernelSpec):
@@ -71,17 +68,18 @@ def _case_judged(
     # Under stress one seed, which is that of the world's order, not the first of the request's.
     request = replace(request, launches=launches, deadline_s=deadline_s, stress_seeds=1)
     check = check_of(contestant, outcomes_of(world, contestant, request), request)
-    return judgement_of(check, _wrong(contestant.case, check))
+    return judgement_of(check, _wrong(contestant, check))
 
 
-def _wrong(case: Case, check: Check | None) -> Wrong | None:
+def _wrong(contestant: Contestant, check: Check | None) -> Wrong | None:
     from cases.stress import NO_STRESS, parts_of
     from runner.case.layout import layout_of
     from runner.case.program import launches_between
 
     if check is None or check.first_mismatch is None:
         return None
-    one, layout = check.first_mismatch, layout_of(case)
+    case, one = contestant.case, check.first_mismatch
+    layout = layout_of(case)
     name = "input" if layout.in_place else "output"
     start = layout.output_starts[one.rank]
     launch = one.launch * (launches_between(case) + 1)

@@ -14,21 +14,27 @@ if TYPE_CHECKING:
     from runner.custom.description import CustomJob
     from runner.custom.nouns import Contents, CustomSpec
     from runner.custom.program import CustomPlan
+    from runner.request.validate import ResolvedRequest
     from runner.world.threads import ThreadWorld
     from simulator.world import SimulatorOptions
 
 
-def custom_subject(custom: CustomJob, plan: CustomPlan, options: SimulatorOptions, deadline_s: float) -> Subject:
-    """The kernel of an experiment of op=custom."""
+def custom_subject(custom: CustomJob, request: ResolvedRequest, options: SimulatorOptions) -> Subject:
+    """The kernel of an experiment of op=custom. Compiles it."""
     from runner.case.allocation import GUARD_BYTES
+    from runner.custom.running import plan_of
 
+    compiled = custom.compiled(options.arch)
+    plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=True)
     buffers = plan.spec.buffers
     layouts = {one.name: Layout(GUARD_BYTES, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in buffers}
     spec = replace(custom.spec, buffers=buffers, reference=None)
     assert custom.expected is not None
     judge = partial(_custom_judged, plan, spec, custom.inputs, custom.expected)
     digest = plan.compiled.whole.digest
-    return Subject(custom.case.id, digest, len(custom.inputs), options, deadline_s, judge, layouts, plan.launches)
+    return Subject(
+        custom.case.id, digest, len(custom.inputs), options, request.deadline_s, judge, layouts, plan.launches
+    )
 
 
 def _custom_judged(
