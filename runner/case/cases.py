@@ -19,13 +19,7 @@ from kernels.spec import KernelSpec, refuses_counts
 from kernels.tuned_name import has_tuning, with_dependent
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from runner.case.contestant import spec_for
-from runner.case.memory_needed import (
-    heap_bytes_needed,
-    is_too_large,
-    largest_fitting,
-    step_bytes,
-    takes_memory,
-)
+from runner.case.memory_needed import heap_bytes_needed, is_too_large, largest_fitting, step_bytes, takes_memory
 from runner.request.chooser import BEST, Chooser
 from runner.request.schema import PlacementChoice
 from runner.request.sizes import AUTO, format_bytes

@@ -177,15 +177,10 @@ def _other_code(name: str) -> ValueError:
     )
 
 
-def command_of(jobs: Sequence[ComposedJob], folder: Path | None = None) -> JoinedCommand:
-    """Return the command of composed jobs. folder: see JoinedCommand."""
-    return JoinedCommand(jobs, folder)
-
-
 def composed_command(options: RunOptions) -> JoinedCommand:
     """Return the command that a command line asks for. RequestError for a wrong one."""
     with hydra_over(options.config_dir):
-        return command_of(compose_jobs(options.overrides, options.multirun))
+        return JoinedCommand(compose_jobs(options.overrides, options.multirun))
 
 
 def _custom_name(compiled: CompiledCustom) -> tuple[str, ...]:

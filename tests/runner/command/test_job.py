@@ -29,7 +29,7 @@ from runner.command import attempt
 from runner.command.job import run_job
 from runner.command.kernel_info import kernel_info
 from runner.command.means import Means
-from runner.command.runnable import Job
+from runner.command.plan import Job
 from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.world import WorldFailure
