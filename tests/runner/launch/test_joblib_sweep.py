@@ -161,7 +161,7 @@ def test_records_come_back_where_no_file_system_is_shared(tmp_path: Path) -> Non
     """The worker sees another folder under the command's name, so it runs its share into one of its own."""
     import pickle
 
-    from runner.command.launched import _portable
+    from runner.command.groups import portable
     from runner.command.plan import prepare
     from runner.command.running import Asked
     from runner.request.compose import compose_jobs, hydra_over
@@ -170,7 +170,7 @@ def test_records_come_back_where_no_file_system_is_shared(tmp_path: Path) -> Non
         composed = compose_jobs(SWEEP, True)
     command = prepare((), composed)
     cases = {job.composed.number: frozenset(case.id for case in job.cases) for job in command.jobs}
-    asked, jobs = Asked("20260101T000000Z-x-00000000", (), 4, {}), tuple(map(_portable, command.jobs))
+    asked, jobs = Asked("20260101T000000Z-x-00000000", (), 4, {}), tuple(map(portable, command.jobs))
     content = Content(asked, jobs, cases, None, "submitit_slurm", 0, 2, 1)
     returned = Supervisor(MODULE, pickle.dumps(content), str(tmp_path / "20260101T000000Z-x-00000000"), "token")(1)
     assert returned.state.how == "finished", returned.state
