@@ -219,7 +219,7 @@ class SimulatedWorld:
         return Streams(
             self.world_size,
             options.seed,
-            together=options.schedule == Schedule.fair,
+            together=options.schedule in (Schedule.fair, Schedule.priority),
             alone=options.gpu is not None,
             follows=None if options.follows is None else cast("Replayed", order),
         )

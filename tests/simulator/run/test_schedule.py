@@ -12,6 +12,7 @@ from simulator_harness import Outcome, executable, get, launching, make_world, m
 from memory.fabric import DeadlineExceeded, PeerLost
 from simulator.fabric import SimulatorFabric
 from simulator.run import schedule
+from simulator.world import SimulatedWorld
 from tests.golden import same_text
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
 
@@ -101,6 +102,18 @@ class TestSeeds:
                 fabric.barrier()
 
         assert succeed(make_world(2, schedule="priority"), program).counters["steps"] == 2 * 2
+
+    @pytest.mark.parametrize("schedule", ["priority", "random"])
+    def test_launches_begin_together_by_priority(self, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Batches of single ranks would take several times as many steps."""
+        found: set[tuple[int, ...]] = set()
+        batch = SimulatedWorld._batch
+        monkeypatch.setattr(SimulatedWorld, "_batch", lambda *given: found.add(tuple(given[1])) or batch(*given))
+        for seed in range(4):
+            succeed(
+                make_world(4, schedule=schedule, seed=seed), launching(STORE, 8, 32, [np.zeros(1, np.uint32)], at=0)
+            )
+        assert (found == {(0, 1, 2, 3)}) == (schedule == "priority")
 
     def test_a_race_shows_its_several_results(self) -> None:
         """Blocks store to one cell without any order: some seeds must disagree, or random orders are none."""
