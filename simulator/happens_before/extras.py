@@ -26,7 +26,7 @@ _MOST_NODES = 1 << 16
 _MOST_STEPS = 64
 """A walk that is longer ends with a dictionary of all that the node knows, which the next question finds."""
 _MANY, _STEPS, _MOST_TOGETHER = 8, 16, 1 << 20
-"""That many questions of an event walk together, at most so many steps, with at most so many places at once."""
+"""Least number of questions of an event that walk together; their most steps, and most places at once."""
 
 
 class Extras:
