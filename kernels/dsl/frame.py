@@ -27,7 +27,7 @@ from kernels.dsl.signals import OverMulticast, OverPeers, Watch
 from kernels.dsl.status import ENTRY, EXIT, MIDDLE
 from kernels.dsl.traverse import Span, either, slice_of, when
 from kernels.multimem import reduce_form
-from kernels.shares import BATCH
+from kernels.shares import BATCH, root_owners
 
 Body = Callable[["Frame"], None]
 
@@ -244,6 +244,15 @@ class Frame:
     def sliced(self, span: Span, rank: Any, count: int | None = None) -> Span:
         """A rank's slice, one of count, of a span's vectors (kernels/shares.py); the edges are left to the caller."""
         return span.part(*slice_of(span.first, span.last, rank, count or self.world_size))
+
+    def with_root_slice(self, span: Span, work: Callable[[Span], None]) -> None:
+        """Call work with the rank's slice where the root has none (kernels/shares.py: root_owners)."""
+        count = root_owners(self.world_size)
+        if count == self.world_size:
+            work(self.sliced(span, self.rank))
+        else:
+            number = self.steps(self.root, self.rank) - 1
+            when(number >= 0, lambda: work(self.sliced(span, number, count)))
 
     def aligned(self, one: Any, other: Any) -> Any:
         """Whether two addresses have their 16-byte boundaries at the same offsets."""

@@ -84,8 +84,8 @@ def pass_slices_on(frame: Frame) -> None:
 
     As with two_shot the root's links carry the buffer once, and every other rank's as well; each piece is loaded from
     the root by one instruction and stored to each rank by another. On 4 H200 it was level with two_shot from 16 MiB on,
-    slower below. Slices are two_shot's; the elements around them are the root's, one by one. In place the root's buffer
-    is not stored to: it holds the result, and others may still read it.
+    slower below, when the root had a slice, too. Slices are two_shot's; the elements around them are the root's, one by
+    one. In place the root's buffer is not stored to: it holds the result, and others may still read it.
     """
     from kernels.dsl.bulk import Stages, put_to
 
@@ -97,7 +97,8 @@ def pass_slices_on(frame: Frame) -> None:
     count = frame.world_size - 1 if frame.choice("in_place") else frame.world_size
     outputs = frame.peers("output", frame.after(frame.root), count)
     frame.wait()
-    stages.copy(frame.sliced(span, frame.rank), source, put_to(outputs), frame.index, frame.lanes)
+    put = put_to(outputs)
+    frame.with_root_slice(span, lambda own: stages.copy(own, source, put, frame.index, frame.lanes))
     frame.when(frame.rank == frame.root, lambda: frame.copy_edges_to_all(span, source, outputs))
     frame.leave()
 
@@ -282,7 +283,7 @@ KERNELS = (
         _once(512, 32, 4, "1 MiB under way; 2 MiB takes 18.1 us on 4 H200, 128 MiB 595"),
         summary="each rank passes its slice of the root's input through shared memory to all outputs",
         buffers=(address("output"), peers("input"), peers("output")),
-        vectors=shares.of_slice,
+        vectors=shares.of_root_slice,
         **MOVED,
     ),
 )

@@ -130,9 +130,9 @@ def all_reduce(tuning: Tuning) -> KernelSpec:
 def reduce_slices_to_root(frame: Frame) -> None:
     """reduce/two_shot: each rank reduces its slice of all inputs and stores it into the root's output.
 
-    The root's links carry the result once, and the other slices' share of its input. The elements around the vectors
-    are the last rank's. In place is fine: an element of the root's buffer is overwritten by its owner only, by one
-    thread, after what reads it.
+    The root's links carry the result once, and its input once: from three ranks on it has no slice (kernels/shares.py:
+    root_owners says what that is worth). The elements around the vectors are the last rank's. In
+    place is fine: an element of the root's buffer is overwritten by its owner only, by one thread, after what reads it.
     """
     frame.arrive()
     source = frame.address("input")
@@ -141,7 +141,8 @@ def reduce_slices_to_root(frame: Frame) -> None:
     output = frame.peer("output", frame.root)
     outputs = frame.at(output)
     frame.wait()
-    frame.reduce(frame.sliced(span, frame.rank), inputs, outputs, frame.aligned(source, output))
+    aligned = frame.aligned(source, output)
+    frame.with_root_slice(span, lambda own: frame.reduce(own, inputs, outputs, aligned))
     frame.when(frame.rank == frame.world_size - 1, lambda: frame.reduce_edges(span, inputs, outputs))
     frame.leave()
 
@@ -149,9 +150,10 @@ def reduce_slices_to_root(frame: Frame) -> None:
 def pass_slices_on(frame: Frame) -> None:
     """broadcast/two_shot: each rank loads its slice of the root's input and stores it into all outputs.
 
-    The root's links carry the buffer once, and every other rank's as well. The elements around the vectors are the
-    root's. Between load and store there is no barrier: a slice is passed on by the thread that loaded it. In place the
-    root's buffer is not stored to: it holds the result, and others may still read it.
+    The root's links carry the buffer once, and every other rank's as well: from three ranks on the root has no slice
+    (kernels/shares.py: root_owners). The elements around the vectors are the root's. Between load and store there is no
+    barrier: a slice is passed on by the thread that loaded it. In place the root's buffer is not stored to: it holds
+    the result, and others may still read it.
     """
     frame.arrive()
     source = frame.peer("input", frame.root)
@@ -161,7 +163,7 @@ def pass_slices_on(frame: Frame) -> None:
     outputs = frame.peers("output", frame.after(frame.root), count)
     aligned = frame.aligned(source, frame.address("output"))
     frame.wait()
-    frame.copy_to_all(frame.sliced(span, frame.rank), source, outputs, aligned)
+    frame.with_root_slice(span, lambda own: frame.copy_to_all(own, source, outputs, aligned))
     frame.when(frame.rank == frame.root, lambda: frame.copy_edges_to_all(span, source, outputs))
     frame.leave()
 
@@ -352,7 +354,7 @@ ALL_REDUCE = Tuning(
 
 # The others were measured on 4 H200 (NVLink 4, multicast off) on 2026-11-21, bfloat16, CUDA graphs of 6 to 200 calls,
 # medians of the slowest rank, with 256 to 1024 threads, 16 to 128 blocks, 8 and 16 loads; no run on 2 or 8 GPUs.
-# two_shot_lamport had an all-clear in each launch then, and no run since.
+# two_shot_lamport had an all-clear in each launch then, and no run since; of the rooted ops the root had a slice, too.
 
 KERNELS = (
     all_reduce(ALL_REDUCE),
@@ -377,9 +379,9 @@ KERNELS = (
         ),
         summary="each rank reduces its slice of all inputs and stores it to the root",
         promises=WITH_BARRIERS,
-        owner=shares.slice_owner,
+        owner=shares.root_slice_owner,
         buffers=(address("input"), peers("input"), peers("output")),
-        vectors=shares.of_slice,
+        vectors=shares.of_root_slice,
         loads_per_vector=shares.each_rank,
     ),
     spec_with(
@@ -395,7 +397,7 @@ KERNELS = (
         summary="each rank passes its slice of the root's input to all outputs",
         promises=WITH_BARRIERS,
         buffers=(address("output"), peers("input"), peers("output")),
-        vectors=shares.of_slice,
+        vectors=shares.of_root_slice,
         options=lambda case: {"in_place": case.placement == "in_place"},
     ),
 )

@@ -26,7 +26,7 @@ _MOST_NODES = 1 << 16
 _MOST_STEPS = 64
 """A walk that is longer ends with a dictionary of all that the node knows, which the next question finds."""
 _MANY, _STEPS, _MOST_TOGETHER = 8, 16, 1 << 20
-"""Least number of questions of an event that walk together; their most steps, and most places at once."""
+"""Limits of a common walk: questions of an event, steps, places at once."""
 
 
 class Extras:
