@@ -96,7 +96,7 @@ def made_streams(world_size: int, options: SimulatorOptions, order: Order) -> St
     return Streams(
         world_size,
         options.seed,
-        together=options.schedule == Schedule.fair,
+        together=options.schedule in (Schedule.fair, Schedule.priority),
         alone=options.gpu is not None,
         follows=None if options.follows is None else cast("Replayed", order),
     )
