@@ -43,6 +43,11 @@ ASSUMPTIONS = MappingProxyType(
                 "an atomic operation of .gpu scope on memory of another GPU is one for the threads of all GPUs",
                 "PTX asks for .sys, and atom without a scope has .gpu; SGLang's all_reduce relies on it over NVLink",
             ),
+            Assumption(
+                "kernel_end",
+                "what a kernel did is complete, for all GPUs, before the next kernel of its stream begins",
+                "PTX orders it for who acquires it alone; SGLang's push and vLLM's two stages rely on it between calls",
+            ),
         )
     }
 )

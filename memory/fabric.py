@@ -482,6 +482,10 @@ class Fabric(Protocol):
         after all launches so far. None: the fabric can't tell, as a GPU can't."""
         ...
 
+    def load(self, executable: Executable) -> None:
+        """Make a kernel ready to be launched, which a launch does otherwise: a graph can't capture that."""
+        ...
+
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         """Queue a kernel, with one argument for each of its parameters. Returns at once.
 

@@ -366,6 +366,11 @@ class NvshmemFabric:
 
     # Work
 
+    def load(self, executable: Executable) -> None:
+        if executable.digest not in self._started:
+            self._start(executable)
+        self._driver.load(executable)
+
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         if executable.digest not in self._started:
             self._start(executable)

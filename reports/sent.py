@@ -185,7 +185,7 @@ def study_metrics(curve: Series) -> list[tuple[str, float, int]]:
 def study_parameters(curve: Series) -> dict[str, Any]:
     """What a study's curve fixes."""
     names = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
-    return {name: getattr(curve, name) for name in names} | {"world_sizes": " ".join(map(str, curve.world_sizes))}
+    return {name: getattr(curve, name) for name in names} | {"world_sizes": " ".join(map(str, curve.sizes))}
 
 
 def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, str]:

@@ -205,6 +205,9 @@ class SimulatorFabric:
             )
         return found
 
+    def load(self, executable: Executable) -> None:
+        self._kernel(executable)
+
     def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
         name, arch = executable.name, self.traits.arch
         if executable.arch not in (arch, arch.rstrip("a")):

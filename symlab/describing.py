@@ -43,7 +43,8 @@ def kernel(name: str) -> KernelSpec:
     """Return the specification of a kernel: what it takes, needs and promises.
 
     name is one of catalogue(), or the place of a kernel of your own: "path/to/file.py:NAME" (relative to the working
-    folder) or "package.module:NAME", where NAME is a KernelSpec. CONTRIBUTING.md shows how one is written.
+    folder) or "package.module:NAME", where NAME is a KernelSpec, or "path/to/file.yaml:NAME", an entry that describes
+    PTX or a CuTe DSL function. CONTRIBUTING.md shows how a spec is written, runner/README.md an entry.
 
     Raises ValueError for an unknown name (it gives the nearest ones), and for a file, module or name that does not
     exist or raises an exception.
@@ -123,8 +124,9 @@ def brought(kernel: str | KernelSpec) -> KernelSpec | None:
     """
     if isinstance(kernel, KernelSpec):
         return kernel
-    if kernel.endswith(".py"):
-        raise ValueError(f"{kernel} is a file (kernel), add the name in it: {kernel}:SPEC")
+    if kernel.endswith((".py", ".yaml")):
+        name = "SPEC" if kernel.endswith(".py") else "NAME"
+        raise ValueError(f"{kernel} is a file (kernel), add the name in it: {kernel}:{name}")
     return spec_at(kernel) if ":" in kernel else None
 
 

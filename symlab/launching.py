@@ -537,6 +537,8 @@ def _queue(
         for one in apart:
             fabric.wait_stream(None, one)
 
+    for one in work.steps if work.graph else ():
+        fabric.load(one.executable)
     replay = captured(fabric, together) if work.graph else None
 
     def queue() -> None:

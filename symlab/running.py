@@ -15,8 +15,8 @@ from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
 from runner.command.job import run_job
 from runner.command.means import usual_means
+from runner.command.plan import Job
 from runner.command.ran import check_of, outcomes_of
-from runner.command.runnable import Job
 from runner.environment.of_command import Surroundings
 from runner.records.scrub import scrubbed_record
 from runner.request.validate import ResolvedRequest

@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Path:
         "tests/simulator/deep/bench.py": "",
         "tests/kernels/test_spec.py": "from kernels import spec\n",
         "tests/kernels/test_world.py": "def test_it(world): pass\n",
-        "tests/kernels/test_bench.py": "import simulator_bench\n",
+        "tests/kernels/test_bench.py": "import tests.simulator.bench\n",
         "tests/reports/test_program.py": "run([python, '-m', 'reports', 'x'])\n",
         "tests/pages.py": "",
         "tests/test_pages.py": "from tests.pages import PAGES\n",

@@ -74,11 +74,6 @@ def crossing(one: Times, other: Times, low: int, high: int) -> int:
     return min(max(int(place), low), high - 1)
 
 
-def between(times: Times, low: int, high: int, size: int) -> float:
-    """Return the time at a size between two measured ones, in microseconds."""
-    return times[low] + (times[high] - times[low]) * (size - low) / (high - low)
-
-
 def choice_at(times: Mapping[Key, Times], sizes: Sequence[int], wanted: int) -> Key:
     """Return what the table of these sizes takes at any size: that of its range; beyond the ends that of the end."""
     chosen = winners(times, sizes)

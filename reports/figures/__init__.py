@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cases.record.record import Record
-from reports.figures import curves, distribution, numerics, study
+from reports.figures import curves, distribution, errors
 from reports.figures.curves import drawable as drawable
 from reports.figures.style import look as look
 from reports.figures.style import rendered
@@ -22,7 +22,6 @@ from reports.record.bundle import digest
 from reports.record.writing import write_file
 
 SUFFIXES = (".svg", ".png")
-KINDS = ("curves", "distribution", "numerics")
 
 
 def draw(records: Sequence[Record], path: Path | str, what: str = "curves") -> None:
@@ -37,12 +36,12 @@ def draw(records: Sequence[Record], path: Path | str, what: str = "curves") -> N
 
 
 def drawing(records: Sequence[Record], kind: str, what: str) -> bytes:
-    """The picture of one of KINDS as a file's bytes; kind is "svg" or "png". ValueError as for draw."""
+    """The picture as a file's bytes; what as for draw, kind is "svg" or "png". ValueError as for draw."""
     if what == "numerics":
         groups = [group for group in accuracy.groups(records) if not all(curve.is_exact for curve in group.curves)]
         if not groups:
             raise ValueError("none of these records is of a sum of floats with an error, so there is nothing to draw")
-        return rendered(lambda: numerics.figure(groups), kind, digest(records))
+        return rendered(lambda: errors.over_bytes(groups), kind, digest(records))
     if what == "distribution":
         sections = drawable(records)
         return rendered(lambda: distribution.figure(sections), kind, digest(records))
@@ -57,7 +56,7 @@ def draw_study(series: Sequence[Series], records: Sequence[Record], path: Path |
 
 def study_drawing(series: Sequence[Series], records: Sequence[Record], kind: str) -> bytes:
     """The picture of a study as a file's bytes; kind is "svg" or "png"."""
-    return rendered(lambda: study.figure(series), kind, digest(records))
+    return rendered(lambda: errors.over_ranks(series), kind, digest(records))
 
 
 def kind_of(path: Path) -> str:

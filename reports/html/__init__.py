@@ -1,6 +1,5 @@
-"""The report as one HTML file that needs nothing else: page makes it, figures_of reads its figures back."""
+"""The report as one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
-from reports.html.document import figures_of as figures_of
 from reports.html.document import page as page

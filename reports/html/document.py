@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +20,6 @@ from reports.table.compare import is_simulated
 from reports.table.sheet import Sheet
 
 _FOLDER = Path(__file__).parent
-_FIGURES = re.compile(r'<script type="application/json" id="figures">(.*?)</script>', re.DOTALL)
 
 
 class Audit(Protocol):
@@ -77,21 +75,6 @@ def page(
         svgs=album.drawn(),
         figures=_json(table.values(records)),
     )
-
-
-def figures_of(text: str) -> list[dict[str, Any]]:
-    """Return the figures embedded in a page, those of `symlab table --format json`. Raises ValueError if the
-    text has none."""
-    found = _FIGURES.search(text)
-    if found is None:
-        raise ValueError('not a report: it has no <script type="application/json" id="figures">')
-    try:
-        figures = json.loads(found[1])
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"the report's figures can't be read as JSON ({error})") from None
-    if not isinstance(figures, list) or not all(isinstance(one, dict) for one in figures):
-        raise ValueError("the report's figures are not a list of objects")
-    return figures
 
 
 def _parts(

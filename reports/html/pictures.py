@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from reports.html.blocks import Notes, Pictures
-from reports.numerics.accuracy import Group
+from reports.numerics.accuracy import Curve, Group
 from reports.numerics.study import Measure, Series, measures_of
 from reports.table.compare import LIMIT_LABEL, Row, contestants, is_second
 from reports.table.text import counted
@@ -109,19 +109,8 @@ class Album:
         if not self._has_room(most, f"errors of {group.heading}"):
             return []
 
-        def draw(measure: Measure) -> Any:
-            from reports.figures import numerics
-
-            return numerics.single(group, measure)
-
-        entries = [
-            (self._swatch(curve.algorithm, curve.accumulator, curve.is_ours), curve.label) for curve in group.curves
-        ]
-        svgs = tuple(
-            self._order(partial(draw, measure), f"{measure.title}, against size: {group.heading}")
-            for measure in group.measures[-most:]
-        )
-        return [Pictures(svgs, f"{_ERRORS}.", legend=tuple(dict.fromkeys(entries)))]
+        about = f"against size: {group.heading}"
+        return [self._errors(group.curves, group.measures[-most:], about, f"{_ERRORS}.")]
 
     def study(self, heading: str, series: Sequence[Series], most: int | None = None) -> list[Pictures]:
         """Order errors over world sizes of the series that share a picture. most: maximum number of measures."""
@@ -129,19 +118,23 @@ class Album:
         if not self._has_room(len(measures), f"errors over ranks of {heading}"):
             return []
 
-        def draw(measure: Measure) -> Any:
-            from reports.figures import study
+        return [self._errors(series, measures, f"against ranks: {heading}", f"{_STUDY}.")]
 
-            return study.single(series, measure)
+    def _errors(
+        self, curves: Sequence[Curve] | Sequence[Series], measures: Sequence[Measure], about: str, caption: str
+    ) -> Pictures:
+        """Order a picture of each measure."""
+
+        def draw(measure: Measure) -> Any:
+            from reports.figures import errors
+
+            return errors.single(curves, measure)
 
         entries = [
-            (self._swatch(one.algorithm, one.accumulator, True), f"{one.algorithm}, {one.accumulator}")
-            for one in series
+            (self._swatch(one.algorithm, one.accumulator, one.accumulator != "library"), one.label) for one in curves
         ]
-        svgs = tuple(
-            self._order(partial(draw, measure), f"{measure.title}, against ranks: {heading}") for measure in measures
-        )
-        return [Pictures(svgs, f"{_STUDY}.", legend=tuple(dict.fromkeys(entries)))]
+        svgs = tuple(self._order(partial(draw, measure), f"{measure.title}, {about}") for measure in measures)
+        return Pictures(svgs, caption, legend=tuple(dict.fromkeys(entries)))
 
     def left_out(self) -> list[Notes]:
         """Return a note about the pictures that were not drawn, if any."""

@@ -77,7 +77,13 @@ class Series:
         return f"{name}, {self.in_place}" if self.in_place else name
 
     @property
-    def world_sizes(self) -> tuple[int, ...]:
+    def label(self) -> str:
+        """Its name in a legend."""
+        return f"{self.algorithm}, {self.accumulator}"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the worlds of its points."""
         return tuple(point.world_size for point in self.points)
 
 
@@ -190,18 +196,13 @@ def why_no_study(records: Sequence[Record], folder: str = "") -> str:
     curves = series(records)
     if not named or any(len(one.points) >= LEAST_WORLD_SIZES for one in curves):
         return ""
-    sizes = sorted({size for one in curves for size in one.world_sizes})
+    sizes = sorted({size for one in curves for size in one.sizes})
     has = f"{counted(len(sizes), 'world size')} ({', '.join(map(str, sizes))})" if sizes else "no world size"
     shown = f"; symlab study {shlex.quote(folder)} takes two" if folder and len(sizes) == 2 else ""
     return (
         f"no study of {' and '.join(sorted(named))}: a curve takes {LEAST_WORLD_SIZES} world sizes or more, and there "
         f"are checked sums of floats on {has}{shown}"
     )
-
-
-def text(curves: Sequence[Series]) -> str:
-    """The tables as aligned text: errors of each series, a column a world size."""
-    return sheet.text(sheets_of(curves), captions(curves))
 
 
 def here(curves: Sequence[Series]) -> str:
@@ -216,7 +217,7 @@ def markdown(curves: Sequence[Series]) -> str:
 
 def sheets_of(curves: Sequence[Series]) -> list[Sheet]:
     """Two tables for each op, reduction and kind of inputs: errors in u, and in ulps; a line for each curve."""
-    sizes = sorted({size for one in curves for size in one.world_sizes})
+    sizes = sorted({size for one in curves for size in one.sizes})
     columns = ("dtype", "accumulator", "algorithm", *(f"n={size}" for size in sizes), "ranks agree")
     kinds = dict.fromkeys((one.op, one.reduction, one.inputs, one.in_place, one.where) for one in curves)
     sheets = []

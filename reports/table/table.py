@@ -18,7 +18,7 @@ from reports.table import races, refusals, sheet
 from reports.table.compare import Section, heading, is_shown, ops_of_several_counts, split, varying
 from reports.table.refusals import notes
 from reports.table.sheet import Formats, Line, Sheet, line_of
-from reports.table.text import counted, csv_of, json_of, number, size_text, story_of
+from reports.table.text import counted, number, size_text, story_of
 
 _NUMERIC = frozenset({"world", "size", "wrong", "max abs error", "max ulp", "PTX instr (M)"})
 _SPARE = ("check", "PTX instr (M)", "max ulp", "max abs error", "wrong")
@@ -55,16 +55,6 @@ def plain(records: Sequence[Record], is_wide: bool = False) -> str:
 def markdown(records: Sequence[Record], is_wide: bool = False) -> str:
     """The table as Markdown, the best of each size in bold, ending in a newline."""
     return _rendered(records, sheet.markdown, is_wide) + "\n"
-
-
-def csv_text(records: Sequence[Record]) -> str:
-    """Raw values as csv_of gives them; worlds of one case are one line."""
-    return csv_of(values(records))
-
-
-def json_text(records: Sequence[Record]) -> str:
-    """The same values as json_of gives them."""
-    return json_of(values(records))
 
 
 def values(records: Sequence[Record]) -> list[dict[str, object]]:

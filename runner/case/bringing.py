@@ -123,6 +123,9 @@ def _check(one: Brought, op: str, others: Sequence[Brought]) -> None:
 def custom_places(section: Mapping[str, Any]) -> dict[str, str]:
     """Return the places that a section `custom` names, by role: its kernel, its reference, functions that fill."""
     named = {"kernel": section.get("kernel"), "reference": section.get("reference")}
+    then = section.get("then")
+    for number, one in enumerate(then if isinstance(then, Sequence) else (), start=1):
+        named[f"kernel {number}"] = one.get("kernel") if isinstance(one, Mapping) else None
     buffers = section.get("buffers")
     for name, one in buffers.items() if isinstance(buffers, Mapping) else ():
         named[f"fill of {name}"] = one.get("fill") if isinstance(one, Mapping) else None
@@ -135,7 +138,7 @@ def custom_sources(section: Mapping[str, Any], folder: Path | None = None) -> tu
     found = {
         one.path: one
         for role, place in custom_places(section).items()
-        for one in _sources_at(files_of(place, folder, role == "kernel")[-1])
+        for one in _sources_at(files_of(place, folder, role.startswith("kernel"))[-1])
     }
     return tuple(sorted(found.values(), key=lambda source: (source.name, source.content)))
 
@@ -145,7 +148,7 @@ def custom_digest(section: Mapping[str, Any], folder: Path | None = None) -> str
     files. Names are paths from the project's root, else from the file that the place names."""
     digest = hashlib.sha256()
     for role, place in sorted(custom_places(section).items()):
-        file = files_of(place, folder, role == "kernel")[-1]
+        file = files_of(place, folder, role.startswith("kernel"))[-1]
         where, _, name = place.rpartition(":")
         path = Path(where).expanduser()
         said = name_of(file) if path.is_absolute() else os.path.normpath(path)
@@ -204,7 +207,7 @@ def refuse_requested(request: Request, folder: Path | None, code: AllowedCode) -
 
 def _refuse(places: Mapping[str, str], folder: Path | None, code: AllowedCode) -> None:
     for role, place in places.items():
-        if reason := code.refuses(files_of(place, folder, role == "kernel")):
+        if reason := code.refuses(files_of(place, folder, role.startswith("kernel"))):
             raise ValueError(f"{place}: {reason}")
 
 

@@ -19,13 +19,7 @@ from kernels.spec import KernelSpec, refuses_counts
 from kernels.tuned_name import has_tuning, with_dependent
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
 from runner.case.contestant import spec_for
-from runner.case.memory_needed import (
-    heap_bytes_needed,
-    is_too_large,
-    largest_fitting,
-    step_bytes,
-    takes_memory,
-)
+from runner.case.memory_needed import heap_bytes_needed, is_too_large, largest_fitting, step_bytes, takes_memory
 from runner.request.chooser import BEST, Chooser
 from runner.request.schema import PlacementChoice
 from runner.request.sizes import AUTO, format_bytes
@@ -227,6 +221,8 @@ def check_against_catalogue(request: ResolvedRequest, specs: Sequence[KernelSpec
             _check_tuning(f"{request.op}/{algorithm}")
         elif algorithm not in algorithms and algorithm not in known_baselines:
             _refuse_bracketed(algorithm, "algorithms", ("auto", "all", "device_nvshmem"), request.algorithms)
+            if algorithm.endswith((".py", ".yaml")):
+                raise RequestError(f"{algorithm} is a file (algorithms), add the name in it: {algorithm}:NAME")
             known = list(dict.fromkeys((*algorithms_of(request.op), *algorithms, *known_baselines)))
             raise RequestError(
                 f"unknown algorithm '{algorithm}' of {request.op} (algorithms), {near(algorithm, known)}"

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 
 from cases.case import Case
-from cases.ops import Collective
-from cases.ops import collective as find_collective
+from cases.ops import collective
 from cases.record.record import Check, Mismatch
 from kernels.numeric.formats import bits_of, to_float64
 from runner.case.inputs import CPU
@@ -64,22 +63,20 @@ def check_rank(
     guard_faults: Sequence[str],
     *,
     input_digest: str = "",
-    collective: Collective | None = None,
     inputs: Sequence[torch.Tensor] | None = None,
 ) -> RankCheck:
     """Compare a rank's outputs (1-D tensors of the case's dtype, one a launch) with what they must be.
 
     The reference is made on the outputs' device, and they are compared there; the findings are the same on all. Of a
     rank that the op gives no output nothing is compared: whether its buffer stayed as it was is for the guards to say.
-    input_digest is of what the rank put in. collective stands in for the catalogue's, inputs (one 1-D tensor a rank)
-    for what make_input gives: tests bring theirs.
+    input_digest is of what the rank put in. inputs (one 1-D tensor a rank) stand in for what make_input gives.
     """
-    collective = collective or find_collective(case.op)
-    if not collective.gives(case, rank):
-        method = method_of(case, spec, collective)
+    op = collective(case.op)
+    if not op.gives(case, rank):
+        method = method_of(case, spec, op)
         return _no_check(rank, method, len(outputs), tuple(guard_faults), input_digest)
     device = outputs[0].device if outputs else CPU
-    reference = reference_of(case, spec, collective, rank, device, inputs)
+    reference = reference_of(case, spec, op, rank, device, inputs)
     found: list[Comparison] = []
     for output in outputs:
         if output.dtype != reference.nearest.dtype or output.shape != reference.nearest.shape:
@@ -127,17 +124,17 @@ def _no_check(rank: int, method: str, launches: int, guard_faults: tuple[str, ..
     return RankCheck(rank, method, 0, 0, None, 0.0, 0, 0.0, (), launches, True, guard_faults, input_digest=input_digest)
 
 
-def merge(case: Case, spec: Promise, checks: Sequence[RankCheck], *, collective: Collective | None = None) -> Check:
+def merge(case: Case, spec: Promise, checks: Sequence[RankCheck]) -> Check:
     """One Check from those of all ranks. The first mismatch is that of the lowest rank that has one.
 
     For an op whose ranks get different outputs, ranks_equal is True and not promised: there is nothing to compare.
     elements is 0 where there are none: of a case of no bytes.
     """
-    collective = collective or find_collective(case.op)
-    promised = method_of(case, spec, collective) != "bound"
-    same = collective.same_on_all_ranks
+    op = collective(case.op)
+    promised = method_of(case, spec, op) != "bound"
+    same = op.same_on_all_ranks
     # In orders of their own, ranks get the same bits only where no order matters.
-    same_bits = promised and (spec.same_order or method_of(case, spec, collective) != "bitwise_fold")
+    same_bits = promised and (spec.same_order or method_of(case, spec, op) != "bitwise_fold")
     results = len({one.digest for one in checks})
     return merged(
         checks,

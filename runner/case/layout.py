@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from cases.case import Case
-from cases.ops import Collective
-from cases.ops import collective as find_collective
-
-BUFFER_ALIGNMENT_BYTES = 16
-"""What vector accesses of kernels may count on for the beginning of a payload, where the case has no offset."""
+from cases.ops import collective
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +28,9 @@ class Layout:
     """A case's payloads in bytes.
 
     payloads_bytes: the input's and the output's size, or the size of the one payload that they share. Each payload
-    begins offset_bytes after a boundary of BUFFER_ALIGNMENT_BYTES. input_starts and output_starts say for each rank
-    where in its payload its input and its output begin; out of place that is 0. outputs_bytes are the sizes of the
-    ranks' outputs: with counts per peer a rank may get less than there is room for.
+    begins offset_bytes after a boundary of 16 bytes, which vector accesses of kernels count on. input_starts and
+    output_starts say for each rank where in its payload its input and its output begin; out of place that is 0.
+    outputs_bytes are the sizes of the ranks' outputs: with counts per peer a rank may get less than there is room for.
     """
 
     payloads_bytes: tuple[int, ...]
@@ -72,25 +68,25 @@ def _pieces(size_bytes: int, given: tuple[int, int], written: tuple[int, int]) -
     )
 
 
-def layout_of(case: Case, collective: Collective | None = None) -> Layout:
-    """The layout of a case; collective stands in for the catalogue's.
+def layout_of(case: Case) -> Layout:
+    """The layout of a case.
 
     ValueError for a case in place whose op has no such form.
     """
-    collective = collective or find_collective(case.op)
-    counts = collective.counts(case.numel, case.world_size)
+    op = collective(case.op)
+    counts = op.counts(case.numel, case.world_size)
     input_bytes, output_bytes = (count * case.itemsize for count in counts)
     payloads_bytes: tuple[int, ...] = (input_bytes, output_bytes)
     starts = [(0, 0)] * case.world_size
     if case.placement == "in_place":
-        if collective.in_place is None:
+        if op.in_place is None:
             raise ValueError(f"{case.op} has no form in place: {case.id}")
         payloads_bytes = (max(payloads_bytes),)
-        starts = [collective.in_place(case.numel, case.world_size, rank) for rank in range(case.world_size)]
+        starts = [op.in_place(case.numel, case.world_size, rank) for rank in range(case.world_size)]
     return Layout(
         payloads_bytes=payloads_bytes,
         input_bytes=input_bytes,
-        outputs_bytes=tuple(collective.received(case, rank) * case.itemsize for rank in range(case.world_size)),
+        outputs_bytes=tuple(op.received(case, rank) * case.itemsize for rank in range(case.world_size)),
         input_starts=tuple(source * case.itemsize for source, _ in starts),
         output_starts=tuple(target * case.itemsize for _, target in starts),
         offset_bytes=case.offset * case.itemsize,

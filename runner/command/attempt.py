@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 import traceback
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,9 @@ from cases.stress import Stress
 from kernels.compile_error import CompilationError
 from memory.fabric import Executable, FabricError, Traits
 from runner.command.means import Means
-from runner.command.runnable import Job
-from runner.command.subjects import subject_of
+from runner.command.plan import Job
+from runner.command.subjects import Subject, subject_of
+from runner.environment.host import now_text
 from runner.request.schema import TimingMode
 from runner.world.world import World
 
@@ -37,7 +37,7 @@ class Attempt:
         self.case = case
         self.status = Status.FAILED
         self.reason = "it was not run"
-        self.subject = subject_of(job, case)
+        self.subject = Subject(job, case)
         self.traits: Traits | None = None
         self.timing: Timing | None = None
         self.prediction: RecordedPrediction | None = None
@@ -47,9 +47,13 @@ class Attempt:
         self._findings: tuple[Finding, ...] | None = None
         self.begin()
 
+    def choose(self) -> None:
+        """Find what runs the case. Raises ValueError where that can't be told."""
+        self.subject = subject_of(self.job, self.case)
+
     def begin(self) -> None:
         """The case's time begins now. Starting a world, which others use as well, is not part of it."""
-        self._started = datetime.now(UTC)
+        self._started = now_text()
         self._started_s = time.monotonic()
 
     def fail(self, status: Status, reason: str) -> None:
@@ -121,13 +125,12 @@ class Attempt:
             self.status, self.reason = Status.PASSED, CHECK_WAS_OFF if check is None else ""
 
     def record(self) -> Record:
-        ended = datetime.now(UTC)
         return Record(
             id=self.case.id,
             status=self.status,
             case=self.case,
-            started=self._started.isoformat(timespec="milliseconds"),
-            ended=ended.isoformat(timespec="milliseconds"),
+            started=self._started,
+            ended=now_text(),
             duration_s=round(time.monotonic() - self._started_s, 6),
             reason=self.reason,
             refusal=self.refusal,

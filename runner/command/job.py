@@ -23,9 +23,10 @@ from memory.fabric import Executable, FabricError, Traits
 from reports.table.text import counted, size_text
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import measured_in_turns
+from runner.command.attempt import Attempt, described
 from runner.command.means import Means, usual_means
+from runner.command.plan import Job
 from runner.command.ran import read_traits
-from runner.command.runnable import Job
 from runner.interrupt import shielded
 from runner.world.world import World, WorldFailure
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from runner.custom.running import CompiledJob
     from runner.timing.combine import TimedResult
     from runner.world.preload import Preloaded
-from runner.command.attempt import Attempt, described
 
 
 class Keeper(Protocol):
@@ -114,6 +114,7 @@ class _Run:
         self._keeper.starting(case)
         attempt = Attempt(self._job, case)
         try:
+            attempt.choose()
             world = self._keeper.world()
             if self._traits is None:
                 self._traits = _traits(world, self._job.request.deadline_s)

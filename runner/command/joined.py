@@ -167,7 +167,7 @@ class JoinedCommand:
             asked = job.request
             if asked.custom is not None:
                 custom = custom_job(asked.custom, asked.world_size, asked.seed, False, self._folder)
-                yield custom.kernel.compiled(custom.spec, asked.world_size, arch)
+                yield custom.compiled(arch)
 
 
 def _other_code(name: str) -> ValueError:
@@ -177,20 +177,15 @@ def _other_code(name: str) -> ValueError:
     )
 
 
-def command_of(jobs: Sequence[ComposedJob], folder: Path | None = None) -> JoinedCommand:
-    """Return the command of composed jobs. folder: see JoinedCommand."""
-    return JoinedCommand(jobs, folder)
-
-
 def composed_command(options: RunOptions) -> JoinedCommand:
     """Return the command that a command line asks for. RequestError for a wrong one."""
     with hydra_over(options.config_dir):
-        return command_of(compose_jobs(options.overrides, options.multirun))
+        return JoinedCommand(compose_jobs(options.overrides, options.multirun))
 
 
 def _custom_name(compiled: CompiledCustom) -> tuple[str, ...]:
     """What tells custom kernels of a command apart: their code, and how they are launched."""
-    made = compiled.executable
+    made = compiled.whole
     return made.name, made.arch, made.digest, repr(compiled.launch)
 
 

@@ -29,7 +29,8 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
 
 def custom_kernel_info(custom: CustomJob, made: CompiledCustom) -> KernelInfo:
     """What a record says of the code of a custom kernel. Of PTX that was brought, its compiler is what it says."""
-    return _info(made.executable, made.launch, custom.digest, not custom.kernel.ptx, None)
+    assumptions = tuple(map(sentence_of, custom.kernel.assumptions)) or None
+    return _info(made.whole, made.launch, custom.digest, not custom.kernel.ptx, assumptions)
 
 
 def _info(

@@ -29,6 +29,7 @@ from memory.owned_folder import began_at, is_alive
 from memory.pickling import dumps
 from reports.table.text import counted
 from runner.command.console import Console
+from runner.command.groups import groups_for, portable
 from runner.command.plan import Command
 from runner.command.running import Asked
 from runner.command.worker import MODULE, Content
@@ -45,7 +46,6 @@ from runner.records.store import Store, StoreError
 if TYPE_CHECKING:
     from cases.record.record import Record
     from runner.launch.started import Started
-from runner.command.groups import groups_for, portable
 
 LOOK_S, LOOK_SLURM_S = 0.3, 2.0
 """How often the workers' files are looked at, and how often squeue runs."""

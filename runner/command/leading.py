@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runner.interrupt import exit_code_of
@@ -12,6 +13,9 @@ from runner.request_error import RequestError
 from runner.world.launcher import find
 
 if TYPE_CHECKING:
+    from runner.command.plan import PreparedJob
+    from runner.command.running import Tools
+    from runner.request.compose import ComposedJob
     from runner.world.launched import Leader, OwnCommand
 
 
@@ -45,3 +49,18 @@ def led(work: Callable[[Leader | None], int], compose: Callable[[], OwnCommand],
     finally:
         leader.end(code)
     return code
+
+
+def led_tools(
+    tools: Tools, leader: Leader | None, jobs: Sequence[ComposedJob | PreparedJob], own: Callable[[], OwnCommand]
+) -> Tools:
+    """Return the tools of a process that may lead a launcher's world: NVSHMEM's world is that one. own gives the
+    command as each of its ranks has it."""
+    if leader is None:
+        return tools
+    if all(job.request.fabric.simulated for job in jobs):
+        leader.tell_end(0)  # the simulator needs one process
+        return tools
+    from runner.world.fabrics import joining
+
+    return replace(tools, make_world=joining(leader, own()))

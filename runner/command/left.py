@@ -10,11 +10,7 @@ from pathlib import Path
 from cases.record.record import Record, load
 from cases.record.shared import Known, SharedError
 from reports.record.seal import MANIFEST, faults
-from runner.records.command_json import (
-    COMMAND_JSON,
-    CommandDocument,
-    command_document_of,
-)
+from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
 from runner.records.store import file_stem
 from runner.request.schema import TimingMode
 from runner.request.validate import CUSTOM
@@ -31,6 +27,16 @@ def check_folder_of(folder: Path) -> None:
     inside = sorted(path.parent.name for path in folder.glob(f"*/{COMMAND_JSON}"))
     right = f"give one of the folders in it, such as {inside[-1]}" if inside else "give the folder of a command"
     raise RequestError(f"{folder}: no {COMMAND_JSON} here (RECORDS), {right}")
+
+
+def document_in(folder: Path) -> CommandDocument:
+    """The command.json of such a folder. RequestError if it can't be read."""
+    try:
+        document = command_document_of(folder)
+    except ValueError as error:
+        raise RequestError(f"{error} (RECORDS)") from error
+    assert document is not None
+    return document
 
 
 def is_whole(folder: Path, left: Left) -> bool:
@@ -52,11 +58,7 @@ class Left:
 
 def left_in(folder: Path) -> Left:
     """Look at all records of a folder. RequestError if it is not what a command leaves, or records were changed."""
-    try:
-        document = command_document_of(folder)
-    except ValueError as error:
-        raise RequestError(f"{error} (RECORDS)") from error
-    assert document is not None
+    document = document_in(folder)
     if any(job.plan is None for job in document.jobs) or not document.jobs:
         raise RequestError(
             f"{folder.name}: its {COMMAND_JSON} does not hold the jobs' configurations, as those of earlier versions "

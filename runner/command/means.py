@@ -17,6 +17,8 @@ from kernels.spec import KernelSpec
 from memory.fabric import Executable, Traits
 from memory.held_interrupts import uninterrupted
 from runner.case.contestant import Contestant
+from runner.command.plan import Job
+from runner.command.ran import brought, measured, ran
 from runner.request.validate import ResolvedRequest
 from runner.world.world import World
 from symlab.rooms import part_of
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from runner.case.library_modules import Brought
     from runner.custom.running import CompiledJob
     from runner.timing.combine import TimedResult
-from runner.command.ran import brought, measured, ran
-from runner.command.runnable import Job
 
 
 @dataclass(frozen=True, slots=True)

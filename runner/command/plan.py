@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.environment.host import available_bytes
 from runner.request.compose import ComposedJob, naming_job
+from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.launching import LaunchRequest
 from runner.request.schema import Isolation
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
@@ -19,6 +20,7 @@ from symlab.rooms import part_of
 
 if TYPE_CHECKING:
     from cases.case import Case
+    from cases.record.request import RecordedEnvironment, RecordedRequest
     from kernels.spec import KernelSpec
     from runner.case.bringing import Brought
     from runner.custom.description import CustomJob
@@ -40,6 +42,24 @@ class PreparedJob:
     def specs(self) -> tuple[KernelSpec, ...]:
         """The brought kernels."""
         return tuple(one.spec for one in self.brought)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job of a command: its cases, and what every record of it says beside the outcome.
+
+    brought are kernels that do the cases of their name, in place of the catalogue's where that has the name, too.
+    custom is the kernel of a job of op=custom, which does its one case. gpu is the type of GPU that it asks for.
+    """
+
+    request: ResolvedRequest
+    cases: tuple[Case, ...]
+    fabric_settings: dict[str, Any]
+    environment: Callable[[], RecordedEnvironment]
+    asked: RecordedRequest
+    brought: tuple[KernelSpec, ...] = ()
+    custom: CustomJob | None = None
+    gpu: GpuAsked = NO_GPU
 
 
 @dataclass(frozen=True, slots=True)

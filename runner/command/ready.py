@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from runner.command.heading import headline
+
 if TYPE_CHECKING:
     from runner.command.console import Console
     from runner.command.plan import Command
     from runner.request.compose import ComposedJob
     from runner.request.launching import LaunchRequest
     from runner.world.launcher import Outer
-from runner.command.heading import headline
 
 
 def ready(

@@ -15,15 +15,11 @@ from cases.record.request import RecordedEnvironment, as_today
 from reports.tracking import database_path, resolved_uri
 from runner.case.allowed_code import AllowedCode
 from runner.case.bringing import refuse_requested
-from runner.command.joined import JoinedCommand, command_of
+from runner.command.joined import JoinedCommand
+from runner.command.left import Left, check_folder_of, document_in
 from runner.command.plan import Command, PreparedJob
 from runner.command.ready import prepared
-from runner.records.command_json import (
-    COMMAND_JSON,
-    AskedJob,
-    CommandDocument,
-    command_document_of,
-)
+from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument
 from runner.records.scrub import WITHHELD, scrubbed
 from runner.request.compose import ComposedJob, gpu_asked
 from runner.request.configured import merged
@@ -35,7 +31,6 @@ from runner.request_error import RequestError, first_line
 
 if TYPE_CHECKING:
     from runner.world.launched import Leader
-from runner.command.left import Left, check_folder_of
 
 UNTRACKED = "none"
 """In place of a tracking URI: what is left is not sent to MLflow."""
@@ -48,16 +43,12 @@ def recorded_command(folder: Path, code: AllowedCode) -> JoinedCommand:
     """
     folder = folder.absolute()
     check_folder_of(folder)
-    try:
-        document = command_document_of(folder)
-    except ValueError as error:
-        raise RequestError(f"{error} (RECORDS)") from error
-    assert document is not None
+    document = document_in(folder)
     base = working_folder(folder, document)
     jobs = [_composed(folder, job, base, UNTRACKED) for job in document.jobs]
     for job in jobs:
         refuse_requested(job.request, base, code)
-    return command_of(jobs, base)
+    return JoinedCommand(jobs, base)
 
 
 def rebuilt(

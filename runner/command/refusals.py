@@ -36,7 +36,7 @@ def _refuses_limits(custom: CustomJob, world_size: int, fabric: FabricRequest) -
     from simulator.run.residency import resident
 
     try:
-        found = custom.kernel.compiled(custom.spec, world_size, fabric.arch)
+        found = custom.compiled(fabric.arch)
         resident(fabric.gpu, found.executable, found.launch, fabric.arch)
     except ValueError as error:
         return Refusal("fabric.gpu", str(error))

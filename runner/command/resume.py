@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.case.allowed_code import AllowedCode, allowed_code
-from runner.command.console import Console
+from runner.command.leading import led_tools
+from runner.command.left import check_folder_of, is_whole, left_in
+from runner.command.rebuilt import UNTRACKED, rebuilt, recorded_command
+from runner.command.resumption import changed_since, console_of, nothing_left
 from runner.command.running import Earlier, Tools
 from runner.command.session import run_command
+from runner.command.still_working import check_no_worker, wait_for_mirror
+from runner.environment.host import now_text
 from runner.environment.of_command import Surroundings
 from runner.launch import slurm
-from runner.records.command_json import (
-    Resumption,
-)
+from runner.records.command_json import Resumption
 from runner.records.lock import FolderInUse, FolderLock
 from runner.records.scrub import WITHHELD, scrubbed
 from runner.records.store import Store, StoreError
@@ -30,14 +32,9 @@ from runner.request.compose import launcher_of
 from runner.request.launching import LaunchRequest
 from runner.request.validate import check_database_folder, check_uri
 from runner.request_error import RequestError
-from runner.world.fabrics import joining
 
 if TYPE_CHECKING:
     from runner.world.launched import Leader
-from runner.command.left import check_folder_of, is_whole, left_in
-from runner.command.rebuilt import UNTRACKED, rebuilt, recorded_command
-from runner.command.resumption import changed_since, differing, heading, nothing_left
-from runner.command.still_working import check_no_worker, wait_for_mirror
 
 
 def resume(
@@ -105,7 +102,7 @@ def _resumed(
     changed = changed_since(left, folder, now, command.jobs[0].request.cache_dir, is_quiet, code)
     document = left.document.resuming(
         Resumption(
-            at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            at=now_text(),
             after=left.document.outcome,
             commit=str((now.git or {}).get("commit") or ""),
             changed=tuple(map(scrubbed, changed)),
@@ -122,13 +119,10 @@ def _resumed(
             store.set_aside(name)
     except StoreError as error:
         raise RequestError(f"{error} (RECORDS)") from error
-    if leader is not None:
-        if any(not job.request.fabric.simulated for job in command.jobs):
-            tools = replace(tools, make_world=joining(leader, recorded_command(folder, code)))
-        else:
-            leader.tell_end(0)  # the simulator needs one process
-    console = Console(heading=heading(left, command, changed), differing=differing(left.document), is_quiet=is_quiet)
-    return run_command(command, console, tools, Earlier(store, document, left.kept))
+    tools = led_tools(tools, leader, command.jobs, lambda: recorded_command(folder, code))
+    return run_command(
+        command, console_of(left, command, changed, is_quiet), tools, Earlier(store, document, left.kept)
+    )
 
 
 def _launch_of(recorded: Sequence[str], given: Sequence[str] | None) -> LaunchRequest | None:

@@ -11,14 +11,12 @@ from cases.record.request import RecordedEnvironment
 from reports.record.code_changes import code_changes
 from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode
-from runner.command.console import summary
+from runner.command.console import Console, summary
 from runner.command.ending import exit_code_for
 from runner.command.left import Left
 from runner.command.plan import Command
 from runner.command.rebuilt import UNTRACKED, working_folder
-from runner.records.command_json import (
-    CommandDocument,
-)
+from runner.records.command_json import CommandDocument
 
 
 def changed_since(
@@ -46,8 +44,12 @@ def _changed_kernels(
     return lines
 
 
-def heading(left: Left, command: Command, changed: Sequence[str]) -> list[str]:
-    """What is said before anything runs."""
+def console_of(left: Left, command: Command, changed: Sequence[str], is_quiet: bool) -> Console:
+    """The console of what is left of a command, which says first what is left and what has changed."""
+    return Console(heading=_heading(left, command, changed), differing=_differing(left.document), is_quiet=is_quiet)
+
+
+def _heading(left: Left, command: Command, changed: Sequence[str]) -> list[str]:
     document = left.document
     all_cases = counted(len(document.cases), "case")
     lines = [f"symlab resume: {document.command}, {document.outcome}: {len(left.undone):,} of {all_cases} left"]
@@ -75,7 +77,7 @@ def not_again(left: Left) -> list[str]:
     ]
 
 
-def differing(document: CommandDocument) -> set[str]:
+def _differing(document: CommandDocument) -> set[str]:
     from reports.table.compare import varying
 
     return set(varying([job.overrides for job in document.jobs]))

@@ -6,10 +6,10 @@ A command does so in its own process, and each of its workers in theirs: what bo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cases.case import Case
     from cases.record.record import Record
     from memory.fabric import Executable
+    from runner.command.console import Console
     from runner.command.means import Means
     from runner.track.background import Connection
     from runner.track.names import Kept
@@ -45,22 +46,6 @@ class Tools:
     capture: Callable[[Path], dict[str, Any]] = capture
     means: Means | None = None
     connect: Callable[[], Connection] | None = None
-
-
-class Listener(Protocol):
-    """Hears how the work goes on: a console, or nothing in a worker."""
-
-    def starting(self, case: Case, job: int = 1) -> None:
-        """A case of a job, counted from 1, begins."""
-        ...
-
-    def starting_up(self) -> AbstractContextManager[None]:
-        """Within, time is that of a world's start."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Say a line."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +104,7 @@ class JobRunner:
         store: Store,
         tools: Tools,
         surroundings: Surroundings,
-        listener: Listener,
+        console: Console,
         kept: Callable[[Record, Path], None],
     ) -> None:
         """kept is called with each record that is stored, and its file."""
@@ -127,7 +112,7 @@ class JobRunner:
         self._store = store
         self._tools = tools
         self._surroundings = surroundings
-        self._listener = listener
+        self._console = console
         self._kept = kept
         self._kept_texts: dict[str, dict[str, Any]] = {}
         self._job: PreparedJob | None = None
@@ -163,8 +148,8 @@ class JobRunner:
             if self._start_failure is not None and self._failed_starts >= MAX_FAILED_STARTS:
                 raise self._start_failure
             try:
-                with self._listener.starting_up():
-                    self._world = self._tools.make_world(*key, self._listener.say)
+                with self._console.starting_up():
+                    self._world = self._tools.make_world(*key, self._console.say)
             except WorldFailure as failure:
                 self._failed_starts += 1
                 self._start_failure = failure
@@ -177,12 +162,12 @@ class JobRunner:
 
     def starting(self, case: Case) -> None:
         assert self._job is not None
-        self._listener.starting(case, self._job.composed.number + 1)
+        self._console.starting(case, self._job.composed.number + 1)
 
     @contextmanager
     def preparing(self, what: str) -> Iterator[None]:
-        self._listener.say(what)
-        with self._listener.starting_up():
+        self._console.say(what)
+        with self._console.starting_up():
             yield
 
     def keep(self, record: Record, executable: Executable | None) -> None:
@@ -220,7 +205,7 @@ class JobRunner:
             world.close()
 
     def _runnable(self, job: PreparedJob) -> Any:
-        from runner.command.runnable import Job
+        from runner.command.plan import Job
 
         asked = self.request_of(job)
         return Job(

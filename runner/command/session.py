@@ -7,16 +7,16 @@ import os
 import shlex
 import sys
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports.table.text import counted
 from runner.command.console import Console
+from runner.command.ending import EXIT_FAILED, exit_code_for, report
 from runner.command.mirrored import Mirrored, short_path
 from runner.command.plan import Command
 from runner.command.running import Asked, Earlier, JobRunner, Tools
-from runner.environment.host import load
+from runner.environment.host import load, now_text
 from runner.environment.of_command import Surroundings, added_digest
 from runner.interrupt import exit_code_of, is_first, name_of
 from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument, JobPlan
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from runner.command.ahead import CompiledAhead
     from runner.command.launched import Launched
     from runner.command.means import Means
-from runner.command.ending import EXIT_FAILED, exit_code_for, report
 
 
 def run_command(command: Command, console: Console, tools: Tools | None = None, earlier: Earlier | None = None) -> int:
@@ -276,7 +275,7 @@ class _Session:
             command=asked[0].command,
             command_line=asked[0].command_line,
             working_folder=Path(scrubbed(str(Path.cwd()))).name,
-            started=_now(),
+            started=now_text(),
             launcher=tuple(map(scrubbed, self._command.launch.lines)) if self._command.launch else (),
             jobs=tuple(
                 AskedJob(
@@ -296,7 +295,7 @@ class _Session:
         signal = name_of(interrupt) if interrupt is not None else ""
         ended = self._manifest.ending(
             self._records,
-            ended=_now(),
+            ended=now_text(),
             exit_code=exit_code,
             signal=signal,
             stopped=scrubbed(self._stopped),
@@ -314,7 +313,3 @@ class _Session:
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
         self._mirror.send(unsent)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -10,7 +10,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from runner.command.leading import led
+from runner.command.heading import headline
+from runner.command.leading import led, led_tools
+from runner.command.ready import prepared, ready
 from runner.request_error import RequestError
 from runner.world.launcher import find
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from runner.request.launching import LaunchRequest
     from runner.request.options import RunOptions
     from runner.world.launched import Leader, OwnCommand
-from runner.command.heading import headline
-from runner.command.ready import prepared, ready
 
 
 def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None) -> int:
@@ -95,25 +95,21 @@ def _run(
     is_quiet: bool,
     launch: LaunchRequest | None,
 ) -> int:
-    from dataclasses import replace
-
     from runner.command.running import Tools
     from runner.command.session import run_command
-    from runner.world.fabrics import FabricName, joining
 
     if launch is not None:
         from runner.launch.slurm import check_here
 
         check_here(launch)
-    command, console = ready(given, jobs, leader.outer if leader else None, is_quiet, launch=launch)
-    if leader is not None:
-        if any(job.request.fabric.name == FabricName.nvshmem for job in command.jobs):
-            from runner.command.joined import command_of
 
-            tools = replace(tools or Tools(), make_world=joining(leader, command_of(jobs)))
-        else:
-            leader.tell_end(0)  # the simulator needs one process
-    return run_command(command, console, tools)
+    def own() -> OwnCommand:
+        from runner.command.joined import JoinedCommand
+
+        return JoinedCommand(jobs)
+
+    command, console = ready(given, jobs, leader.outer if leader else None, is_quiet, launch=launch)
+    return run_command(command, console, led_tools(tools or Tools(), leader, command.jobs, own))
 
 
 @contextlib.contextmanager

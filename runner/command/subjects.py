@@ -19,8 +19,8 @@ from runner.case.contestant import Contestant, spec_for
 from runner.case.nccl_settings import refuses_settings
 from runner.command.kernel_info import custom_kernel_info, kernel_info
 from runner.command.means import Means
+from runner.command.plan import Job
 from runner.command.ran import patience_s
-from runner.command.runnable import Job
 from runner.world.world import World
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class _Custom(Subject):
     def make(self, means: Means, traits: Traits) -> None:
         from runner.custom.running import CompiledJob
 
-        compiled = self.custom.kernel.compiled(self.custom.spec, self.custom.case.world_size, traits.arch)
+        compiled = self.custom.compiled(traits.arch)
         self.contestant = self.compiled = CompiledJob(self.custom, compiled)
 
     def ran(self, world: World, means: Means) -> tuple[Check | None, str]:

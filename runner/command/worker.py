@@ -14,14 +14,15 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.command.ahead import CompiledAhead
-from runner.command.joined import command_of
-from runner.command.leading import led
+from runner.command.console import Console
+from runner.command.joined import JoinedCommand
+from runner.command.leading import led, led_tools
 from runner.command.plan import PreparedJob, prepare
 from runner.command.running import Asked, JobRunner, Tools, numbered
 from runner.environment.capture import capture
@@ -35,7 +36,6 @@ from runner.records.scrub import scrubbed
 from runner.records.store import Store, StoreError, file_stem
 from runner.request.compose import ComposedJob
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricName, joining
 
 if TYPE_CHECKING:
     from cases.case import Case
@@ -76,7 +76,7 @@ def main() -> int:
         try:
             threading.Thread(target=_end_with_input, daemon=True).start()
             return led(
-                lambda leader: _Worker(orders, content, leader).run(), lambda: command_of(content.jobs, content.base)
+                lambda leader: _Worker(orders, content, leader).run(), lambda: JoinedCommand(content.jobs, content.base)
             )
         except KeyboardInterrupt as interrupt:
             return exit_code_of(interrupt)
@@ -103,20 +103,6 @@ def memory_of_worker(available: int | None, beside: int, environment: Mapping[st
     return None if available is None else available // beside
 
 
-class _Quiet:
-    """runner.command.running.Listener: a worker says nothing; its records and its state do."""
-
-    def starting(self, case: Case, job: int = 1) -> None:
-        """A case begins."""
-
-    def starting_up(self) -> AbstractContextManager[None]:
-        """A world starts."""
-        return nullcontext()
-
-    def say(self, text: str) -> None:
-        """Nothing is said."""
-
-
 class _Worker:
     """One worker at work."""
 
@@ -139,10 +125,12 @@ class _Worker:
         from runner.command.means import usual_means
 
         self._keep()
-        tools = replace(Tools(), capture=self._captured, make_world=self._make_world())
+        jobs, base = self._content.jobs, self._content.base
+        tools = led_tools(Tools(capture=self._captured), self._leader, jobs, lambda: JoinedCommand(jobs, base))
         surroundings = Surroundings(tools.capture, self._store)
         surroundings.look()
-        runner = JobRunner(self._content.asked, self._store, tools, surroundings, _Quiet(), lambda record, path: None)
+        silent = Console(is_quiet=True)
+        runner = JobRunner(self._content.asked, self._store, tools, surroundings, silent, lambda record, path: None)
         try:
             means = usual_means()
             for job in self._taken():
@@ -201,15 +189,6 @@ class _Worker:
 
     def _is_kept(self, job: int, case: Case) -> bool:
         return (self._store.folder / f"{file_stem(numbered(job, self._content.asked.jobs), case.id)}.json").exists()
-
-    def _make_world(self) -> Any:
-        """What makes worlds: under srun's ranks NVSHMEM's is theirs."""
-        if self._leader is None:
-            return Tools().make_world
-        if all(job.request.fabric.name == FabricName.simulator for job in self._content.jobs):
-            self._leader.tell_end(0)  # the simulator needs one process
-            return Tools().make_world
-        return joining(self._leader, command_of(self._content.jobs, self._content.base))
 
     def _captured(self, root: Path) -> dict[str, Any]:
         """The environment of this worker, with its part in the launch."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_s
 from memory.fabric import Executable, Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
-from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_buffers
+from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_buffers, check_launches
 from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from runner.custom.nouns import Contents
 
 OP = CUSTOM
-KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance", "bytes", "launches")
+KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance", "bytes", "launches", "then")
+STEP_KEYS = ("kernel", "launch", "arguments")
 BUFFER_KEYS = ("dtype", "shape", "symmetric", "fill")
 LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster", "cooperative", "assumptions")
 TOLERANCE_KEYS = ("absolute", "relative")
@@ -110,7 +111,7 @@ class CustomJob:
 
     inputs and expected are by rank; expected is None if there is no reference. moved_bytes are those that all
     launches in a row move over a rank's links, as they are declared; 0 if they are not. digest is "sha256:<hex>" of its
-    places and of names and contents of all files that they are made of.
+    places and of names and contents of all files that they are made of. then: kernels that follow, as spec.then.
     """
 
     spec: CustomSpec
@@ -121,6 +122,7 @@ class CustomJob:
     inputs: tuple[Contents, ...]
     expected: tuple[Contents, ...] | None
     moved_bytes: int = 0
+    then: tuple[CustomKernel, ...] = ()
 
     @property
     def place(self) -> str:
@@ -132,39 +134,51 @@ class CustomJob:
         names = {name for contents in self.expected or () for name in contents}
         return tuple(buffer.name for buffer in self.spec.buffers if buffer.name in names)
 
+    @property
+    def kernels(self) -> tuple[tuple[CustomKernel, CustomSpec], ...]:
+        """Each kernel of a launch, with what it is given."""
+        return tuple(zip((self.kernel, *self.then), (self.spec, *self.spec.then), strict=True))
+
+    def compiled(self, arch: str) -> CompiledCustom:
+        """Return what runs on an architecture. Raises what CustomKernel.compiled does."""
+        first, *then = (kernel.compiled(spec, self.case.world_size, arch) for kernel, spec in self.kernels)
+        return replace(first, then=tuple(then))
+
     def refusal(self, traits: Traits) -> Refusal | None:
         """Return why it can't run on a fabric with these traits; None if it can, as far as that is known before."""
         name = _record_name(self.spec)
         if unfit := refuses_world_size(self.case, traits) or refuses_unmapped(name, traits):
             return unfit
-        if self.kernel.ptx is not None:
-            target = entry_of(self.kernel.text, self.kernel.entry).target
-            if reason := refuses_target(target, traits.arch):
-                return Refusal("fabric.arch", f"{name} can't run: {reason}")
-        if unfit := self._refuses_block(name, traits):
-            return unfit
+        for kernel, spec in self.kernels:
+            if kernel.ptx is not None:
+                target = entry_of(kernel.text, kernel.entry).target
+                if reason := refuses_target(target, traits.arch):
+                    return Refusal("fabric.arch", f"{_record_name(spec)} can't run: {reason}")
+            if unfit := _refuses_block(_record_name(spec), kernel, spec, traits):
+                return unfit
         return refuses_no_multicast(name, traits) if self.spec.needs_multicast else None
 
-    def _refuses_block(self, name: str, traits: Traits) -> Refusal | None:
-        """Return the refusal of a block that the kernel can't have, and of more shared memory than a block can have.
 
-        Of a function, only the section is known.
-        """
-        from simulator.ptx.parse import parse_kernel
+def _refuses_block(name: str, brought: CustomKernel, spec: CustomSpec, traits: Traits) -> Refusal | None:
+    """Return the refusal of a block that the kernel can't have, and of more shared memory than a block can have.
 
-        asked, static, target = self.kernel.asked.get("shared_bytes", 0), 0, ""
-        if self.kernel.ptx is not None:
-            assert self.spec.launch is not None
-            asked = self.spec.launch.shared_bytes
-            with suppress(ValueError):  # said where it runs
-                kernel = parse_kernel(self.kernel.text, self.kernel.entry)
-                static, target = kernel.dynamic_offset_bytes, kernel.target
-                if reason := kernel.refuses_block(name, self.spec.launch.block):
-                    return Refusal("custom.launch.block", reason, "give such a block")
-        if not traits.block_shared_bytes:
-            return None
-        unfit = refuses_shared_bytes(name, asked, static, traits.block_shared_bytes, target)
-        return Refusal("custom.launch.shared_bytes", *unfit) if unfit else None
+    Of a function, only the section is known.
+    """
+    from simulator.ptx.parse import parse_kernel
+
+    asked, static, target = brought.asked.get("shared_bytes", 0), 0, ""
+    if brought.ptx is not None:
+        assert spec.launch is not None
+        asked = spec.launch.shared_bytes
+        with suppress(ValueError):  # said where it runs
+            kernel = parse_kernel(brought.text, brought.entry)
+            static, target = kernel.dynamic_offset_bytes, kernel.target
+            if reason := kernel.refuses_block(name, spec.launch.block):
+                return Refusal("custom.launch.block", reason, "give such a block")
+    if not traits.block_shared_bytes:
+        return None
+    unfit = refuses_shared_bytes(name, asked, static, traits.block_shared_bytes, target)
+    return Refusal("custom.launch.shared_bytes", *unfit) if unfit else None
 
 
 def custom_job(
@@ -191,22 +205,22 @@ def custom_job(
             "check=false"
         )
     buffers = _buffers(section.get("buffers"), folder)
+    with naming("custom.launches"):
+        check_launches(section.get("launches", 1))
     with naming("custom"):
-        launch, asked = _launch(section.get("launch"), is_function=kernel.function is not None)
-        assumptions = asked.pop("assumptions", ())
-        kernel = replace(kernel, asked=asked, assumptions=assumptions)
-        spec = CustomSpec(
-            name=_name(kernel.entry),
-            launch=launch,
-            buffers=buffers,
-            arguments=_arguments(section.get("arguments"), buffers, world_size, kernel),
+        kernel, spec = _step(section, kernel, buffers, world_size, "custom")
+        then = [
+            _step(one, _kernel(one, folder, key), buffers, world_size, key)
+            for key, one in _followers(section.get("then", []))
+        ]
+        spec = replace(
+            spec,
             reference=reference.call if reference is not None and is_checked else None,
             tolerance=_tolerance(section.get("tolerance")),
             launches=section.get("launches", 1),
+            then=tuple(one for _, one in then),
         )
-        if unfit := kernel.refuses_arguments(spec, world_size):
-            raise RequestError(f"{kernel.place}: {unfit} (custom.arguments), give one for each in their order")
-        check_memory(spec, kernel.text)
+        check_memory(spec, "\n".join(one.text for one in (kernel, *(one for one, _ in then))))
         with naming("custom.buffers"):
             inputs = inputs_of(spec, world_size, seed)
         with naming("custom.reference"):
@@ -214,7 +228,34 @@ def custom_job(
     sources, digest = custom_sources(section, folder), custom_digest(section, folder)
     moved_bytes = parse_bytes(section["bytes"], "custom.bytes") if section.get("bytes") is not None else 0
     case = _case(spec.name, spec.buffers, world_size, seed)
-    return CustomJob(spec, kernel, case, sources, digest, inputs, expected, moved_bytes * spec.launches)
+    followers = tuple(one for one, _ in then)
+    return CustomJob(spec, kernel, case, sources, digest, inputs, expected, moved_bytes * spec.launches, followers)
+
+
+def _followers(given: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The kernels that follow the first in each launch, with their keys."""
+    if not isinstance(given, (list, tuple)):
+        raise RequestError(f"{given!r} is no list (custom.then), give [{{kernel: .., launch: .., arguments: [..]}}]")
+    for number, one in enumerate(given):
+        key = f"custom.then[{number}]"
+        if not isinstance(one, Mapping):
+            raise RequestError(f"{one!r} is no kernel ({key}), give {{kernel: .., launch: .., arguments: [..]}}")
+        _check_keys(one, STEP_KEYS, key)
+        yield key, one
+
+
+def _step(
+    given: Mapping[str, Any], kernel: CustomKernel, buffers: tuple[BufferSpec, ...], world_size: int, key: str
+) -> tuple[CustomKernel, CustomSpec]:
+    """A kernel with its launch and its arguments."""
+    launch, asked = _launch(given.get("launch"), kernel.function is not None, f"{key}.launch")
+    assumptions = asked.pop("assumptions", ())
+    kernel = replace(kernel, asked=asked, assumptions=assumptions)
+    arguments = _arguments(given.get("arguments"), buffers, world_size, kernel, f"{key}.arguments")
+    spec = CustomSpec(_name(kernel.entry), launch, buffers, arguments)
+    if unfit := kernel.refuses_arguments(spec, world_size):
+        raise RequestError(f"{kernel.place}: {unfit} ({key}.arguments), give one for each in their order")
+    return kernel, spec
 
 
 def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:
@@ -253,40 +294,39 @@ def _case(name: str, buffers: Sequence[BufferSpec], world_size: int, seed: int) 
     )
 
 
-def _kernel(section: Mapping[str, Any], folder: Path | None) -> CustomKernel:
-    text = section.get("kernel")
+def _kernel(section: Mapping[str, Any], folder: Path | None, at: str = "custom") -> CustomKernel:
+    text, key = section.get("kernel"), f"{at}.kernel"
     if not isinstance(text, str) or not text.rpartition(":")[0] or not text.rpartition(":")[2]:
         raise RequestError(
-            f"{text!r} names no kernel (custom.kernel), give file.ptx:ENTRY, file.py:NAME or package.module:NAME"
+            f"{text!r} names no kernel ({key}), give file.ptx:ENTRY, file.py:NAME or package.module:NAME"
         )
     where, _, name = text.rpartition(":")
     if not where.endswith(".ptx"):
-        function = _function(text, "custom.kernel", folder)
+        function = _function(text, key, folder)
         assert function is not None
         kind = _decorator_kind(function.call)
         if not kind:
             raise RequestError(
                 f"{text} is of type {type(function.call).__name__}, and no @cute.jit function of CuTe DSL "
-                "(custom.kernel), give one, or file.ptx:ENTRY"
+                f"({key}), give one, or file.ptx:ENTRY"
             )
         if kind != "jit":
             raise RequestError(
-                f"{text} is a kernel of CuTe DSL without a launch (custom.kernel), give the @cute.jit function that "
-                "launches it"
+                f"{text} is a kernel of CuTe DSL without a launch ({key}), give the @cute.jit function that launches it"
             )
         return CustomKernel(text, name, function=function)
     path = start_of(Path(where).expanduser(), folder) / Path(where).expanduser()
     if not path.is_file():
-        raise RequestError(f"{text}: there is no file {path} (custom.kernel), give file.ptx:ENTRY")
+        raise RequestError(f"{text}: there is no file {path} ({key}), give file.ptx:ENTRY")
     try:
         source = read(path.resolve())
         text_of_it = source.content.decode("utf-8")
         entry_of(text_of_it, name)
         _check_structure(text_of_it, name)
     except UnicodeDecodeError:
-        raise RequestError(f"{text}: {path.name} is not text (custom.kernel), give PTX, not machine code") from None
+        raise RequestError(f"{text}: {path.name} is not text ({key}), give PTX, not machine code") from None
     except ValueError as error:
-        raise RequestError(f"{text}: {error} (custom.kernel)") from error
+        raise RequestError(f"{text}: {error} ({key})") from error
     return CustomKernel(text, name, ptx=source)
 
 
@@ -372,17 +412,17 @@ def _fill(given: object, key: str, folder: Path | None) -> Fill | FillFunction:
 
 
 def _arguments(
-    given: object, buffers: Sequence[BufferSpec], world_size: int, kernel: CustomKernel
+    given: object, buffers: Sequence[BufferSpec], world_size: int, kernel: CustomKernel, at: str
 ) -> tuple[BroughtArgument, ...]:
     """The arguments, as kernels/own/arguments.py reads them. RequestError naming the one that is wrong."""
     if given is None:
         return ()
     if not isinstance(given, (list, tuple)):
-        raise RequestError("arguments are no list (custom.arguments), give [{peers: input}, {u32: 1024}, rank]")
+        raise RequestError(f"arguments are no list ({at}), give [{{peers: input}}, {{u32: 1024}}, rank]")
     by_name = {one.name: one for one in buffers}
     found = []
     for number, value in enumerate(given):
-        place, key = f"argument {number}", f"custom.arguments[{number}]"
+        place, key = f"argument {number}", f"{at}[{number}]"
         try:
             found.append(argument_of(place, value, world_size, key))
             check_buffers(place, found[-1], by_name, key)
@@ -393,17 +433,17 @@ def _arguments(
     return tuple(found)
 
 
-def _launch(given: object, is_function: bool) -> tuple[Launch | None, dict[str, Any]]:
+def _launch(given: object, is_function: bool, at: str = "custom.launch") -> tuple[Launch | None, dict[str, Any]]:
     """The launch of PTX; of a function, which has its own, None; and what else is said of it."""
     if is_function and given is None:
         given = {}
     if not isinstance(given, Mapping) or not (is_function or {"grid", "block"} <= set(given)):
-        raise RequestError("no grid and block (custom.launch), give {grid: 2, block: 128}")
-    _check_keys(given, LAUNCH_KEYS, "custom.launch")
+        raise RequestError(f"no grid and block ({at}), give {{grid: 2, block: 128}}")
+    _check_keys(given, LAUNCH_KEYS, at)
     shape: dict[str, Any] = {
         str(key): tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()
     }
-    with naming("custom.launch"):
+    with naming(at):
         assumptions = {"assumptions": checked_assumptions(shape.pop("assumptions", ()))}
         launch = Launch(**{"grid": shape.get("cluster", 1), "block": 1} | shape)
     return (None, shape | assumptions) if is_function else (launch, assumptions)

@@ -110,7 +110,9 @@ def custom_host_bytes(
     simulated = 0
     if fabric.simulated:
         heap_bytes = custom_heap_bytes(spec, ranks, is_simulated=True)
-        simulated = ranks * (2 * heap_bytes + heap_bytes // 64 + 2 * on_its_way) + _lanes_bytes(spec.launch, ranks, ptx)
+        simulated = ranks * (2 * heap_bytes + heap_bytes // 64 + 2 * on_its_way) + max(
+            _lanes_bytes(one.launch, ranks, ptx) for one in (spec, *spec.then)
+        )
     base = BASE_BYTES + (TRACKING_BYTES if asked.track.name != "none" else 0) + ranks * RANK_BYTES
     return base + (held + on_its_way + simulated) * (100 + SLACK_PERCENT) // 100
 

@@ -137,13 +137,20 @@ class Tolerance:
         return "" if self.is_bitwise else f"{self.absolute:g} + {self.relative:g} * |expected|"
 
 
+def check_launches(launches: object) -> None:
+    """Raise ValueError for what is no number of launches."""
+    if type(launches) is not int or launches < 1:
+        raise ValueError(f"launches is {launches!r}: give the number of launches in a row, 1 or more")
+
+
 @dataclass(frozen=True, slots=True)
 class CustomSpec:
     """What a custom kernel is given, and what must come out; the kernel itself is beside it.
 
     name: of the kernel, for records and messages. launch None: a CuTe DSL function's own, known when it is compiled.
     arguments: one for each parameter of the kernel or the function, in order. reference None: nothing is compared.
-    launches: number in a row, between fills and the comparison, on buffers that keep what they hold.
+    launches: number in a row, between fills and the comparison, on buffers that keep what they hold. then: kernels that
+    follow in each launch, on the same buffers.
     """
 
     name: str
@@ -153,10 +160,10 @@ class CustomSpec:
     reference: Reference | None = None
     tolerance: Tolerance = field(default_factory=Tolerance)
     launches: int = 1
+    then: tuple[CustomSpec, ...] = ()
 
     def __post_init__(self) -> None:
-        if type(self.launches) is not int or self.launches < 1:
-            raise ValueError(f"launches is {self.launches!r}: give the number of launches in a row, 1 or more")
+        check_launches(self.launches)
         names = [buffer.name for buffer in self.buffers]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -166,5 +173,10 @@ class CustomSpec:
             check_buffers(f"argument {number}", argument, by_name)
 
     @property
+    def every_argument(self) -> tuple[BroughtArgument, ...]:
+        """The arguments of all kernels."""
+        return (*self.arguments, *(argument for one in self.then for argument in one.arguments))
+
+    @property
     def needs_multicast(self) -> bool:
-        return any(kind == "multicast" for one in self.arguments for kind, _ in references_of(one))
+        return any(kind == "multicast" for one in self.every_argument for kind, _ in references_of(one))

@@ -6,8 +6,10 @@ too, but no other rank gets their addresses.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import torch
 
@@ -33,11 +35,22 @@ LEAST_LAUNCHES = len(POISONS)
 @dataclass(frozen=True, slots=True)
 class CompiledCustom:
     """A custom kernel that can be launched. function: how a CuTe DSL function launches it on each rank; None of PTX,
-    whose launch is the same on all ranks, and whose arguments are its parameters."""
+    whose launch is the same on all ranks, and whose arguments are its parameters. then: those that follow."""
 
     executable: Executable
     launch: Launch
     function: FunctionLaunch | None = None
+    then: tuple[CompiledCustom, ...] = ()
+
+    @property
+    def whole(self) -> Executable:
+        """The executable; of several kernels one that names all and has the PTX of all, for records."""
+        if not self.then:
+            return self.executable
+        made = [self.executable, *(one.executable for one in self.then)]
+        ptx = "\n".join(one.ptx for one in made)
+        digest = f"sha256:{hashlib.sha256(ptx.encode()).hexdigest()}"
+        return replace(self.executable, entry=", ".join(one.entry for one in made), ptx=ptx, digest=digest, cubin=b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,7 @@ class CustomOutcome:
 
 def allocate_custom(pool: Pool, spec: CustomSpec, world_size: int, prefix: str = "") -> BroughtMemory:
     """Collective: allocate what a custom kernel needs, with nothing written to it yet. prefix: of tensors' names."""
-    return allocate_buffers(pool, spec.buffers, spec.arguments, world_size, GUARD_BYTES, prefix)
+    return allocate_buffers(pool, spec.buffers, spec.every_argument, world_size, GUARD_BYTES, prefix)
 
 
 def allocate_buffers(
@@ -115,8 +128,8 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
                 _prepare(fabric, memory.buffers[buffer.name], buffer, plan, index)
             fabric.synchronize()
             fabric.barrier()  # no peer may reach this memory before it is ready
-            for launch, arguments in calls:
-                fabric.launch(plan.compiled.executable, launch, arguments)
+            for call in calls:
+                fabric.launch(*call)
             fabric.synchronize()
             fabric.barrier()  # peers may still have written here
             outputs.append(
@@ -142,15 +155,26 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
 
 def bound_launches(
     fabric: Fabric, spec: CustomSpec, compiled: CompiledCustom, memory: BroughtMemory
-) -> list[tuple[Launch, tuple[Argument, ...]]]:
+) -> list[tuple[Executable, Launch, tuple[Argument, ...]]]:
     """Collective: write the tables of peers, declare what is local, and return the launches in a row on this rank, each
-    with its arguments."""
+    with its kernel and its arguments."""
     publish(fabric, spec.buffers, memory)
+    by_kernel, structs = [], iter(memory.structs)
+    for one, made in zip((spec, *spec.then), (compiled, *compiled.then), strict=True):
+        own = replace(memory, structs=tuple(islice(structs, len(pointers_of(one.arguments)))))
+        by_kernel.append([_bound_launch(fabric, one, made, own, number) for number in range(spec.launches)])
+    return [call for calls in zip(*by_kernel, strict=True) for call in calls]
+
+
+def _bound_launch(
+    fabric: Fabric, spec: CustomSpec, compiled: CompiledCustom, memory: BroughtMemory, number: int
+) -> tuple[Executable, Launch, tuple[Argument, ...]]:
+    """A launch of one kernel. number: the word launch."""
     function = compiled.function
     if function is not None:
         arguments = function.arguments(fabric.rank, lambda one: address_of(one, memory))
-        return [(function.by_rank[fabric.rank].launch, arguments)] * spec.launches
-    return [(compiled.launch, bound(fabric, spec.arguments, memory, number)) for number in range(spec.launches)]
+        return compiled.executable, function.by_rank[fabric.rank].launch, arguments
+    return compiled.executable, compiled.launch, bound(fabric, spec.arguments, memory, number)
 
 
 def publish(fabric: Fabric, buffers: Sequence[BufferSpec], memory: BroughtMemory) -> None:

@@ -31,7 +31,7 @@ class CompiledJob:
 
     @property
     def executable(self) -> Executable:
-        return self.compiled.executable
+        return self.compiled.whole
 
     def outcomes(self, world: World, request: ResolvedRequest) -> list[CustomOutcome]:
         """Run it; return what each rank brought home, by rank. Raises WorldFailure, as the world's run does."""

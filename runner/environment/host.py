@@ -26,6 +26,11 @@ UNLIMITED = 1 << 60
 LIMITS = {"locked_memory_bytes": "RLIMIT_MEMLOCK", "open_files": "RLIMIT_NOFILE", "processes": "RLIMIT_NPROC"}
 
 
+def now_text() -> str:
+    """Return this moment, ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
 def host(missing: dict[str, str]) -> dict[str, Any]:
     """Names, system, processors, memory, container and limits of this machine, and its load of now."""
     return {

@@ -19,15 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from runner.gpu.gpu_type import (
-    FLOOR_NAMES,
-    Floors,
-    GpuType,
-    Origin,
-    Source,
-    SourceKind,
-    impossible,
-)
+from runner.gpu.gpu_type import FLOOR_NAMES, Floors, GpuType, Origin, Source, SourceKind, impossible
 from runner.gpu.names import CONF, KEY, SUFFIX, gpu_names
 from runner.gpu.schema import SECTIONS, GpuTypeSchema
 from runner.request_error import RequestError, first_line, near

@@ -74,16 +74,12 @@ class Started:
         workers: Sequence[int],
         options: dict[str, Any],
         folder: Path,
-        launcher: Launcher | None = None,
     ) -> None:
-        """Start workers, whose numbers follow each other. options replace the launcher's own; folder takes its files.
-
-        launcher is Hydra's plugin, if it is made already (see made_launcher).
-        """
+        """Start workers, whose numbers follow each other. options replace the launcher's own; folder takes files."""
         self.workers = tuple(workers)
         self.error: BaseException | None = None
         self.returns: Sequence[JobReturn] = ()
-        made = launcher or made_launcher(request, work, options, folder)
+        made = _made_launcher(request, work, options, folder)
         self._name = request.name
         self._thread = threading.Thread(target=self._launch, args=(made,), name="hydra-launcher", daemon=True)
         self._thread.start()
@@ -93,7 +89,7 @@ class Started:
         """Whether the launcher has returned or raised."""
         return not self._thread.is_alive()
 
-    def wait(self, patience_s: float | None = None) -> None:
+    def wait(self, patience_s: float) -> None:
         """Wait until the launcher has returned or raised, for at most this time."""
         self._thread.join(patience_s)
 
@@ -143,7 +139,7 @@ def _quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-def made_launcher(request: LaunchRequest, work: Work, options: dict[str, Any], folder: Path) -> Launcher:
+def _made_launcher(request: LaunchRequest, work: Work, options: dict[str, Any], folder: Path) -> Launcher:
     """Return Hydra's plugin, set up to run work. The other arguments are those of Started."""
     ConfigStore.instance().store(name=CONFIGURATION, node={"symlab": "workers"})
     empty = folder / "conf"

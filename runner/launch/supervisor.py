@@ -17,13 +17,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 from memory.owned_folder import is_alive
 from memory.pickling import dumps
 from reports.second_process import module_command
+from runner.environment.host import now_text
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.world.launcher import find
 
@@ -123,7 +123,7 @@ class _Watch:
             starts=before.starts + 1 if before else 1,
             lost=before.lost if before else {},
             problems=before.problems if before else {},
-            started=_now(),
+            started=now_text(),
         )
 
     def run(self) -> WorkerState:
@@ -182,7 +182,7 @@ class _Watch:
         self._state = self._files.state(self._worker) or self._state
 
     def _ended(self, how: str) -> WorkerState:
-        self._state = replace(self._state, ended=_now(), how=how)
+        self._state = replace(self._state, ended=now_text(), how=how)
         self._keep()
         return self._state
 
@@ -301,7 +301,3 @@ def _tail(log: IO[bytes]) -> str:
     text = log.read().decode("utf-8", errors="replace")[-MOST_LOG:]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -30,13 +30,7 @@ from runner.request.configured import plain_configuration
 from runner.request.experiment_files import read_with_care
 from runner.request.experiments import CONF
 from runner.request.gpu_types import NO_GPU, GpuAsked
-from runner.request.launching import (
-    LaunchRequest,
-    check_installed,
-    is_of_launcher,
-    launch_request,
-    without_launcher,
-)
+from runner.request.launching import LaunchRequest, check_installed, is_of_launcher, launch_request, without_launcher
 from runner.request.overrides import LISTS, SHORT, parsed, text_of
 from runner.request.schema import Schema, TrackName
 from runner.request.validate import Request, check_database_folder, validate

@@ -69,9 +69,11 @@ class ConfigurationFiles(FileConfigSource):
         section = config._get_node("custom") if "custom" in config else None
         if isinstance(section, DictConfig) and not section._is_none() and not section._is_missing():
             values: Any = OmegaConf.to_container(section, resolve=False)
-            for key in ("kernel", "reference"):
-                if key in values:
-                    values[key] = _from(near, folder, values[key])
+            then = values.get("then")
+            for one in (values, *(then if isinstance(then, list) else ())):
+                for key in ("kernel", "reference") if isinstance(one, dict) else ():
+                    if key in one:
+                        one[key] = _from(near, folder, one[key])
             buffers = values.get("buffers")
             for buffer in buffers.values() if isinstance(buffers, dict) else ():
                 if isinstance(buffer, dict) and "fill" in buffer:

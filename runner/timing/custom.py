@@ -15,7 +15,7 @@ import torch
 
 from cases.record.record import Check
 from kernels.own.arguments import pointers_of, tables_of
-from memory.fabric import Argument, DeviceFabric, Launch
+from memory.fabric import Argument, DeviceFabric, Executable, Launch
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
@@ -60,8 +60,8 @@ def open_custom(
     spec = plan.spec
     calls = calls_for(size_bytes, timing.calls)
     parts = [buffer.size_bytes + 2 * GUARD_BYTES for buffer in spec.buffers]
-    parts += [ADDRESS_BYTES * fabric.world_size for _ in tables_of(spec.arguments)]
-    parts += [one.target.size_bytes for one in pointers_of(spec.arguments)]
+    parts += [ADDRESS_BYTES * fabric.world_size for _ in tables_of(spec.every_argument)]
+    parts += [one.target.size_bytes for one in pointers_of(spec.every_argument)]
     held_bytes = sum(-(-part // _BETWEEN_BYTES) * _BETWEEN_BYTES for part in parts)
     slots = slots_for(size_bytes, timing.l2, fabric.traits.l2_bytes, calls, budget_bytes)
     slots = max(1, min(slots, budget_bytes // held_bytes))
@@ -95,7 +95,7 @@ class CustomMeasurement(Measured):
     plan: CustomPlan
     expected: Contents
     memories: list[BroughtMemory]
-    launches: list[list[tuple[Launch, tuple[Argument, ...]]]]
+    launches: list[list[tuple[Executable, Launch, tuple[Argument, ...]]]]
     contents: dict[str, torch.Tensor]
     wrong: CustomOutcome | None = None
 
@@ -104,8 +104,8 @@ class CustomMeasurement(Measured):
             placed.write(self.fabric, self.contents[name])
 
     def launch(self, slot: int) -> None:
-        for launch, arguments in self.launches[slot]:
-            self.fabric.launch(self.plan.compiled.executable, launch, arguments)
+        for call in self.launches[slot]:
+            self.fabric.launch(*call)
 
     def look_before(self, rank: int) -> None:
         elements, self.wrong = self._looked_at(rank)

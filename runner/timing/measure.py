@@ -31,12 +31,12 @@ from runner.timing.calls import HEAP_SHARE, calls_for, expected_us
 from runner.timing.custom import CustomContestant, CustomMeasurement, open_custom
 from runner.timing.kernel_names import CapturedKernel
 from runner.timing.link import LinkTimes, measure_link
+from runner.timing.of_case import Measurement, open_case
 from runner.timing.sampling import Sampling
 from runner.timing.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from runner.request.schema import TimingRequest
-from runner.timing.of_case import Measurement, open_case
 
 
 @dataclass(frozen=True, slots=True)

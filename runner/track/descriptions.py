@@ -36,7 +36,7 @@ def series_note(records: Sequence[Record], cases_not_run: int, report: str) -> s
 
 def curve_note(curve: Series, report: str) -> str:
     """Of a study's curve."""
-    ranks = ", ".join(map(str, curve.world_sizes))
+    ranks = ", ".join(map(str, curve.sizes))
     return (
         f"Errors over ranks ({ranks}) of {curve.name}; step = ranks. Relative errors are in units of u, the data "
         f"type's unit roundoff, of the results' root mean square.\n\nMade of several series of one command, whose "

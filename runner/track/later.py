@@ -12,9 +12,7 @@ from runner.request.validate import check_database_folder, check_uri
 from runner.request_error import RequestError
 from runner.track.by_command import by_command
 from runner.track.dashboard import told_at
-from runner.track.names import (
-    Kept,
-)
+from runner.track.names import Kept
 from runner.track.problems import told
 from runner.track.send import CommandRun, milliseconds
 

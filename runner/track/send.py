@@ -49,15 +49,7 @@ from runner.records.command_json import command_document_of
 from runner.track import artifacts
 from runner.track.database import make_ready
 from runner.track.descriptions import charts_link, command_note, curve_note, report_link, series_note
-from runner.track.names import (
-    COLOUR_TAG,
-    Kept,
-    differing,
-    ptx_paths,
-    series_name,
-    series_of,
-    series_tags,
-)
+from runner.track.names import COLOUR_TAG, Kept, differing, ptx_paths, series_name, series_of, series_tags
 from runner.track.pages import (
     DIGEST_TAG,
     NOTE_TAG,

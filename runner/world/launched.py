@@ -31,15 +31,7 @@ from memory.process_group import join_world
 from runner.world.launcher import Outer
 from runner.world.loopback import keep_on_loopback
 from runner.world.plain import NotPlain, Vocabulary
-from runner.world.rank import (
-    Answer,
-    FabricOpener,
-    Work,
-    execute,
-    failure_answer,
-    take_answer,
-    whereabouts,
-)
+from runner.world.rank import Answer, FabricOpener, Work, execute, failure_answer, take_answer, whereabouts
 from runner.world.world import GRACE_S, LINGER_S, Argument, Outcomes, Result, WorldFailure, failure_of
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ _FIRST = 256
 _MOST_NODES = 1 << 16
 _MOST_STEPS = 64
 """A walk that is longer ends with a dictionary of all that the node knows, which the next question finds."""
-_LEVELS = 4
-"""Number of steps, along the latest edges, that all questions of an event take together."""
+_MANY, _STEPS, _MOST_TOGETHER = 8, 16, 1 << 20
+"""Limits of a common walk: questions of an event, steps, places at once."""
 
 
 class Extras:
@@ -140,26 +140,37 @@ class Extras:
         found = np.zeros(len(rows), np.bool_)
         nodes = self.of_row[rows]
         left = np.flatnonzero(self.until[nodes] >= least)
-        wanted = (keys | part << PART_SHIFT, others | part << PART_SHIFT)
-        at = nodes[left]
-        for _ in range(_LEVELS):
-            if not len(left):
-                break
-            for number in range(int(self.facts.counts(at).max())):
-                has = self.facts.counts(at) > number
-                key, stamp = self.facts.nth(at, np.where(has, number, 0))
-                hit = has & ((key == wanted[0][left]) | (key == wanted[1][left])) & (stamp >= least[left])
-                found[left[hit]] = True
-            counts = self.edges.counts(at)
-            more = (counts > 0) & ~found[left]
-            left, at = left[more], at[more]
-            parents, hows = self.edges.nth(at, counts[more] - 1)
-            same = (hows != ALL) & ((hows != NOT_ASYNC) | (part < ASYNC)) & (self.until[parents] >= least[left])
-            left, at = left[same], parents[same]
-        for one in np.flatnonzero(~found & (self.until[nodes] >= least)).tolist():
+        if len(left) >= _MANY:
+            found[left], is_open = self._walk(nodes[left], part, keys[left], others[left], least[left])
+            left = left[is_open]
+        for one in left.tolist():
             asked = (int(keys[one]), int(others[one]))
             found[one] = self._search(int(nodes[one]), part, asked, int(least[one]))
         return found
+
+    def _walk(self, nodes: Numbers, part: int, keys: Numbers, others: Numbers, least: Numbers) -> tuple[Mask, Mask]:
+        """Walk some steps from nodes, all questions together. Return which know, and which are open."""
+        found, is_open = np.zeros((2, len(nodes)), np.bool_)
+        asked, at, parts = np.arange(len(nodes)), nodes, np.full(len(nodes), part)
+        for _ in range(_STEPS):
+            here = np.repeat(asked, self.facts.counts(at))
+            facts, stamps = self.facts.of(at)
+            key = facts - (np.repeat(parts, self.facts.counts(at)) << PART_SHIFT)
+            found[here[((key == keys[here]) | (key == others[here])) & (stamps >= least[here])]] = True
+            asked, parts = (np.repeat(one, self.edges.counts(at)) for one in (asked, parts))
+            parents, hows = self.edges.of(at)
+            all_on = (hows == ALL) | (hows == FENCED + parts)
+            same_on = (hows != ALL) & ~((hows == NOT_ASYNC) & (parts >= ASYNC))
+            asked = np.concatenate([asked[all_on], asked[same_on]])
+            at = np.concatenate([parents[all_on], parents[same_on]])
+            parts = np.concatenate([np.full(int(all_on.sum()), GENERIC), parts[same_on]])
+            left = ~found[asked] & (self.until[at] >= least[asked])
+            together = np.unique(asked[left] << 38 | at[left] << 2 | parts[left])
+            asked, at, parts = together >> 38, together >> 2 & (1 << 36) - 1, together & 3
+            if not len(at) or len(at) > _MOST_TOGETHER:
+                break
+        is_open[asked] = True
+        return found, is_open
 
     def _search(self, node: int, part: int, keys: tuple[int, int], least: int) -> bool:
         stack, seen = [(node, part)], set[tuple[int, int]]()
@@ -248,11 +259,6 @@ class Ragged:
         """Return how many each node has."""
         found: Numbers = self.starts[nodes + 1] - self.starts[nodes]
         return found
-
-    def nth(self, nodes: Numbers, numbers: Numbers) -> tuple[Numbers, Numbers]:
-        """Return of each node the one with a number."""
-        at = np.minimum(self.starts[nodes] + numbers, self.table.shape[1] - 1)
-        return self.table[0, at], self.table[1, at]
 
     def of(self, nodes: Numbers) -> tuple[Numbers, Numbers]:
         """Return all that nodes have, one after another."""

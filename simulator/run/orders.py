@@ -147,28 +147,11 @@ class Fair:
         return False
 
 
-@dataclass(slots=True)
-class Blocks:
-    """random by block: any block, and of its lanes all, one rank's, one block's or one warp's."""
+class Drawn:
+    """What random orders have in common. A subclass has the random numbers."""
 
     seed: int
-    random: np.random.Generator = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.random = np.random.default_rng(self.seed)
-
-    def turn(self, batches: list[Batch]) -> Step:
-        wakes = self.random.random() < 0.25
-        if wakes:
-            for batch in batches:
-                batch.wake()
-        choices = [(number, index) for number, batch in enumerate(batches) for index in sorted(batch.ready)]
-        number, index = choices[int(self.random.integers(len(choices)))]
-        batch = batches[number]
-        group = batch.take(index)
-        unit = (batch.lanes, batch.threads, batch.block, 32)[int(self.random.choice(4, p=(0.2, 0.3, 0.4, 0.1)))]
-        lane = int(group[int(self.random.integers(len(group)))])
-        return Step(number, index, _within(batch, index, group, lane, unit), wakes=wakes)
+    random: Any
 
     def moves(self, batches: list[Batch]) -> list[CopyStep]:
         haste = COPY_HASTE[self.seed % len(COPY_HASTE)]
@@ -176,34 +159,62 @@ class Blocks:
         return [self._some_copies(number, batch) for number, batch in able if self.random.random() < haste]
 
     def idle_move(self, batches: list[Batch]) -> CopyStep:
-        able = [(number, batch) for number, batch in enumerate(batches) if batch.copies.under_way]
-        return self._some_copies(*able[int(self.random.integers(len(able)))])
+        return self._some_copies(*self._any([(n, one) for n, one in enumerate(batches) if one.copies.under_way]))
 
     def returns(self) -> bool:
-        return self.random.random() < EARLY_RETURN
+        return bool(self.random.random() < EARLY_RETURN)
 
     def _some_copies(self, number: int, batch: Batch) -> CopyStep:
         """A copy at random; or all that go its way, load or store, of its block, its rank, or of all ranks."""
         copies = batch.copies.under_way
-        place = int(self.random.integers(len(copies)))
-        unit = (0, batch.block, batch.threads, batch.lanes)[int(self.random.integers(4))]
-        one = copies[place]
+        place, unit = self._any(range(len(copies))), self._any((0, batch.block, batch.threads, batch.lanes))
+        one, tear = copies[place], self._tear()
         if unit:
-            return CopyStep(number, _likewise(copies, one, unit))
+            return CopyStep(number, _likewise(copies, one, unit), tear=tear)
         from simulator.run.lane_copies import LaneCopy
 
         if isinstance(one, LaneCopy) and len(one.lanes) > 1:
-            return CopyStep(number, (place,), int(self.random.choice(one.lanes)))
-        return CopyStep(number, (place,))
+            return CopyStep(number, (place,), int(self._any(one.lanes)))
+        return CopyStep(number, (place,), tear=tear)
+
+    def _tear(self) -> int:
+        return 0
+
+    def _any(self, among: Any) -> Any:
+        raise NotImplementedError
 
 
-class Accesses:
+class Blocks(Drawn):
+    """random by block: any block, and of its lanes all, one rank's, one block's or one warp's."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random: np.random.Generator = np.random.default_rng(seed)
+
+    def turn(self, batches: list[Batch]) -> Step:
+        wakes = self.random.random() < 0.25
+        if wakes:
+            for batch in batches:
+                batch.wake()
+        choices = [(number, index) for number, batch in enumerate(batches) for index in sorted(batch.ready)]
+        number, index = self._any(choices)
+        batch = batches[number]
+        group = batch.take(index)
+        unit = (batch.lanes, batch.threads, batch.block, 32)[int(self.random.choice(4, p=(0.2, 0.3, 0.4, 0.1)))]
+        lane = int(self._any(group))
+        return Step(number, index, _within(batch, index, group, lane, unit), wakes=wakes)
+
+    def _any(self, among: Any) -> Any:
+        return among[int(self.random.integers(len(among)))]
+
+
+class Accesses(Drawn):
     """random by access: lanes run for one access to memory or on to the end of their basic block; all lanes there, one
     rank's, one block's, one warp's or some of a warp."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.random = Random(seed)
+        self.random: Random = Random(seed)
         self.burst, self.stick = BURSTS[seed % len(BURSTS)], STICKS[seed // len(BURSTS) % len(STICKS)]
         self.last: tuple[Batch, Group] | None = None
 
@@ -265,30 +276,8 @@ class Accesses:
         shuffle = random.randrange(1, NUMBERS) if random.random() < SHUFFLES else 0
         return Step(turn.batch, turn.index, turn.lanes, WHOLE if is_burst else 1, tear, shuffle, turn.wakes)
 
-    def moves(self, batches: list[Batch]) -> list[CopyStep]:
-        haste = COPY_HASTE[self.seed % len(COPY_HASTE)]
-        able = [(number, one) for number, one in enumerate(batches) if one.copies.under_way]
-        return [self._some_copies(number, batch) for number, batch in able if self.random.random() < haste]
-
-    def idle_move(self, batches: list[Batch]) -> CopyStep:
-        return self._some_copies(*self._any([(n, one) for n, one in enumerate(batches) if one.copies.under_way]))
-
-    def returns(self) -> bool:
-        return self.random.random() < EARLY_RETURN
-
-    def _some_copies(self, number: int, batch: Batch) -> CopyStep:
-        """A copy at random; or all that go its way, load or store, of its block, its rank, or of all ranks."""
-        copies = batch.copies.under_way
-        place, unit = self.random.randrange(len(copies)), self._any((0, batch.block, batch.threads, batch.lanes))
-        one = copies[place]
-        tear = self.random.randrange(1, NUMBERS) if self.random.random() < TEARS else 0
-        if unit:
-            return CopyStep(number, _likewise(copies, one, unit), tear=tear)
-        from simulator.run.lane_copies import LaneCopy
-
-        if isinstance(one, LaneCopy) and len(one.lanes) > 1:
-            return CopyStep(number, (place,), int(self._any(one.lanes)))
-        return CopyStep(number, (place,), tear=tear)
+    def _tear(self) -> int:
+        return self.random.randrange(1, NUMBERS) if self.random.random() < TEARS else 0
 
     def _any(self, among: Any) -> Any:
         return among[self.random.randrange(len(among))]
@@ -382,7 +371,7 @@ class Priority(Blocks):
         if not self.seed:
             order = numbers[::-1]
         else:
-            keys = (numbers // batch.grid, numbers % batch.grid, numbers)[int(self.random.integers(3))]
+            keys = self._any((numbers // batch.grid, numbers % batch.grid, numbers))
             order = np.argsort(self.random.permutation(blocks)[keys], kind="stable")
         return (1 << numbers * min(most, blocks) // blocks)[np.argsort(order)]
 

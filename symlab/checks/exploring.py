@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from runner.world.threads import ThreadWorld
     from simulator.world import SimulatorOptions
     from symlab.checks.explore.found import Found
-    from symlab.checks.explore.subject import Judgement
-    from symlab.checks.explore.trace import Layout
+    from symlab.checks.explore.subject import Judgement, Subject
 
 __tracebackhide__ = True
 """pytest shows the test's own lines, and none of this file."""
@@ -52,59 +51,6 @@ class Exploration:
     runs: int
     seconds: float
     undecided: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BroughtSubject:
-    """A launch that was brought, and what its buffers must hold afterwards, by name and rank."""
-
-    brought: Brought
-    world_size: int
-    options: SimulatorOptions
-    expected: Mapping[str, tuple[torch.Tensor, ...]]
-    deadline_s: float
-
-    @property
-    def label(self) -> str:
-        return self.brought.name
-
-    @property
-    def digest(self) -> str:
-        return self.brought.digest
-
-    @property
-    def launches(self) -> int:
-        return 1
-
-    def with_launches(self, launches: int) -> BroughtSubject:
-        if launches != 1:
-            raise RequestError(f"a launch that was brought is one, not {launches} (launches), give 1")
-        return self
-
-    @property
-    def layouts(self) -> dict[str, Layout]:
-        from symlab.checks.explore.trace import Layout, dtype_of
-
-        buffers = self.brought.buffers
-        return {one.name: Layout(0, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in buffers}
-
-    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
-        from symlab.checks.explore.blame import Wrong
-        from symlab.checks.explore.subject import Judgement
-
-        found = world.run(run_on_rank, self.brought, deadline_s)
-        for name, by_rank in self.expected.items():
-            for rank, expected in enumerate(by_rank):
-                actual = found[rank].outputs[name]
-                if (wrong := _first_difference(expected, actual)) is not None:
-                    count, at = wrong
-                    values = [one.reshape(-1)[at].item() for one in (expected, actual)]
-                    problem = (
-                        f"{count} of {actual.numel()} elements of buffer {name} are wrong on rank {rank}; first at "
-                        f"element {at}: expected {values[0]}, got {values[1]}"
-                    )
-                    return Judgement(problem, Wrong(name, rank, at * actual.element_size()))
-        return Judgement()
 
 
 def explore(
@@ -162,9 +108,16 @@ def explore(
     launch = ({} if kept is None else _of_file(kept)) | launch
     of_launch = {name: launch.pop(name) for name in _OF_LAUNCH if name in launch}
     work, options = _brought(Asked(kernel, buffers, arguments, grid, block, **of_launch), ranks, launch)
-    subject = BroughtSubject(work, ranks, options, {}, deadline_s)
+    subject = _subject(work, ranks, options, deadline_s)
     _refuse_other_world(subject, kept, replay)
-    subject = replace(subject, expected=_expected(subject, expected))
+    if kept is not None and expected is not None and kept.launches != work.launches:
+        raise RequestError(
+            f"{replay} has launches={kept.launches}, and what is expected is of launches={work.launches} (expected), "
+            f"give launches={kept.launches} and what they leave, or leave it out"
+        )
+    must: dict[int, Mapping[str, tuple[torch.Tensor, ...]]]
+    must = {work.launches: _after_fair(work, subject) if expected is None else _expected(work, ranks, expected)}
+    subject = replace(subject, judge=partial(_judged, work, must, subject if expected is None else None))
     if kept is not None:
         return _repeated(subject, kept)
     return _explored(subject, how)
@@ -211,47 +164,85 @@ def _brought(asked: Asked, ranks: int, how: Mapping[str, Any]) -> tuple[Brought,
     return _adapted(work, options), options
 
 
-def _explored(subject: BroughtSubject, how: _How) -> Exploration:
+def _subject(work: Brought, ranks: int, options: SimulatorOptions, deadline_s: float) -> Subject:
+    """The launch, of which nothing is expected yet."""
+    from symlab.checks.explore.subject import Subject
+    from symlab.checks.explore.trace import Layout, dtype_of
+
+    layouts = {one.name: Layout(0, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in work.buffers}
+    judge = partial(_judged, work, {}, None)
+    return Subject(work.name, work.digest, ranks, options, deadline_s, judge, layouts, work.launches)
+
+
+def _judged(
+    work: Brought,
+    must: dict[int, Mapping[str, tuple[torch.Tensor, ...]]],
+    fair: Subject | None,
+    world: ThreadWorld,
+    deadline_s: float,
+    launches: int,
+) -> Judgement:
+    """Run some launches in a row, and compare buffers with what they must hold afterwards, by name and rank.
+
+    must: that by the number of launches. Of a number that it lacks it is what fair leaves in the fair order; None:
+    nothing is known of it, since a user's word is of other launches.
+    """
+    from symlab.checks.explore.blame import Wrong
+    from symlab.checks.explore.subject import Judgement
+
+    work = replace(work, launches=launches)
+    if launches not in must:
+        must[launches] = {} if fair is None else _after_fair(work, fair)
+    found = world.run(run_on_rank, work, deadline_s)
+    for name, by_rank in must[launches].items():
+        for rank, expected in enumerate(by_rank):
+            actual = found[rank].outputs[name]
+            if (wrong := _first_difference(expected, actual)) is not None:
+                count, at = wrong
+                values = [one.reshape(-1)[at].item() for one in (expected, actual)]
+                problem = (
+                    f"{count} of {actual.numel()} elements of buffer {name} are wrong on rank {rank}; first at "
+                    f"element {at}: expected {values[0]}, got {values[1]}"
+                )
+                return Judgement(problem, Wrong(name, rank, at * actual.element_size(), launches - 1))
+    return Judgement()
+
+
+def _explored(subject: Subject, how: _How) -> Exploration:
     from runner.environment.host import usable_cores
     from symlab.checks.explore.command import SECONDS
     from symlab.checks.explore.found import shrunk
-    from symlab.checks.explore.progress import Progress
-    from symlab.checks.explore.search import Plan, Search
+    from symlab.checks.explore.progress import searched
+    from symlab.checks.explore.search import Plan
     from symlab.checks.explore.verb import orders_of
 
     seconds = SECONDS if how.seconds is None and how.seeds is None else how.seconds
     orders = orders_of(how.schedule, how.granularity, how.first_seed)
     plan = Plan((subject,), orders, how.seeds, seconds, how.processes or usable_cores())
-    progress = Progress(plan, sys.stderr)
-    searched = Search(plan, progress.tell).run()
-    progress.end()
-    if searched.interrupt is not None:
-        raise searched.interrupt
-    if searched.found is None and not searched.decided:
-        first = searched.undecided[0].splitlines()[0]
+    done = searched(plan)
+    if done.interrupt is not None:
+        raise done.interrupt
+    if done.found is None and not done.decided:
+        first = done.undecided[0].splitlines()[0]
         raise RequestError(f"no run was decided, the first: {first} (deadline_s), give more time or steps")
     kept = None
-    if searched.found is None and searched.lost:
-        raise RequestError(f"the search is incomplete: {searched.lost[0]} (processes), repeat it with processes=1")
-    if searched.found is not None:
-        trial, failure = searched.found
+    if done.found is None and done.lost:
+        raise RequestError(f"the search is incomplete: {done.lost[0]} (processes), repeat it with processes=1")
+    if done.found is not None:
+        trial, failure = done.found
         kept, interrupt = shrunk(subject, trial.order, failure, how.shrink_s)
         if interrupt is not None:
             raise interrupt
-    return Exploration(kept, searched.runs, searched.seconds, tuple(searched.undecided))
+    return Exploration(kept, done.runs, done.seconds, tuple(done.undecided))
 
 
 def _kept(path: Path) -> Found:
-    """What a file holds. RequestError for one of the command, and for one of several launches."""
+    """What a file holds. RequestError for one of the command."""
     from symlab.checks.explore.found import read
 
     kept = read(path)
     if "overrides" in kept.what:
         raise RequestError(f"{path} is of the command (replay), repeat it with symlab explore --replay")
-    if kept.launches != 1:
-        raise RequestError(
-            f"{path} has {kept.launches} launches (replay), give a file of one, as symlab.explore writes"
-        )
     return kept
 
 
@@ -260,7 +251,7 @@ def _of_file(kept: Found) -> dict[str, Any]:
     return {"memory": kept.world.memory, "races": kept.world.races}
 
 
-def _refuse_other_world(subject: BroughtSubject, kept: Found | None, path: Path | str | None) -> None:
+def _refuse_other_world(subject: Subject, kept: Found | None, path: Path | str | None) -> None:
     from symlab.checks.explore.found import other_world
 
     if kept is not None and (other := other_world(subject, kept)) is not None:
@@ -269,7 +260,7 @@ def _refuse_other_world(subject: BroughtSubject, kept: Found | None, path: Path 
         raise RequestError(f"{path} is of {name}={was!r}, and this is {now!r} ({name}), give {name}={was!r}")
 
 
-def _repeated(subject: BroughtSubject, kept: Found) -> Exploration:
+def _repeated(subject: Subject, kept: Found) -> Exploration:
     """Run again what a file holds."""
     from symlab.checks.explore.found import other_kernel, replayed
 
@@ -290,22 +281,20 @@ def _adapted(work: Brought, options: SimulatorOptions) -> Brought:
     return adapted(work, traits_of(1, options.arch, options.heap_bytes, options.multicast, options.gpu))
 
 
-def _expected(subject: BroughtSubject, given: Mapping[str, Any] | None) -> dict[str, tuple[torch.Tensor, ...]]:
-    """What the buffers must hold: as given, or as a run in the fair order leaves them."""
+def _expected(work: Brought, ranks: int, given: Mapping[str, Any]) -> dict[str, tuple[torch.Tensor, ...]]:
+    """What the buffers must hold, as given."""
     import torch
 
     from cases.dtypes import DTYPES
 
-    if given is None:
-        return _after_fair(subject)
-    shapes = {one.name: one for one in subject.brought.buffers}
+    shapes = {one.name: one for one in work.buffers}
     found = {}
     for name, value in given.items():
         if name not in shapes:
             raise RequestError(f"there is no buffer {name!r} (expected), the buffers are {', '.join(shapes)}")
         spec = shapes[name]
-        by_rank = value if isinstance(value, list) else [value] * subject.world_size
-        if len(by_rank) != subject.world_size:
+        by_rank = value if isinstance(value, list) else [value] * ranks
+        if len(by_rank) != ranks:
             raise RequestError(f"{name} is a list of {len(by_rank)} (expected), give one for each rank")
         tensors = tuple(torch.as_tensor(one, dtype=DTYPES[spec.dtype]).reshape(-1).contiguous() for one in by_rank)
         if any(one.numel() != spec.numel for one in tensors):
@@ -314,19 +303,20 @@ def _expected(subject: BroughtSubject, given: Mapping[str, Any] | None) -> dict[
     return found
 
 
-def _after_fair(subject: BroughtSubject) -> dict[str, tuple[torch.Tensor, ...]]:
+def _after_fair(work: Brought, subject: Subject) -> dict[str, tuple[torch.Tensor, ...]]:
+    """What the buffers hold after a run in the fair order."""
     from runner.world.threads import ThreadWorld
     from runner.world.world import WorldFailure
 
     plain = replace(subject.options.under(Interleaving()), memory=Memory.strong, races=False)
     opened = ThreadWorld(subject.world_size, plain)
     try:
-        found = opened.run(run_on_rank, subject.brought, subject.deadline_s)
+        found = opened.run(run_on_rank, work, subject.deadline_s)
     except WorldFailure as failure:
         raise ValueError(f"the fair order fails already: {failure.message} (kernel)") from failure
     finally:
         opened.close()
-    return {one.name: tuple(rank.outputs[one.name] for rank in found) for one in subject.brought.buffers}
+    return {one.name: tuple(rank.outputs[one.name] for rank in found) for one in work.buffers}
 
 
 def _first_difference(expected: torch.Tensor, actual: torch.Tensor) -> tuple[int, int] | None:

@@ -8,8 +8,6 @@ items, "level": how much of the data was recomputed}.
 from __future__ import annotations
 
 import json
-import math
-import random
 import sys
 import time
 from collections import Counter
@@ -23,19 +21,19 @@ from cases.record.record import Record
 from reports.record.bundle import of_lines
 from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode, allowed_code
-from runner.case.todays_code import MALFORMED, sources
+from runner.case.todays_code import sources
 from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of, interruptible
 from runner.records.scrub import scrubbed_values
 from runner.request.experiments import CONF
 from runner.request.schema import Schema
-from runner.request.validate import CUSTOM
-from runner.request_error import first_line
 from symlab.evidence.audit.items import Ground, Outcome, Point, listed, recomputed
 from symlab.evidence.audit.level import Recomputed
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay.commits import commits
-from symlab.evidence.replay.recomposed import cases, configurations, jobs_of
+from symlab.evidence.replay.expected_cases import cases
+from symlab.evidence.replay.inputs_again import inputs
+from symlab.evidence.replay.recomposed import configurations, jobs_of
 
 Say = Callable[[str], None]
 
@@ -278,70 +276,6 @@ def _leaves(value: Any, path: str) -> dict[str, Any]:
         return {path: value}
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     return {where: leaf for key, one in pairs for where, leaf in _leaves(one, f"{path}.{key}").items()}
-
-
-def inputs(
-    records: Sequence[Record],
-    up_to_bytes: int,
-    say: Say,
-    folder: Path | None = None,
-    code: AllowedCode | None = None,
-    patience_s: float | None = None,
-) -> dict[str, Any]:
-    """Every rank's input made again from its seed, and its digest compared with the recorded one.
-
-    {"cases": number of records, "different": [[case id, which ranks], ..],
-    "too_large": number of records, "late": number, "not_recorded": number, "not_comparable": [[case id, reason], ..]}.
-    Cases of more than up_to_bytes are left out: each takes seconds. None is begun after patience_s seconds (None: no
-    limit), in an order that no record decides. Inputs of a case are made once, however many records it has.
-    """
-    found: dict[str, Any] = {
-        "cases": 0, "different": [], "too_large": 0, "late": 0, "not_recorded": 0, "not_comparable": []
-    }  # fmt: skip
-    ends_s = time.monotonic() + (math.inf if patience_s is None else patience_s)
-    made: dict[str, list[str]] = {}
-    for number, record in enumerate(random.Random().sample(records, len(records))):
-        if record.check is None:
-            continue
-        if record.check.input_digests is None:
-            found["not_recorded"] += 1
-            continue
-        say(f"making inputs again: case {number} of {len(records)}")
-        try:
-            if record.case.size_bytes > up_to_bytes:
-                found["too_large"] += 1
-                continue
-            if record.id not in made and time.monotonic() > ends_s:
-                found["late"] += 1
-                continue
-            again = made.get(record.id) or _input_digests(record, folder, code)
-            if record.case.op != CUSTOM:
-                made[record.id] = again
-            if len(again) != len(record.check.input_digests):
-                raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
-        except MALFORMED as error:
-            found["not_comparable"].append([record.id, first_line(error)])
-            continue
-        pairs = enumerate(zip(record.check.input_digests, again, strict=True))
-        if ranks := [str(rank) for rank, (there, here) in pairs if there != here]:
-            found["different"].append([record.id, f"rank {', '.join(ranks)}"])
-        found["cases"] += 1
-    return found
-
-
-def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None) -> list[str]:
-    """The digests of what all ranks of a case put in."""
-    if record.case.op == CUSTOM:
-        from runner.custom.description import recorded_job
-        from runner.custom.judge import digest_of as digest_of_contents
-
-        return [digest_of_contents(contents) for contents in recorded_job(record, folder, code).inputs]
-    from cases.ops import collective
-    from runner.case.inputs import digest_of, make_input
-
-    case = record.case
-    count = collective(case.op).counts(case.numel, case.world_size)[0]
-    return [digest_of(make_input(case, rank, count)) for rank in range(case.world_size)]
 
 
 if __name__ == "__main__":

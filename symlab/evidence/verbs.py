@@ -45,7 +45,7 @@ from symlab.evidence.audit.statistics import parse_band
 @click.option(
     "--rerun",
     metavar="N|all",
-    help="Of one set: number of cases to run again in the simulator.  [default: all that begin within a minute]",
+    help="Of one set: number of cases to run again in the simulator.  [default: all that begin within 20 s]",
 )
 @click.option("--seed", type=click.IntRange(0), help="The seed that chooses these cases.  [default: a random one]")
 @click.option(

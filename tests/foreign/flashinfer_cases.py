@@ -255,9 +255,11 @@ def _flags(dtype: torch.dtype, ranks: int, *flags: bool) -> str:
     return f"I{mangled}Li{ranks}E" + "".join(f"Lb{int(one)}E" for one in flags)
 
 
-def _race(name: str) -> str:
-    """Under which name simulator/README.md explains a kernel's races."""
-    return "flag" if name.startswith(TRTLLM) else "kernel_end" if "two stages" in name else ""
+def _known(name: str) -> dict[str, str]:
+    """What explains a kernel's races, in simulator/README.md or by an assumption."""
+    if name.startswith(TRTLLM):
+        return {"race": "flag"}
+    return {"assumption": "kernel_end"} if "two stages" in name else {}
 
 
 PACKAGE = "flashinfer-python"
@@ -274,7 +276,7 @@ _CASES: dict[str, Callable[[int], Case]] = {
     f"{TRTLLM}, two shot, pushes, bfloat16": partial(two_shot, True, torch.bfloat16),
 }
 KERNELS = (
-    *(Foreign(name, PACKAGE, case, race=_race(name), needs_host_compiler=True) for name, case in _CASES.items()),
+    *(Foreign(name, PACKAGE, case, **_known(name), needs_host_compiler=True) for name, case in _CASES.items()),
     *(
         Foreign(
             f"{TRTLLM}, Lamport's one shot and RMS norm, {how}, bfloat16",

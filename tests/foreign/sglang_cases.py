@@ -70,7 +70,7 @@ def pull(shots: int, dtype: torch.dtype, ranks: int) -> Case:
 
 
 _CASES: dict[str, tuple[Callable[[int], Case], dict[str, str]]] = {
-    "push, bfloat16": (partial(push, torch.bfloat16), {"race": "kernel_end"}),
+    "push, bfloat16": (partial(push, torch.bfloat16), {"assumption": "kernel_end"}),
     "pull, one shot, float16": (partial(pull, 1, torch.float16), {"assumption": "gpu_atomics"}),
     "pull, two shots, bfloat16": (partial(pull, 2, torch.bfloat16), {"assumption": "gpu_atomics"}),
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import operator
 import re
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from simulator.fabric import SimulatorFabric
 from simulator.memory.space import MULTICAST, TAG, Space
 from simulator.observe.events import Access, CopyMoment, Listener
 from simulator.world import SimulatedWorld, SimulatorOptions
-from tests.patience import PATIENCE_S
+from tests.simulator.harness import run
 
 GUARD_BYTES = 256
 PATTERN = 0xA5
@@ -106,13 +105,9 @@ class Launches:
         if self.count_stores:
             self.stores = StoreCounts(world.space)
             world.space.events.add(self.stores)
-        fabrics = [world.fabric(rank) for rank in range(self.case.world_size)]
-        threads = [threading.Thread(target=self._work, args=(world, fabric), daemon=True) for fabric in fabrics]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive(), "a rank hangs"
+        done = run(world, self._rank)
+        self.found = {rank: one for rank, one in enumerate(done.results) if one is not None}
+        self.errors = {rank: one for rank, one in enumerate(done.errors) if one is not None}
         return world
 
     def succeed(self, **options: Any) -> list[Found]:
@@ -151,16 +146,6 @@ class Launches:
         buffers = sum(self.collective.counts(case.numel, case.world_size)) * case.itemsize
         workspaces = sum(one.numel * getattr(torch, one.dtype).itemsize for one in self.spec.workspaces(case))
         return buffers + workspaces + HEAP_BYTES
-
-    def _work(self, world: SimulatedWorld, fabric: SimulatorFabric) -> None:
-        try:
-            self.found[fabric.rank] = self._rank(fabric)
-        except BaseException as failure:
-            self.errors[fabric.rank] = failure
-        try:
-            world.leave(fabric.rank, self.errors.get(fabric.rank))
-        except BaseException as failure:
-            self.errors.setdefault(fabric.rank, failure)
 
     def _rank(self, fabric: SimulatorFabric) -> Found:
         bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch, self.fill)

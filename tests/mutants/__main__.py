@@ -16,13 +16,13 @@ from tests.mutants.searching import README, SEEDS, Result, all_results, gaps, re
 def main(given: Sequence[str] | None = None) -> int:
     """Return the exit code: 0 if each mutant is found or argued, 1 if one is neither, 2 for a wrong request."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--kernel", default="", help="only kernels with this in their name, such as all_reduce/ll")
+    parser.add_argument("--kernel", default="", help="only this kernel, or those with this in their name")
     parser.add_argument("--list", action="store_true", help="print every mutant, and how it was found")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="seeds of each way (%(default)s)")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (the cores: %(default)s)")
     parser.add_argument("--readme", action="store_true", help="write results.json, and README.md's table")
     options = parser.parse_args(given)
-    chosen = [name for name in OWN if options.kernel in name]
+    chosen = [options.kernel] if options.kernel in OWN else [name for name in OWN if options.kernel in name]
     if not chosen:
         print(f"tests.mutants: error: no kernel has '{options.kernel}' in its name", file=sys.stderr)
         return 2

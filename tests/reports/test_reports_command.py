@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from reports.__main__ import main
-from reports.html import figures_of
 from reports.record import bundle
-from reports.table.table import json_text, plain
+from reports.table.table import plain, values
+from reports.table.text import json_of
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
+from tests.reports.html.test_html import figures_of
 from tests.reports.synthetic import KIB, MIB, study
 from tests.rooms import needs
 
@@ -115,7 +116,7 @@ def test_a_report(
     text = path.read_text(encoding="utf-8")
     assert "<title>of &lt;today&gt;</title>" in text
     assert ": of &lt;today&gt;</p>" in text, "beside the heading, which says what the records are of"
-    assert figures_of(text) == json.loads(json_text(bundle.read([folder])))
+    assert figures_of(text) == json.loads(json_of(values(bundle.read([folder]))))
     assert main(["html", str(folder), "-o", str(tmp_path / "other.html")]) == 0
     assert (tmp_path / "other.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 

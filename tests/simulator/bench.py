@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from simulator_harness import ARCH, executable, make_world, module, put, run, start
 
 from simulator.fabric import SimulatorFabric
 from simulator.isa import key_of
 from simulator.isa.registry import canonical
 from simulator.ptx.ir import Instruction
 from simulator.ptx.parse import parse_kernel
+from tests.simulator.harness import ARCH, executable, make_world, module, put, run, start
 
 Array = npt.NDArray[Any]
 SAMPLES = 1024

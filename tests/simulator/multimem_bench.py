@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
-import simulator_vectors_multicast_copies as copies
-import simulator_vectors_multimem as multimem
-import simulator_vectors_switch as switch
-from simulator_harness import executable, get, make_world, module, put, run, start
-from simulator_vectors_multimem import COUNT, Array, MultimemVector
 
+import tests.simulator.isa.vectors_multicast_copies as copies
+import tests.simulator.isa.vectors_multimem as multimem
+import tests.simulator.isa.vectors_switch as switch
 from simulator.fabric import SimulatorFabric
 from simulator.isa import key_of
 from simulator.isa.registry import canonical
 from simulator.ptx.parse import parse_kernel
+from tests.simulator.harness import executable, get, make_world, module, put, run, start
+from tests.simulator.isa.vectors_multimem import COUNT, Array, MultimemVector
 
 ARCH = "sm_100a"
 """The first that has all forms."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, get, make_world, module, put, start, succeed
 
 from simulator.fabric import SimulatorFabric
+from tests.simulator.harness import executable, get, make_world, module, put, start, succeed
 
 FILES = '.file 1 "kernels/example.py"\n'
 

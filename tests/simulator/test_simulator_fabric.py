@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, get, make_world, module, put, run, start, succeed
 
 from memory.fabric import Disagreement, HeapFull, NoMulticast, PeerLost, Region
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatorOptions
 from tests.golden import refused, same_text
 from tests.patience import PATIENCE_S
+from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
 
 NOTHING = executable(module(""))
 

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, run, start, succeed
 
 from memory.fabric import DeviceFault, Executable, PeerLost
 from simulator import world as simulated
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import refused, same_text
+from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
 
 NOTHING = executable(module(""))
-ADD_1 = module("ld.global.b32 %r1, [%a]; add.u32 %r1, %r1, 1; st.global.b32 [%a], %r1;", ["u64 a"])
 
 
 COPY = module(
@@ -172,21 +171,6 @@ class TestWorlds:
         for found in succeed(make_world(72, heap_bytes=1 << 16), program).results:
             assert np.array_equal(found, np.arange(50)[:, None] * np.array([[2628, 2628]]))
 
-    def test_a_world_serves_one_run_after_another(self) -> None:
-        world = make_world(2)
-
-        def program(fabric: SimulatorFabric) -> int:
-            data = put(fabric, "data", np.array([fabric.rank + 5], np.uint32))
-            start(fabric, executable(ADD_1), 1, 1, [data.address])
-            found = int(get(fabric, data, "u4")[0])
-            fabric.free(data)
-            return found
-
-        for _ in range(3):
-            outcome = succeed(world, program)
-            assert outcome.results == [6, 7]
-            assert outcome.counters["accesses"]["own_read"] == {"count": 2, "bytes": 8}
-
     def test_a_launch_nobody_waited_for(self) -> None:
         """It would run in the next program's memory: the world is not to be used again."""
         world = make_world(2)
@@ -227,18 +211,6 @@ class TestWorlds:
             return int(get(fabric, data, "u4")[0])
 
         assert succeed(make_world(2), program).results == [1, 2]
-
-
-def test_a_world_of_one_is_a_world() -> None:
-    world = SimulatedWorld(1, SimulatorOptions(heap_bytes=1 << 16))
-
-    def program(fabric: SimulatorFabric) -> tuple[str, ...]:
-        data = fabric.allocate(64, 256, "data")
-        assert fabric.peer_address(data, 0) == data.address
-        assert fabric.traits.world_size == fabric.world_size == 1
-        return fabric.exchange("alone")
-
-    assert succeed(world, program).results == [("alone",)]
 
 
 def test_a_finished_launch_gives_its_registers_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

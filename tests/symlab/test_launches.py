@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import symlab
+from memory.fabric import Argument, Executable, Launch
+from symlab import launching
 from tests.golden import refused
 from tests.symlab import tensor_kernels
 
@@ -106,6 +108,35 @@ def test_a_consumer_before_its_producer_on_one_stream_is_a_deadlock() -> None:
         ran(steps, buffers=buffers, block=1)
 
 
+def test_kernels_are_loaded_before_a_graph_captures_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A capture fails at what loads a module."""
+    said: list[str] = []
+
+    class Noting:
+        """A fabric of one rank without memory."""
+
+        rank = 0
+
+        def load(self, executable: Executable) -> None:
+            said.append(f"load {executable.entry}")
+
+        def launch(self, executable: Executable, launch: Launch, arguments: Any) -> None:
+            said.append(f"launch {executable.entry}")
+
+    def captured(fabric: Any, queue: Callable[[], None]) -> Callable[[], None]:
+        said.append("capture")
+        queue()
+        return lambda: said.append("replay")
+
+    monkeypatch.setattr(launching, "captured", captured)
+    steps = [{"kernel": ADD, "arguments": ["out", ("u32", 8), ("u32", 1)]}, {"kernel": SIGNAL, "arguments": ["out"]}]
+    asked = launching.Asked(steps, OUT, graph=True, launches=2, **ONE)
+    work: Any = launching.brought_launch(asked, 1)
+    fabric: Any = Noting()
+    launching._queue(fabric, work, fabric, [[Argument("u64", 0)] * 4] * 2)()
+    assert said == ["load add", "load signal", "capture", "launch add", "launch signal", "replay", "replay"]
+
+
 def test_replays_of_a_graph_follow_one_another() -> None:
     """Two streams without a graph race for the elements; in a graph the next replay waits for both."""
     more: list[Any] = [("u32", 4), ("u32", 1)]
@@ -154,6 +185,23 @@ def test_explore_finds_shrinks_and_repeats_what_goes_wrong_between_launches(tmp_
     assert again.found is not None
     assert again.found.rows == done.found.rows
     assert not again.undecided
+
+
+def test_explore_makes_no_more_launches_than_it_takes(tmp_path: Path) -> None:
+    """What is right after fewer is what the fair order leaves; what a user expects is of all of them."""
+    many = {**PASSED, "launches": 6}
+    done = symlab.explore(PASS_ON, **many, seeds=50, processes=1)
+    assert done.found is not None
+    assert done.found.launches < 6
+    done.found.write(tmp_path / "found.json")
+    again = symlab.explore(PASS_ON, **many, replay=tmp_path / "found.json")
+    assert again.found is not None
+    assert (again.found.rows, again.undecided) == (done.found.rows, ())
+    kept = symlab.explore(PASS_ON, **many, expected={"out": torch.tensor([5])}, seeds=50, processes=1)
+    assert kept.found is not None
+    assert kept.found.launches == 6
+    with refused():
+        symlab.explore(PASS_ON, **many, expected={"out": torch.tensor([5])}, replay=tmp_path / "found.json")
 
 
 def test_the_fixture_takes_launches_in_a_row(symlab_world: Callable[..., symlab.World]) -> None:

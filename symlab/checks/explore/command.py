@@ -59,34 +59,31 @@ def _explored(
     options: Options, subjects: Sequence[Subject], places: Sequence[tuple[int, str]], command: Command
 ) -> int:
     from symlab.checks.explore.found import shrunk
-    from symlab.checks.explore.progress import Progress
-    from symlab.checks.explore.search import Plan, Search
+    from symlab.checks.explore.progress import searched
+    from symlab.checks.explore.search import Plan
 
     seconds = SECONDS if options.seconds is None and options.seeds is None else options.seconds
-    orders = options.orders
-    plan = Plan(subjects, orders, options.seeds, seconds, options.processes or usable_cores())
-    progress = Progress(plan, sys.stderr)
-    searched = Search(plan, progress.tell).run()
-    progress.end()
-    for note in dict.fromkeys([*searched.lost, *searched.notes]):
+    plan = Plan(subjects, options.orders, options.seeds, seconds, options.processes or usable_cores())
+    done = searched(plan)
+    for note in dict.fromkeys([*done.lost, *done.notes]):
         print(f"symlab: {note}", file=sys.stderr)
-    print(_done(plan, searched), flush=True)
-    if searched.found is None:
-        return _nothing(searched, not_tried(subjects))
-    trial, failure = searched.found
+    print(_done(plan, done), flush=True)
+    if done.found is None:
+        return _nothing(done, not_tried(subjects))
+    trial, failure = done.found
     job, case = places[trial.subject]
     composed = command.jobs[job].composed
     what = {"overrides": list(composed.overrides), "case": case}
     if options.config_dir is not None:
         what["config_dir"] = str(options.config_dir.absolute())
     print(f"found: {failure.kind}, first under {trial.order}; looking for fewer switches", flush=True)
-    limit_s = 0.0 if searched.interrupt is not None else options.shrink_s
+    limit_s = 0.0 if done.interrupt is not None else options.shrink_s
     found, interrupt = shrunk(subjects[trial.subject], trial.order, failure, limit_s, what)
     print(found.text(options.lines))
     path = options.output or Path(_file_name(found))
     _write(found, path)
     print(f"repeat it with: symlab explore --replay {shlex.quote(str(path))}")
-    interrupt = searched.interrupt or interrupt
+    interrupt = done.interrupt or interrupt
     return 1 if interrupt is None else exit_code_of(interrupt)
 
 
@@ -220,37 +217,20 @@ def subject_of(job: PreparedJob, case: Case) -> Subject:
     from kernels.spec import KernelSpec
     from runner.case.contestant import Contestant, spec_for
     from runner.command.means import usual_means
-    from symlab.checks.explore.subject import CaseSubject
+    from runner.custom.running import plan_of
+    from symlab.checks.explore.subject import case_subject, custom_subject
 
-    options = simulator_options(job.request.fabric)
-    if job.custom is not None:
-        return _custom_subject(job, options.arch)
+    options, request = simulator_options(job.request.fabric), job.request
+    if (custom := job.custom) is not None:
+        compiled = custom.compiled(options.arch)
+        plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=True)
+        return custom_subject(custom, plan, options, request.deadline_s)
     usual_means()
     spec = spec_for(case, job.specs)
     if not isinstance(spec, KernelSpec):
         raise RequestError(f"{case.id} is a library's (baselines), an exploration takes kernels")
-    made = executable(spec, case, options.arch, job.request.cache_dir)
-    return CaseSubject(Contestant(case, spec, made), job.request, options)
-
-
-def _custom_subject(job: PreparedJob, arch: str) -> Subject:
-    from runner.custom.running import plan_of
-    from symlab.checks.explore.subject import CustomSubject
-
-    custom, request = job.custom, job.request
-    assert custom is not None
-    assert custom.expected is not None
-    compiled = custom.kernel.compiled(custom.spec, custom.case.world_size, arch)
-    plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=True)
-    return CustomSubject(
-        label=custom.case.id,
-        plan=plan,
-        judged_spec=replace(custom.spec, buffers=plan.spec.buffers, reference=None),
-        inputs=custom.inputs,
-        expected=custom.expected,
-        options=simulator_options(request.fabric),
-        deadline_s=request.deadline_s,
-    )
+    made = executable(spec, case, options.arch, request.cache_dir)
+    return case_subject(Contestant(case, spec, made), request, options)
 
 
 # Again

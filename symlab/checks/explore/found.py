@@ -227,9 +227,9 @@ def shrunk(
 
 def _with_fewer_launches(subject: Subject, order: Interleaving, first: Ran, failure: Failure) -> tuple[Subject, Ran]:
     """The subject with as few launches as still fail in the same way, of one and those up to the wrong one."""
-    for launches in dict.fromkeys((1, failure.launch + 1)):
+    for launches in dict.fromkeys((1, failure.launch // 2 + 1, failure.launch + 1)):
         if launches < subject.launches:
-            shorter = subject.with_launches(launches)
+            shorter = replace(subject, launches=launches)
             ran = run_once(shorter, replace(order, follows=first.choices), records=True)
             if ran.failure is not None and ran.failure.is_like(failure):
                 return shorter, ran
@@ -255,7 +255,7 @@ def other_kernel(subject: Subject, found: Found) -> str:
 
 def replayed(subject: Subject, found: Found, deadline_s: float = math.inf) -> tuple[Ran, str]:
     """Run a failure again. Return how it ended, and where events or the failure differ from the file, else ""."""
-    ran = run_once(subject.with_launches(found.launches), found.order, deadline_s, traces=True)
+    ran = run_once(replace(subject, launches=found.launches), found.order, deadline_s, traces=True)
     return ran, _difference(found.rows, ran.rows) or _other_failure(found.failure, ran.failure)
 
 

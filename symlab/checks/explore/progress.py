@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import TextIO
 
 from reports.table.text import counted
-from symlab.checks.explore.search import Plan, Searched
+from symlab.checks.explore.search import Plan, Search, Searched
 
 REDRAWN_S = 0.5
 FIRST_S = 5.0
@@ -46,6 +47,14 @@ class Progress:
         if self._has_line:
             self._stream.write("\r\x1b[2K")
             self._stream.flush()
+
+
+def searched(plan: Plan) -> Searched:
+    """Search, and tell of it on stderr."""
+    progress = Progress(plan, sys.stderr)
+    done = Search(plan, progress.tell).run()
+    progress.end()
+    return done
 
 
 def progress_text(plan: Plan, searched: Searched) -> str:

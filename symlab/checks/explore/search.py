@@ -171,7 +171,7 @@ class Search:
             return
         if problem := can_send(self.plan.subjects):
             self.done.notes.append(f"one process: {problem}")
-            self.plan = _alone(self.plan)
+            self.plan = replace(self.plan, processes=1)
             return
         for number in range(1, self.plan.processes):
             helper = Helper(self.plan.subjects)
@@ -218,9 +218,3 @@ class Search:
             with contextlib.suppress(OSError):
                 helper.close()
             thread.join(5.0)
-
-
-def _alone(plan: Plan) -> Plan:
-    from dataclasses import replace
-
-    return replace(plan, processes=1)

@@ -7,9 +7,10 @@ it, and ends in one of three ways: right, with a failure, or undecided when the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 from cases.finding import SEVERITIES, Finding
 from memory.fabric import HeapFull
@@ -23,8 +24,10 @@ from symlab.checks.explore.shrink import Tried
 from symlab.checks.explore.trace import Layout, Row, Tracer, Turns, dtype_of
 
 if TYPE_CHECKING:
+    from cases.case import Case
     from cases.record.record import Check
     from runner.case.contestant import Contestant
+    from runner.custom.description import CustomJob
     from runner.custom.nouns import Contents, CustomSpec
     from runner.custom.program import CustomPlan
     from runner.request.validate import ResolvedRequest
@@ -85,37 +88,23 @@ class Ran:
         return Tried(fails, self.choices, self.switches, self.shapes, self.launches)
 
 
-class Subject(Protocol):
+@dataclass(frozen=True, slots=True)
+class Subject:
     """What is run: a launch on all ranks of a world, and how to judge it.
 
-    label names it for people; digest is that of its kernel's PTX. layouts: of its tensors, for traces.
+    label names it for people; digest is that of its kernel's PTX. options: of its simulated world. launches: number of
+    checked launches in a row. layouts: of its tensors, for traces. judge runs that many launches within a deadline in
+    seconds, and judges what came out; it raises WorldFailure.
     """
 
-    @property
-    def label(self) -> str: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def world_size(self) -> int: ...
-    @property
-    def options(self) -> SimulatorOptions: ...
-    @property
-    def deadline_s(self) -> float: ...
-    @property
-    def layouts(self) -> Mapping[str, Layout]: ...
-
-    @property
-    def launches(self) -> int:
-        """Number of checked launches in a row."""
-        ...
-
-    def with_launches(self, launches: int) -> Subject:
-        """The same with another number of checked launches."""
-        ...
-
-    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
-        """Run it and judge what came out. Raises WorldFailure."""
-        ...
+    label: str
+    digest: str
+    world_size: int
+    options: SimulatorOptions
+    deadline_s: float
+    judge: Callable[[ThreadWorld, float, int], Judgement]
+    layouts: Mapping[str, Layout]
+    launches: int = 1
 
 
 def run_once(
@@ -148,7 +137,7 @@ def run_once(
 
 def _judged(subject: Subject, world: ThreadWorld, deadline_s: float) -> tuple[Failure | None, str]:
     try:
-        found = subject.judge(world, deadline_s)
+        found = subject.judge(world, deadline_s, subject.launches)
     except WorldFailure as failure:
         if isinstance(failure.__cause__, (ValueError, HeapFull)):
             raise ValueError(failure.message) from failure
@@ -187,126 +176,86 @@ def _told(tracer: Tracer, failure: Failure | None, found: Sequence[Finding]) -> 
     return tracer.rows(), cause
 
 
-@dataclass(frozen=True, slots=True)
-class CaseSubject:
-    """A case of an experiment. options: of its simulated world; between: see runner.case.program.Plan."""
+def case_subject(contestant: Contestant, request: ResolvedRequest, options: SimulatorOptions) -> Subject:
+    """A case of an experiment. options: of its simulated world."""
+    from cases.stress import NO_STRESS
+    from kernels.spec import SLOTS, KernelSpec
+    from runner.case.allocation import GUARD_BYTES, tables_of
+    from runner.case.layout import layout_of
 
-    contestant: Contestant
-    request: ResolvedRequest
-    options: SimulatorOptions
-
-    @property
-    def label(self) -> str:
-        return self.contestant.case.id
-
-    @property
-    def digest(self) -> str:
-        assert self.contestant.executable is not None
-        return self.contestant.executable.digest
-
-    @property
-    def world_size(self) -> int:
-        return self.contestant.case.world_size
-
-    @property
-    def deadline_s(self) -> float:
-        return self.request.deadline_s
-
-    @property
-    def launches(self) -> int:
-        return self.request.launches
-
-    def with_launches(self, launches: int) -> CaseSubject:
-        return replace(self, request=replace(self.request, launches=launches))
-
-    @property
-    def layouts(self) -> dict[str, Layout]:
-        from cases.stress import NO_STRESS
-        from kernels.spec import SLOTS, KernelSpec
-        from runner.case.allocation import GUARD_BYTES, tables_of
-        from runner.case.layout import layout_of
-
-        case, spec = self.contestant.case, self.contestant.spec
-        assert isinstance(spec, KernelSpec)
-        payload = Layout(GUARD_BYTES + layout_of(case).offset_bytes, case.itemsize, dtype_of(case.dtype))
-        found = {one.name: Layout(GUARD_BYTES) for one in spec.workspaces(case)}
-        found |= {words: Layout(0, 8) for words in tables_of(spec).values()}
-        slots = [""] if case.stress == NO_STRESS else [f" {slot}" for slot in range(SLOTS)]
-        return found | {name + slot: payload for name in ("input", "output") for slot in slots}
-
-    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
-        from runner.command.ran import check_of, outcomes_of
-
-        # Under stress one seed, which is that of the world's order, not the first of the request's.
-        request = replace(self.request, deadline_s=deadline_s, stress_seeds=1)
-        check = check_of(self.contestant, outcomes_of(world, self.contestant, request), request)
-        return _judgement(check, self._wrong(check))
-
-    def _wrong(self, check: Check | None) -> Wrong | None:
-        from cases.stress import NO_STRESS, parts_of
-        from runner.case.layout import layout_of
-        from runner.case.program import launches_between
-
-        if check is None or check.first_mismatch is None:
-            return None
-        case, one = self.contestant.case, check.first_mismatch
-        layout = layout_of(case)
-        name = "input" if layout.in_place else "output"
-        start = layout.output_starts[one.rank]
-        launch = one.launch * (launches_between(case) + 1)
-        if case.stress != NO_STRESS:  # the first slot's, which odd ranks launch behind the other one of two streams
-            name, launch = f"{name} 0", int("two_streams" in parts_of(case.stress) and one.rank % 2)
-        return Wrong(name, one.rank, start + one.index * case.itemsize, launch)
+    case, spec, made = contestant.case, contestant.spec, contestant.executable
+    assert isinstance(spec, KernelSpec)
+    assert made is not None
+    payload = Layout(GUARD_BYTES + layout_of(case).offset_bytes, case.itemsize, dtype_of(case.dtype))
+    layouts = {one.name: Layout(GUARD_BYTES) for one in spec.workspaces(case)}
+    layouts |= {words: Layout(0, 8) for words in tables_of(spec).values()}
+    slots = [""] if case.stress == NO_STRESS else [f" {slot}" for slot in range(SLOTS)]
+    layouts |= {name + slot: payload for name in ("input", "output") for slot in slots}
+    judge = partial(_case_judged, contestant, request)
+    return Subject(case.id, made.digest, case.world_size, options, request.deadline_s, judge, layouts, request.launches)
 
 
-@dataclass(frozen=True, slots=True)
-class CustomSubject:
-    """The kernel of an experiment of op=custom: its plan, and what must come out, by rank."""
+def _case_judged(
+    contestant: Contestant, request: ResolvedRequest, world: ThreadWorld, deadline_s: float, launches: int
+) -> Judgement:
+    from runner.command.ran import check_of, outcomes_of
 
-    label: str
-    plan: CustomPlan
-    judged_spec: CustomSpec
-    inputs: tuple[Contents, ...]
-    expected: tuple[Contents, ...]
-    options: SimulatorOptions
-    deadline_s: float
+    # Under stress one seed, which is that of the world's order, not the first of the request's.
+    request = replace(request, launches=launches, deadline_s=deadline_s, stress_seeds=1)
+    check = check_of(contestant, outcomes_of(world, contestant, request), request)
+    return _judgement(check, _wrong(contestant.case, check))
 
-    @property
-    def digest(self) -> str:
-        return self.plan.compiled.executable.digest
 
-    @property
-    def world_size(self) -> int:
-        return len(self.inputs)
+def _wrong(case: Case, check: Check | None) -> Wrong | None:
+    from cases.stress import NO_STRESS, parts_of
+    from runner.case.layout import layout_of
+    from runner.case.program import launches_between
 
-    @property
-    def launches(self) -> int:
-        return self.plan.launches
+    if check is None or check.first_mismatch is None:
+        return None
+    one, layout = check.first_mismatch, layout_of(case)
+    name = "input" if layout.in_place else "output"
+    start = layout.output_starts[one.rank]
+    launch = one.launch * (launches_between(case) + 1)
+    if case.stress != NO_STRESS:  # the first slot's, which odd ranks launch behind the other one of two streams
+        name, launch = f"{name} 0", int("two_streams" in parts_of(case.stress) and one.rank % 2)
+    return Wrong(name, one.rank, start + one.index * case.itemsize, launch)
 
-    def with_launches(self, launches: int) -> CustomSubject:
-        return replace(self, plan=replace(self.plan, launches=launches))
 
-    @property
-    def layouts(self) -> dict[str, Layout]:
-        from runner.case.allocation import GUARD_BYTES
+def custom_subject(custom: CustomJob, plan: CustomPlan, options: SimulatorOptions, deadline_s: float) -> Subject:
+    """The kernel of an experiment of op=custom."""
+    from runner.case.allocation import GUARD_BYTES
 
-        buffers = self.plan.spec.buffers
-        return {one.name: Layout(GUARD_BYTES, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in buffers}
+    buffers = plan.spec.buffers
+    layouts = {one.name: Layout(GUARD_BYTES, one.size_bytes // one.numel, dtype_of(one.dtype)) for one in buffers}
+    spec = replace(custom.spec, buffers=buffers, reference=None)
+    assert custom.expected is not None
+    judge = partial(_custom_judged, plan, spec, custom.inputs, custom.expected)
+    digest = plan.compiled.whole.digest
+    return Subject(custom.case.id, digest, len(custom.inputs), options, deadline_s, judge, layouts, plan.launches)
 
-    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
-        from runner.custom.judge import judged
-        from runner.custom.program import run_custom
 
-        outcomes = world.run(run_custom, self.plan, deadline_s)
-        found = judged(self.judged_spec, self.inputs, self.expected, outcomes)
-        one, wrong = found.check.first_mismatch, None
-        if one is not None:
-            itemsize = next(b.size_bytes // b.numel for b in self.plan.spec.buffers if b.name == found.buffer)
-            wrong = Wrong(found.buffer, one.rank, one.index * itemsize, one.launch)
-        judgement = _judgement(found.check, wrong)
-        if judgement.problem and found.buffer:
-            return replace(judgement, problem=f"buffer {found.buffer}: {judgement.problem}")
-        return judgement
+def _custom_judged(
+    plan: CustomPlan,
+    spec: CustomSpec,
+    inputs: tuple[Contents, ...],
+    expected: tuple[Contents, ...],
+    world: ThreadWorld,
+    deadline_s: float,
+    launches: int,
+) -> Judgement:
+    from runner.custom.judge import judged
+    from runner.custom.program import run_custom
+
+    found = judged(spec, inputs, expected, world.run(run_custom, replace(plan, launches=launches), deadline_s))
+    one, wrong = found.check.first_mismatch, None
+    if one is not None:
+        itemsize = next(b.size_bytes // b.numel for b in spec.buffers if b.name == found.buffer)
+        wrong = Wrong(found.buffer, one.rank, one.index * itemsize, one.launch)
+    judgement = _judgement(found.check, wrong)
+    if judgement.problem and found.buffer:
+        return replace(judgement, problem=f"buffer {found.buffer}: {judgement.problem}")
+    return judgement
 
 
 def _judgement(check: Check | None, wrong: Wrong | None) -> Judgement:

@@ -24,6 +24,7 @@ from simulator.happens_before.extras import ALIAS, ASYNC, GENERIC, Numbers
 from simulator.happens_before.order import CLUSTER, SYS, Order
 from simulator.happens_before.running import NEVER, WARP, Actor, Held, Lanes, Many, Mask, Single
 from simulator.happens_before.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
+from symlab.checks.races.kernel_end import KernelEnds
 from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
 
 _MOST_OTHERS = 32
@@ -47,6 +48,7 @@ class Accesses:
     def __init__(self, order: Order, findings: Findings) -> None:
         self.order, self.findings = order, findings
         order.block_sizes = self._block_sizes
+        self.ends = KernelEnds()
         self.infos: list[Info] = []
         self.info_of: Numbers = np.zeros(1024, np.int64)
         self.proxies: Numbers = np.zeros(64, np.int64)
@@ -287,7 +289,17 @@ class Accesses:
         before, after = (old & LOW_MASK) >> RANK_SHIFT, actors >> RANK_SHIFT
         alike = (before, after) if info.assumptions else (before == after,)
         coherent = self._are_read(shadow, kept, old, actors, units, info)
-        first, back = pairs_of(numbers, coherent, *alike)
+        behind, is_asked = np.zeros(len(old), np.bool_), "kernel_end" not in info.assumptions
+        if not is_asked:
+            for columns in ((after,), (actors,)):  # launches alone; then reads by the later one's block, too
+                left = np.flatnonzero(~behind & ~coherent)
+                if not len(left):
+                    break
+                first, back = pairs_of(numbers[left], before[left], *(one[left] for one in columns))
+                looks = columns[0] is actors
+                some = [self._is_behind(old, who, positions, one, info, looks) for one in left[first].tolist()]
+                behind[left] = np.array(some, np.bool_)[back]
+        first, back = pairs_of(numbers, coherent, behind, *alike)
         counts = np.bincount(back)
         for at, count in zip(first.tolist(), counts.tolist(), strict=True):
             earlier = self.infos[int(numbers[at])]
@@ -300,8 +312,19 @@ class Accesses:
             pair = Pair(
                 int(old[at]), earlier, int(actors[at]), info, shadow.name, byte, part, is_proxy_only,
                 kept.kind == READ, is_size_only, kept.takes, issued < int(old[at]) >> STAMP_SHIFT, bool(coherent[at]),
+                bool(behind[at]) or (is_asked and not coherent[at] and self._is_behind(old, who, positions, at, info)),
             )  # fmt: skip
             self.findings.add(pair, count)
+
+    def _is_behind(self, old: Epochs, who: Actor, positions: Numbers, at: int, info: Info, looks: bool = True) -> bool:
+        """Return whether the launch of an earlier access was over, as kernel_end has it, before the later one. looks:
+        at what the later one's block has read."""
+        earlier, seen = self.info(int(old[at]) >> STAMP_SHIFT), self.findings.watched.values() if looks else ()
+        return self.ends.are_before(earlier, int(old[at]), info, who, int(positions[at]), seen, self.order, self.info)
+
+    def info(self, stamp: int) -> Info:
+        """Return the facts about an access by its stamp."""
+        return self.infos[int(self.info_of[stamp])]
 
     def _are_read(self, shadow: Shadow, kept: Kept, old: Epochs, actors: Numbers, units: Numbers, info: Info) -> Mask:
         """Return which strong writes the very threads have read by strong loads that now store there: coherence of one

@@ -208,6 +208,7 @@ class Races(RaceChecker):
             self.order.clocks.extras.of_row[row] = 0
         self.order.clocks.seal(np.array(self.order.hosts))
         self.order.ranks = [RankStreams() for _ in self.order.hosts]
+        self.accesses.ends.restart()
         self._forget_links()
         self.are_awaited = [True] * len(self.order.hosts)
 
@@ -525,7 +526,7 @@ class Races(RaceChecker):
             table = self.order.links.table
             how = (table[links, SCOPE], table[links, STAMP], self.accesses.stamp)
         seen = Watched(info, run.actors[lanes], epochs, links, *how, run, lanes)
-        self.found.watched[(info.number, int(lanes[0]))] = seen
+        self.found.watched[(info.number, int(lanes[0]), int(lanes.sum()))] = seen
         return np.where(self._follows(run, lanes, info, epochs), links, 0) if links.any() else links
 
     def _released(self, run: Running, lanes: Numbers, info: Info) -> Numbers | None:
@@ -1125,6 +1126,7 @@ class Races(RaceChecker):
             row = self._boundary(rows, rank, launched.stream, stamp)
             run.set_rows(slice(position * launched.threads, (position + 1) * launched.threads), row)
         run.calls_nvshmem, run.deciding = self.calls_nvshmem, self.deciding
+        self.accesses.ends.began(launched)
         self.running[launched] = run
         order.running.append(run)
 
@@ -1167,6 +1169,8 @@ class Races(RaceChecker):
         stream = event.launched.stream
         row = self._boundary(rows, event.rank, stream, stamp, entries)
         order.ranks[event.rank].end(event.number, stream, row)
+        seen = self.found.watched.values()
+        self.accesses.ends.ended(event.launched, event.rank, event.number, seen, self.accesses.info)
         run.ranks_left -= 1
         if run.ranks_left:
             return

@@ -30,6 +30,7 @@ ASSUMPTIONS = {
     "vector_16": "a vector store of 16 bytes arrives whole: who reads one part of it has the other parts, too",
     "warp_128": "128 bytes that a warp stores in one instruction arrive whole",
     "gpu_atomics": "an atomic operation of .gpu scope is carried out where the memory is, on whatever GPU",
+    "kernel_end": "all that a kernel did is complete, for all GPUs, before the next kernel of its stream",
 }
 """What a spec may declare about hardware beyond PTX."""
 
@@ -97,6 +98,8 @@ class Pair:
     """Whether the later access is by a copy that was issued before the earlier one."""
     is_coherent: bool = False
     """Whether the later access is a store by the thread that read the value of the earlier one, by a strong load."""
+    is_behind: bool = False
+    """Whether the earlier launch was over before the later access, if a kernel's end completes what it did."""
 
     @property
     def is_of_one_rank(self) -> bool:
@@ -164,7 +167,7 @@ class Findings:
     """The findings so far, folded by the two instructions and how their ranks and blocks relate."""
 
     found: dict[tuple[object, ...], Finding] = field(default_factory=dict)
-    watched: dict[tuple[int, int], Watched] = field(default_factory=dict)
+    watched: dict[tuple[int, int, int], Watched] = field(default_factory=dict)
     of_parts: set[int] = field(default_factory=set)
     """Numbers of infos of which a warp accessed a part of 128 aligned bytes, kept for the assumption warp_128."""
     alike: dict[int, np.ndarray] = field(default_factory=dict)
@@ -216,6 +219,8 @@ class Findings:
 
     def _explaining(self, pair: Pair, declared: Collection[str]) -> str:
         """Which of some assumptions explains a pair; "" if none does."""
+        if "kernel_end" in declared and pair.is_behind:
+            return "kernel_end"
         if "gpu_atomics" in declared and pair.is_wide_atomic:
             return "gpu_atomics"
         if not declared or (pair.is_read_first and not pair.is_poll):

@@ -6,41 +6,32 @@ recorded tree had other files in conf/ than its commit is not comparable.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from cases.case import Case
 from cases.documents import encoded
 from cases.record.record import WHOLE_SINCE, Record
 from cases.record.request import as_today
 from reports.record.leaves import by_dotted_path
 from runner.case.allowed_code import AllowedCode, allowed_code
-from runner.case.todays_code import MALFORMED
 from runner.environment.of_command import added_digest
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
-from runner.request.chooser import BEST
 from runner.request.compose import hydra_over
 from runner.request.composer import Composer
-from runner.request.configured import merged, plain_configuration
+from runner.request.configured import plain_configuration
 from runner.request.experiments import CONF
 from runner.request.schema import Schema
-from runner.request.sizes import AUTO
-from runner.request.validate import Request, validate
 from runner.request_error import RequestError, first_line
-from runner.world.fabrics import FabricName
-from symlab.evidence.replay.commits import names_at
 
 Say = Callable[[str], None]
 Job = tuple[str, int]
@@ -178,7 +169,7 @@ def _added_folder(record: Record, folder: Path, code: AllowedCode) -> tuple[Path
 def _commit_to_ask(record: Record) -> str:
     """The commit whose conf/ this record was composed from; "" where the present one is the same, or may be used."""
     digest = (record.environment.sources or {}).get("conf")
-    if digest and digest == _sources(CONF.parent)["conf"]:
+    if digest and digest == sources_of(CONF.parent)["conf"]:
         return ""
     git = record.environment.git
     return str(git.get("commit") or "unknown") if git else "unknown"
@@ -190,7 +181,7 @@ def _not_kept(record: Record, conf: Path) -> str:
     a changed tree, as the last line of the audit says."""
     git = record.environment.git or {}
     digest = (record.environment.sources or {}).get("conf")
-    if git.get("dirty") is not True or digest == _sources(conf.parent)["conf"]:
+    if git.get("dirty") is not True or digest == sources_of(conf.parent)["conf"]:
         return ""
     reasons = []
     kept = git.get("kept_diff")
@@ -237,7 +228,7 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
 
 
 @lru_cache(maxsize=4)
-def _sources(root: Path) -> dict[str, str]:
+def sources_of(root: Path) -> dict[str, str]:
     """The digests of a folder's sources, worked out once: an audit asks for each job."""
     return source_digests(root)
 
@@ -262,88 +253,3 @@ def _differing(recorded: dict[str, Any], again: dict[str, Any]) -> str:
         texts = ["nothing" if one is missing else json.dumps(one) for one in (there, here)]
         lines.append(f"{key}: recorded {texts[0]}, composed {texts[1]}")
     return "; ".join(lines)
-
-
-def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) -> dict[str, Any]:
-    """The cases that each job asked for, against those that there are.
-
-    {"expected": number of cases, "missing": [[command, job, case id], ..], "unexpected": [..],
-    "not_comparable": [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto", "all") the
-    catalogue says which are meant, today's or that of the record's commit; else those count that any of its records
-    has, at every size.
-    """
-    found: dict[str, Any] = {"expected": 0, "missing": [], "unexpected": [], "not_comparable": []}
-    for job, members in jobs.items():
-        configuration = recomposed.get(job) or members[0].request.configuration
-        try:
-            expected = _expected(members, configuration)
-        except MALFORMED as error:
-            found["not_comparable"].append([*job, first_line(error)])
-            continue
-        there = {record.id for record in members}
-        found["expected"] += len(expected)
-        found["missing"] += [[*job, case] for case in expected if case not in there]
-        found["unexpected"] += [[*job, case] for case in sorted(there - set(expected))]
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedChooser:
-    """Chooses what records say that best was, whatever a table has today."""
-
-    records: tuple[Record, ...]
-
-    def name_for(self, case: Case) -> str:
-        """Return the recorded choice; "best" itself where no record has the case, whose id then no record has."""
-        for record in self.records:
-            there = record.case
-            is_same = (there.size_bytes, there.placement) == (case.size_bytes, case.placement)
-            if is_same and record.request.chosen_by == BEST:
-                return there.algorithm
-        return BEST
-
-    def described(self, case: Case) -> Mapping[str, Any] | None:
-        return None
-
-    def said(self, cases: Iterable[Case]) -> list[str]:
-        return []
-
-
-def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
-    """The ids of a job's cases: its sizes times its algorithms and baselines."""
-    from kernels.catalogue import ALL_SPECS, NAMES, find
-    from reports.table.compare import is_baseline
-    from runner.case.cases import cases_of, resolved
-
-    if not isinstance(configuration, dict):
-        raise ValueError("the record holds no configuration")
-    request: Request = validate(merged({**configuration, "records": ".", "cache_dir": "."}))
-    if request.custom is not None:
-        from runner.custom.description import case_of_section
-
-        return [case_of_section(request.custom, request.world_size, request.seed).id]
-    info = next((record.fabric for record in members if record.fabric is not None), None)
-    name = info.name if info is not None else request.fabric.name
-    fabric = dataclasses.replace(request.fabric, name=FabricName("simulator" if name == AUTO else name))
-    ours = dict.fromkeys(one.case.algorithm for one in members if not is_baseline(one))
-    theirs = dict.fromkeys(one.case.algorithm for one in members if is_baseline(one))
-    places = {str(entry.get("place")): name for one in members for name, entry in (one.request.brought or {}).items()}
-    specs = ALL_SPECS
-    if not isinstance(request.algorithms, str):
-        named = tuple(places.get(name, name) for name in request.algorithms)
-        request = dataclasses.replace(request, algorithms=named)
-    elif not _has_todays_catalogue(members[0]):
-        names = names_at(members[0])
-        if names and set(names) <= set(NAMES):
-            specs = tuple(map(find, names))
-        else:
-            request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))
-    if request.baselines == "auto":
-        request = dataclasses.replace(request, baselines=tuple(theirs))
-    chooser = RecordedChooser(tuple(members)) if BEST in request.algorithms else None
-    return [case.id for case in cases_of(resolved(request, fabric, specs, chooser=chooser))]
-
-
-def _has_todays_catalogue(record: Record) -> bool:
-    """Whether the kernels, of which "auto" and "all" are some, are those that a record was made with."""
-    return (record.environment.sources or {}).get("kernels") == _sources(CONF.parent)["kernels"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from reports.table.text import counted
 from runner.command.console import Console
 from runner.request_error import RequestError
+from symlab.evidence.replay.replayed import damage_of, records_of, without_case
 from symlab.evidence.replay.verb import Wanted as Wanted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def replay(wanted: Wanted, tools: Tools | None = None) -> int:
 
     RequestError for a wrong request.
     """
-    before = _records(wanted.what, wanted.mlflow_uri)
+    before = records_of(wanted.what, wanted.mlflow_uri)
     from runner.case.allowed_code import allowed_code
     from symlab.evidence.replay.rebuild import Wishes, rebuilt
 
@@ -61,22 +61,6 @@ def replay(wanted: Wanted, tools: Tools | None = None) -> int:
     return _Replay(wanted, before, again, tools).run()
 
 
-def _records(what: str, uri: str) -> list[Record]:
-    """The records in a file, a folder or a bundle; else those of an MLflow run. RequestError where there are none."""
-    from reports.record.bundle import read
-
-    try:
-        if Path(what).exists():
-            return read([what])
-        if re.fullmatch(r"[0-9a-f]{32}", what):
-            from reports.tracked import fetch
-
-            return fetch(uri, [what])
-    except ValueError as error:
-        raise RequestError(f"{error} (RECORDS)") from error
-    raise RequestError(f"{what}: no such file or folder, and no MLflow run's id (RECORDS), give one of these")
-
-
 class _Replay:
     """One replay under way."""
 
@@ -86,7 +70,7 @@ class _Replay:
         self._again = again
         self._tools = tools
         self._console = Console()
-        self._damage = _damage(wanted.what)
+        self._damage = damage_of(wanted.what)
         self._commit = ""
         self._in_turns: list[Record] = []
         self._seed = secrets.randbelow(1_000_000)
@@ -232,7 +216,7 @@ class _Replay:
         from symlab.evidence.audit.comparison import FINDING, compare
 
         before, again, wanted = self._again.records, self._again, self._wanted
-        without = _without_case(self._before, again)
+        without = without_case(self._before, again)
         found = compare(before, after, wanted.band, again.left_out, without, wanted.gate, self._in_turns, True)
         document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         store.write_text(VERDICT_NAME, document)
@@ -247,34 +231,3 @@ class _Replay:
             return FINDING
         self._console.say(f"verdict: {found.verdict}")
         return found.exit_code
-
-
-def _without_case(before: Sequence[Record], again: Rebuilt) -> tuple[str, ...]:
-    """Names of the kernels, not of libraries' collectives, whose recorded cases could all not be run again."""
-    from reports.table.compare import is_baseline
-
-    there = {record.case.name for record in again.records}
-    recorded = dict.fromkeys(record.case.name for record in before if not is_baseline(record))
-    return tuple(name for name in recorded if name not in there)
-
-
-def _damage(what: str) -> list[str]:
-    """What is not as commands left it in a folder of records: changed files, requested cases without a record. Empty
-    for a single file, a bundle or a run of MLflow, where this is unknown."""
-    from reports.record.bundle import read
-    from reports.record.seal import MANIFEST, broken
-    from runner.records.command_json import COMMAND_JSON, command_document_of
-
-    found = []
-    place = Path(what)
-    for path in sorted(place.rglob(MANIFEST)) if place.is_dir() else []:
-        found += [f"{path.parent.name}/{fault}" for fault in broken(path.parent)]
-    for path in sorted(place.rglob(COMMAND_JSON)) if place.is_dir() else []:
-        with contextlib.suppress(ValueError):  # no records, or a manifest that is not valid: its seal says so
-            manifest = command_document_of(path.parent)
-            missing = manifest.not_run(read([path.parent])) if manifest is not None else ()
-            if missing:
-                found.append(
-                    f"{path.parent.name}: {counted(len(missing), 'missing case')} of those that were asked for"
-                )
-    return found

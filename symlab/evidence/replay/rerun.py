@@ -266,7 +266,7 @@ class _Run:
 
     def _late(self) -> str:
         late = self._ends_s is not None and time.monotonic() > self._ends_s
-        return f"not begun within {self._wanted.patience_s:.0f} s" if late else ""
+        return f"not begun within {self._wanted.patience_s:.0f} s, and --rerun has no limit" if late else ""
 
     def _again(self, record: Record) -> Record:
         """Run a record's case and return the new record. Raises one of MALFORMED where it can't be run."""

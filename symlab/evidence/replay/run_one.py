@@ -9,7 +9,7 @@ from cases.record.record import Record
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from runner.command.job import run_job
 from runner.command.means import Means
-from runner.command.runnable import Job
+from runner.command.plan import Job
 from runner.world.fabrics import FabricRequest, WorldMaker, make_world, settings
 
 if TYPE_CHECKING:

@@ -3,65 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 
 from cases.case import Case
 from kernels.baselines import find_baseline, refuses_baseline, usual_names_for
-from kernels.catalogue import specs_of
 from kernels.compile_error import CompilationError
 from kernels.spec import KernelSpec
 from memory.fabric import Traits
-from runner.case.bringing import with_names
-from runner.case.cases import cases_of, check_against_catalogue, resolved
+from runner.case.cases import cases_of
 from runner.case.contestant import spec_for
 from runner.case.expected import expected_refusal
-from runner.gpu.gpu_type import GpuType
-from runner.request.compose import ComposedJob, compose_jobs, hydra_over
-from runner.request.gpu_types import arch_of
-from runner.request.sizes import format_bytes
-from runner.request.validate import MAX_HEAP_BYTES, Request
 from runner.request_error import first_line
-from runner.world.fabrics import FabricName
 from runner.world.world import WorldFailure
 from symlab.speed.best import TableChooser
+from symlab.speed.predict.asked import Asked, simulated
 from symlab.speed.predict.explaining import Explanation, explained
-from symlab.speed.predict.predictable import DEPENDENT, check_predictable, check_ranks, is_dependent
+from symlab.speed.predict.predictable import DEPENDENT, is_dependent
 from symlab.speed.predict.predicting import HEAP_BYTES, Prediction, predicted
 from symlab.speed.predict.profiling import DEADLINE_S, NotSimulated, clocked
 from symlab.speed.predict.rates import rates_of
 from symlab.speed.predict.shown import MISSING, Series
 from symlab.speed.predict.stored_score import Stored
 
-ASSUMED = (("fabric", "simulator"), ("fabric.heap_bytes", format_bytes(MAX_HEAP_BYTES)))
-"""What a prediction takes of a request that says nothing else, an experiment of GPUs included: the kernels run in the
-simulator, and sizes are predicted that its usual heap does not hold."""
-
 OWN = "a kernel of your own: constants and interval are those of the catalogue's kernels"
 """What is said of a brought kernel's prediction."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A job's request, and the type of GPU that it is of."""
-
-    request: Request
-    type: GpuType
-
-    @property
-    def arch(self) -> str:
-        """The type's architecture with all its features."""
-        return arch_of(self.type.limits)
-
-
-def asked_jobs(overrides: Sequence[str], multirun: bool, config_dir: Path | None) -> list[Asked]:
-    """Return the jobs that a command line asks for. RequestError for a job that the model is not of."""
-    given = {line.partition("=")[0].lstrip("+~") for line in overrides}
-    assumed = [f"{key}={value}" for key, value in ASSUMED if key not in given]
-    with hydra_over(config_dir):
-        return [_asked(job) for job in compose_jobs((*assumed, *overrides), multirun)]
 
 
 def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
@@ -71,11 +37,7 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
     known = rates_of(asked.type)
     limit_s = max(DEADLINE_S, asked.request.deadline_s)
     clock = partial(clocked, limit_s=limit_s)
-    named, brought = with_names(asked.request)
-    own = [one.spec for one in brought]
-    specs = (*specs_of(named.op, named.algorithms), *own)
-    request = resolved(named, replace(named.fabric, name=FabricName.simulator), specs)
-    check_against_catalogue(request, specs)
+    request, own = simulated(asked.request)
     cases = cases_of(request)
     missing: dict[str, dict[Case, str]] = {kind: {} for kind in MISSING}
     refused = missing["refused"]
@@ -128,13 +90,3 @@ def _libraries(case: Case) -> tuple[str, ...]:
         if refuses_baseline(baseline, named, traits) is None:
             found.append(name)
     return tuple(found)
-
-
-def _asked(job: ComposedJob) -> Asked:
-    """Return what a job asks for."""
-    check_predictable(job.request)
-    limits = job.request.fabric.gpu
-    assert limits is not None, "check_predictable wants a type of GPU"
-    found = job.gpu.type(limits)
-    check_ranks(found, job.request.world_size)
-    return Asked(job.request, found)

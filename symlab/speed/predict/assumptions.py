@@ -1,17 +1,13 @@
 """What was not measured, and how far it may be off: rates of a type of GPU with its assumed constants lower and higher.
 
-A constant that was assumed may lie between a part and a multiple of what is assumed. All corners are tried: each group
-of constants that is one floor, low or high, whatever the others are. Algorithms are compared within a corner, so that
-what they have in common does not blur which one is faster. Waits of multimem are assumed on every type, because
+A constant that was assumed may lie between a part and a multiple of what is assumed. A time is shortest with all of
+them at their quick end, longest with all at their slow end. Waits of multimem are assumed on every type, because
 symlab calibrate has no probe of them.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 from symlab.speed.predict.model import Rates
 from symlab.speed.predict.rates import OWN_LOADS, REMOTE_LOADS, Known
@@ -46,41 +42,23 @@ LINKS = {
 
 
 def corners(known: Known) -> tuple[Rates, ...]:
-    """Return the rates of a type, as they are first, then with each combination of its assumed constants low and high.
-    With all floors measured: two more, of multimem alone."""
-    changes = list(_changes(known))
-    return known.rates, *(_changed(known.rates, one) for one in itertools.product(*changes))
+    """Return the rates of a type, as they are, then with all that is assumed as quick, and as slow, as it may be.
+    With all floors measured that is multimem alone."""
+    waits = {kind for floor, kinds in WAITS.items() if floor in known.assumed for kind in kinds} | {*SWITCH}
+    links = {name for floor, names in LINKS.items() if floor in known.assumed for name in names}
+    launch = "empty_node_us" in known.assumed
+
+    def at(wait: float, link: float) -> Rates:
+        own = known.rates
+        costs = {kind: cost * wait if kind in waits else cost for kind, cost in own.costs_us.items()}
+        rates = {name: getattr(own, name) * link for name in links}
+        return replace(own, costs_us=costs, launch_us=own.launch_us * wait if launch else own.launch_us, **rates)
+
+    return known.rates, at(1 / WAIT_FACTOR, LINK_FACTOR), at(WAIT_FACTOR, 1 / LINK_FACTOR)
 
 
 SAID = (
     f"intervals: launches and waits that are assumed may be {WAIT_FACTOR:g} times as long or as short, links and "
-    f"memory {LINK_FACTOR:g} times as fast or as slow, each by itself"
+    f"memory {LINK_FACTOR:g} times as fast or as slow"
 )
 """How far what is assumed may be off, in words."""
-
-_Change = tuple[tuple[str, ...], float]
-"""Names of costs or of fields of Rates, and what they are multiplied by."""
-
-
-def _changes(known: Known) -> Iterator[tuple[_Change, _Change]]:
-    for floor, kinds in WAITS.items():
-        if floor in known.assumed:
-            names = kinds or ("launch_us",)
-            yield (names, 1 / WAIT_FACTOR), (names, WAIT_FACTOR)
-    yield (SWITCH, 1 / WAIT_FACTOR), (SWITCH, WAIT_FACTOR)
-    for floor, names in LINKS.items():
-        if floor in known.assumed:
-            yield (names, 1 / LINK_FACTOR), (names, LINK_FACTOR)
-
-
-def _changed(rates: Rates, changes: tuple[_Change, ...]) -> Rates:
-    costs = dict(rates.costs_us)
-    own = {one.name for one in fields(Rates)}
-    found: dict[str, Any] = {}
-    for names, factor in changes:
-        for name in names:
-            if name in own:
-                found[name] = getattr(rates, name) * factor
-            else:
-                costs[name] *= factor
-    return replace(rates, costs_us=costs, **found)

@@ -19,7 +19,7 @@ from cases.record.timing import L2State, Mode, Timing, Window
 from kernels.baselines import Baseline
 from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
-from runner.command.runnable import Job
+from runner.command.plan import Job
 from runner.gpu.gpu_type import GpuType
 from runner.request_error import RequestError, first_line
 from symlab.speed.predict.budget import Budget
@@ -27,9 +27,10 @@ from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.model import Rates
 from symlab.speed.predict.of_request import type_beside
 from symlab.speed.predict.predictable import DEPENDENT, check_ranks, is_dependent
-from symlab.speed.predict.predicting import FORM, compiled_already, kept_work, weighed
+from symlab.speed.predict.predicting import weighed
 from symlab.speed.predict.rates import Known, rates_of
 from symlab.speed.predict.stored_score import Stored, stored
+from symlab.speed.predict.works import FORM, compiled_already, kept_work
 
 LIMIT_S = 120.0
 """Maximum time of simulating a case for its prediction."""

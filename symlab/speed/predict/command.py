@@ -18,8 +18,9 @@ from runner.environment.host import usable_cores
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.experiments import CONF
 from runner.request_error import RequestError
-from symlab.speed.predict import on_records, published, ranges
-from symlab.speed.predict.asking import asked_jobs, series_of
+from symlab.speed.predict import on_records, published
+from symlab.speed.predict.asked import asked_jobs
+from symlab.speed.predict.asking import series_of
 from symlab.speed.predict.score import scored
 from symlab.speed.predict.shown import Series, document
 from symlab.speed.predict.stored_score import shown, stored
@@ -30,11 +31,8 @@ def check(options: Options) -> None:
     """RequestError for options that exclude each other, or have no effect together."""
     if options.score and (options.explain or options.multirun or options.config_dir):
         raise RequestError("--score reads records (--score), leave --explain, -m and --config-dir out")
-    for name, value in (("--ranges", options.ranges), ("-o", options.output)):
-        if value and options.score:
-            raise RequestError(f"{name} is of new predictions ({name}), leave --score out")
-    if options.ranges and options.explain and options.form == "json":
-        raise RequestError("ranges in JSON have no paths (--explain), give --format text or markdown")
+    if options.output is not None and options.score:
+        raise RequestError("-o is of new predictions (-o), leave --score out")
     if options.explain and options.form == "csv":
         raise RequestError("a path is no line of CSV (--explain), give --format json or text")
 
@@ -69,7 +67,7 @@ def _told(options: Options, found: list[Series]) -> int:
     if not any(one.predictions for one in found):
         why = "; ".join(line for _, line in found[0].reasons())
         raise RequestError(f"nothing can be predicted: {why or 'no case'} (algorithms)")
-    told = _shown(found, options)
+    told = document(found, options.form)
     if options.output is None:
         print(told, end="")
     else:
@@ -89,15 +87,6 @@ def _noted(said: str) -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(said)
         raise
-
-
-def _shown(found: Sequence[Series], options: Options) -> str:
-    """Return the predictions as they are asked for: with ranges of sizes, or as ranges alone in CSV and JSON."""
-    if not options.ranges:
-        return document(found, options.form)
-    if options.form in ("csv", "json"):
-        return ranges.written(found, options.form)
-    return document(found, options.form, [one for series in found for one in ranges.sheet(series)], [ranges.CAPTION])
 
 
 def _score(form: str) -> int:

@@ -2,53 +2,38 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields, replace
-from functools import cache
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from cases.case import Case
 from cases.ops import collective
 from cases.record.prediction import PredictedTerms
-from kernels.compile import executable, source_digest
-from kernels.shares import VECTOR_BYTES
-from kernels.sources import is_foreign
 from kernels.spec import KernelSpec
-from memory.atomic_file import replacing
-from memory.fabric import Executable
 from runner.case.layout import slot_bytes
-from runner.environment.repository import source_digests
-from runner.gpu.names import CONF
 from runner.gpu.reading import gpu_type
 from runner.timing.calls import HEAP_SHARE, calls_for, slots_for
-from simulator.clock.costs import H200_TRIAL
 from symlab.speed.predict.assumptions import SWITCH, WAIT_FACTOR, corners
 from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.model import REGIMES, Fitted, Rates, Terms, columns, terms_of, times_us
-from symlab.speed.predict.profiling import Clock, Runnable, least_steps, profiled
+from symlab.speed.predict.profiling import Clock
 from symlab.speed.predict.rates import Known, rates_of
 from symlab.speed.predict.splits import SCORED_RANKS
 from symlab.speed.predict.stored_score import Stored
+from symlab.speed.predict.works import work_of
 
 HEAP_BYTES = 8 << 30
 """Symmetric heap that a prediction assumes for the slots of all contestants: that of the published runs."""
-
-FORM = 4
-"""The number of the form of kept profiles: another one is simulated anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
     """What the model makes of a case's work on a type of GPU.
 
-    time_us with the interval low_us to high_us: error, measured / predicted (from, to) of 90 % of the cases of its
-    regime (score.py), of the shortest and the longest of corners_us. These are times in microseconds by the rates of
-    assumptions.py's corners, in their order; the first is time_us. regime: of model.REGIMES. remarks: why it is worth
-    less than its interval says. is_calibrated: whether the type has floors of its own. terms: what time_us is the sum
-    of.
+    time_us with the interval low_us to high_us: measured / predicted (from, to) of 90 % of the cases of its regime
+    (score.py), of the shortest and the longest time by the rates of assumptions.py's corners, the first of which is
+    time_us. regime: of model.REGIMES. remarks: why it is worth less than its interval says. is_calibrated: whether the
+    type has floors of its own. terms: what time_us is the sum of.
     """
 
     time_us: float
@@ -57,8 +42,6 @@ class Weighed:
     regime: str
     remarks: tuple[str, ...]
     is_calibrated: bool
-    corners_us: tuple[float, ...]
-    error: tuple[float, float]
     terms: PredictedTerms
 
     @property
@@ -90,8 +73,6 @@ def weighed(work: CaseWork, footprint_bytes: float, known: Known, score: Stored,
         regime=regime,
         remarks=tuple(_remarks(work, known, score, ranks)),
         is_calibrated=known.is_calibrated,
-        corners_us=times,
-        error=(low, high),
         terms=added_up(all_terms[0], score.constants),
     )
 
@@ -146,55 +127,9 @@ def added_up(terms: Terms, fitted: Fitted) -> PredictedTerms:
     )
 
 
-def work_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path, clock: Clock | None = None) -> CaseWork:
-    """Return the profile of a case: from the folder of compiled kernels, or else simulated and put there if the folder
-    can be written to. clock: see profiled."""
-    return kept_work(runnable_of(case, spec, arch, cache_dir), cache_dir, clock)
-
-
-def kept_work(runnable: Runnable, cache_dir: Path, clock: Clock | None = None) -> CaseWork:
-    """Return the profile of a case with its kernel, as work_of does."""
-    path = cache_dir / f"profile-{_key(runnable)[:40]}.json"
-    try:
-        return CaseWork.of(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        work = profiled(runnable, H200_TRIAL, least_steps(runnable, H200_TRIAL, clock), clock)
-    with contextlib.suppress(OSError), replacing(path) as beside:
-        beside.write_text(json.dumps(work.document()), encoding="utf-8")
-    return work
-
-
-def runnable_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path) -> Runnable:
-    """Return a case with its kernel of today, compiled."""
-    return compiled_already(case, spec, executable(spec, case, arch, cache_dir))
-
-
-def compiled_already(case: Case, spec: KernelSpec, code: Executable) -> Runnable:
-    """Return a case with the code that was compiled of its kernel."""
-    small = replace(case, size_bytes=_least_bytes(case))
-    launch = spec.launch(case) if code.host is None else code.host.launch
-    # A function computes its grid itself, so that no message can have fewer blocks of it than it says.
-    least = launch if code.host is not None else spec.launch(small)
-    return Runnable(case, spec, code, launch, least.grid[0])
-
-
 def ranking(predictions: Sequence[Prediction]) -> list[Prediction]:
     """Return predictions of one size, the shortest first."""
     return sorted(predictions, key=lambda one: one.time_us)
-
-
-def _key(runnable: Runnable) -> str:
-    parts: list[object] = [FORM, runnable.executable.digest, runnable.case.id, runnable.blocks, runnable.least_blocks]
-    if is_foreign(runnable.spec.files):  # its launch and arguments are beside the code
-        parts.append(source_digest(runnable.spec))
-    clock = [H200_TRIAL.document(), simulator_digest()]
-    return hashlib.sha256(json.dumps([parts, clock], sort_keys=True).encode()).hexdigest()
-
-
-@cache
-def simulator_digest() -> str:
-    """Return the digest of the simulator's sources: another simulator may count other steps."""
-    return source_digests(CONF.parent)["simulator"]
 
 
 def _remarks(work: CaseWork, known: Known, score: Stored, ranks: int) -> Iterator[str]:
@@ -213,8 +148,3 @@ def _remarks(work: CaseWork, known: Known, score: Stored, ranks: int) -> Iterato
     if ranks not in SCORED_RANKS:
         scored = " and ".join(map(str, SCORED_RANKS))
         yield f"{ranks} ranks: the interval is of cases on {scored} GPUs"
-
-
-def _least_bytes(case: Case) -> int:
-    """A vector for each rank, or less if the case is smaller."""
-    return min(case.size_bytes, VECTOR_BYTES * case.world_size)

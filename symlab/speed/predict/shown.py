@@ -65,21 +65,17 @@ class Series:
                 yield 1 + sum(other.time_us < one.time_us for other in group), one
 
 
-def document(found: Sequence[Series], form: str, more: Sequence[Sheet] = (), said: Sequence[str] = ()) -> str:
-    """Return predictions in one of FORMATS; CSV without the paths. more, said: tables and captions that text and
-    Markdown have behind their own."""
+def document(found: Sequence[Series], form: str) -> str:
+    """Return predictions in one of FORMATS; CSV without the paths."""
     if form in ("text", "markdown"):
-        sheets = [one for series in found for one in tables(series)]
-        return _page([*sheets, *more], [*captions(found), *said], list(_path_lines(found)), form)
-    return written([line for one in found for line in _lines(one)], _KEYS, form)
-
-
-def written(lines: Sequence[Mapping[str, object]], keys: Sequence[str], form: str) -> str:
-    """Return lines of plain values as "csv" or "json"."""
+        return _page(
+            [one for series in found for one in tables(series)], captions(found), list(_path_lines(found)), form
+        )
+    lines = [line for one in found for line in _lines(one)]
     if form == "json":
         return f"{json.dumps(lines, indent=1)}\n"
     file = io.StringIO()
-    writer = csv.DictWriter(file, keys, lineterminator="\n")
+    writer = csv.DictWriter(file, _KEYS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return file.getvalue()

@@ -42,10 +42,6 @@ class Options(Overrides):
         type=click.Choice(("text", "markdown", "csv", "json")),
     )
     explain: bool = option("Tell the critical path of each case, behind the table or within JSON.", default=False)
-    ranges: bool = option(
-        "Tell for which ranges of sizes which algorithm is the fastest: behind the table, alone in csv and json.",
-        default=False,
-    )
     output: Path | None = option("Write what is printed into a file, whole or not at all.", "-o")
     score: bool = option(
         "Print the model's errors on the published records, or on the records that follow.",

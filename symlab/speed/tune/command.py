@@ -7,91 +7,57 @@ asks the model which candidates to measure (model_first.py), or measures all of 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cases.case import Counts
-from cases.stress import NO_STRESS
-from kernels.catalogue import SPECS
-from memory.atomic_file import replacing
-from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
-from runner.command.plan import PreparedJob, prepare
+from runner.command.plan import PreparedJob
 from runner.command.ready import run_quietly
-from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of
-from runner.request.chooser import BEST
-from runner.request.compose import ComposedJob, compose_jobs, hydra_over
-from runner.request.experiments import CONF
-from runner.request.overrides import config_folders
-from runner.request.schema import TimingMode
-from runner.request.sizes import format_bytes
+from runner.request.compose import ComposedJob, hydra_over
 from runner.request_error import RequestError
-from runner.world.fabrics import resolve
-from symlab.speed.predict.evidence import grouped
 from symlab.speed.tune.candidates import Candidates
-from symlab.speed.tune.entries import Kept, kept_in, merged, ranges_in, series_of
-from symlab.speed.tune.finals import ROUNDS, Final, Point, crossings, finals_of, parts, points_of
+from symlab.speed.tune.entries import Kept, kept_in
+from symlab.speed.tune.finals import ROUNDS, Final, Point, crossings, entries_of, finals_of, parts, points_of
+from symlab.speed.tune.jobs import FINALS_USUAL, baselines_of, composed_as, key_of, prepared, unless
 from symlab.speed.tune.model_first import MEASURED, Model, Ranking, model_for, rankings
 from symlab.speed.tune.open_bench import OpenBench, Seams
-from symlab.speed.tune.regret import WORLDS, regrets, report, unseen_sizes
 from symlab.speed.tune.sample import SAMPLE_TIMING, drawn, shares
 from symlab.speed.tune.search import Found, NothingPassed, Search
-from symlab.speed.tune.state import State, searched_in, state_key
+from symlab.speed.tune.state import State, state_key
+from symlab.speed.tune.unseen import show_regret, unseen
 from symlab.speed.tune.verb import Options as Options
+from symlab.speed.tune.written import earlier_table, text_of, write
 from symlab.speed.tuned.table import (
     EXHAUSTIVE,
     MODEL,
-    UNIT,
     Entry,
     Guess,
-    Table,
-    digest_of,
-    read,
     slug_of,
 )
 
 SUFFIX = ".search"
 """What the name of the file with the search so far has behind that of the table."""
 
-SIZES = tuple(1 << power for power in range(10, 29, 2))
-"""Sizes that are searched where none are given: 1K, 4K, .. 256M."""
 
 MODELS_SHARE = 0.5
 """The most of --seconds that the model takes, where --model-seconds does not say."""
-
-OURS = ("algorithms", "sizes")
-"""Keys that the jobs of finalists have values of their own for."""
 
 
 def tune(options: Options, given: Sequence[str] = (), seams: Seams | None = None) -> int:
     """Do what a command line asks for. Returns the exit code. RequestError for a wrong request."""
     if options.regret:
-        return _show_regret(options.regret, WORLDS)
+        return show_regret(options.regret)
     tuning = _Tuning(options, given, seams or Seams())
     if options.sample:
         return tuning.measure_sample()
     return tuning.measure_unseen() if options.unseen else tuning.run()
-
-
-def _show_regret(places: Sequence[Path], least_worlds: int) -> int:
-    from reports.record.bundle import read as read_records
-
-    try:
-        said, is_small = report(regrets(read_records(places)), least_worlds)
-    except ValueError as error:
-        raise RequestError(f"{error} (--regret)") from None
-    print(said)
-    return 0 if is_small else 1
 
 
 @dataclass(slots=True)
@@ -110,21 +76,9 @@ class _Tuning:
 
     def __post_init__(self) -> None:
         self.begun = self.seams.now()
-        with hydra_over(self.options.config_dir):
-            composed = compose_jobs(self.options.overrides, self.options.multirun)
-            folders = config_folders()
-        jobs = [_searchable(one) for one in composed]
-        for request in (job.request for job in jobs):
-            if resolve(request.fabric, request.world_size, self.seams.machine)[0].simulated:
-                raise RequestError(
-                    "choices are measured on GPUs, and this would be simulated (fabric), run it where there are GPUs "
-                    "and the gpu extra"
-                )
-        self.jobs = prepare(self.given, jobs, machine=self.seams.machine).jobs
-        if len({job.request.fabric for job in self.jobs}) > 1:
-            raise RequestError(
-                "a table is of one type of GPU, the sweep has several fabrics (fabric), leave it out of it"
-            )
+        options = self.options
+        with hydra_over(options.config_dir):
+            self.jobs, folders = prepared(options.overrides, options.multirun, self.given, self.seams.machine)
         self.gpu = self.seams.gpu() or "unknown GPU"
         if not (self.options.unseen or self.options.sample):
             self._choose_way(folders)
@@ -151,9 +105,13 @@ class _Tuning:
 
     def run(self) -> int:
         """Search, run the finalists, write the table."""
-        earlier = self._earlier_table()
+        earlier = earlier_table(self.place, self.gpu)
         place = self.place.with_name(self.place.name + SUFFIX)
-        state = State(place, self._key(), lambda: self.seams.now() - self.begun)
+        state = State(
+            place,
+            key_of(self.jobs, self.gpu, self.model.name if self.model is not None else ""),
+            lambda: self.seams.now() - self.begun,
+        )
         points = list(points_of(self.jobs))
         self._say_begin(state, points)
         try:
@@ -166,7 +124,7 @@ class _Tuning:
                 ran = self._finals(finals, len(finals) - len(more), state)
                 folders += ran
                 kept |= {number: records for folder in ran for number, records in kept_in(folder).items()}
-                made = _entries(finals, kept, (state.earlier_s + self.seams.now() - self.begun) / len(finals))
+                made = entries_of(finals, kept, (state.earlier_s + self.seams.now() - self.begun) / len(finals))
                 if not (more := crossings(finals, made)):
                     break
         except KeyboardInterrupt as interrupt:
@@ -179,21 +137,21 @@ class _Tuning:
         entries = sorted(filter(None, made), key=lambda one: (one.key, one.size_bytes))
         if not entries:
             raise RequestError(f"no finalist passed, see {folders[0]} (algorithms), nothing is written")
-        print(_text(entries))
-        self._write(earlier, entries, folders, kept)
+        print(text_of(entries))
+        write(self.place, self.gpu, self.given, earlier, entries, folders, kept)
         state.remove()
         return 0 if len(entries) == len(finals) else 1
 
     def measure_unseen(self) -> int:
         """Run the table's choices at sizes that were not searched, beside all contestants, and print the regret."""
-        table = self._earlier_table()
+        table = earlier_table(self.place, self.gpu)
         if table is None:
             raise RequestError(f"there is no table {self.place} (-o), search one first: symlab tune -o {self.place}")
         with hydra_over(self.options.config_dir):
-            composed = [self._unseen(job, table, number) for number, job in enumerate(self.jobs)]
+            composed = [unseen(job, table, self.place, number) for number, job in enumerate(self.jobs)]
         folder = self._ran(composed)
         print(f"records: {folder}")
-        return _show_regret([folder], 1)
+        return show_regret([folder], 1)
 
     def measure_sample(self) -> int:
         """Run random tunings beside the catalogue's own, some at each size, for a score of the model."""
@@ -205,31 +163,10 @@ class _Tuning:
         with hydra_over(self.options.config_dir):
             for number, (point, place, count) in enumerate(zip(points, places, counts, strict=True)):
                 names = [one.algorithm for one in (*place.own(), *drawn(place, count, self.options.seed))]
-                more = [f"placement={point.case.placement}", *_unless(point.job, SAMPLE_TIMING)]
-                composed.append(self._composed(point.job, names, [point.case.size_bytes], number, more))
+                more = [f"placement={point.case.placement}", *unless(point.job, SAMPLE_TIMING)]
+                composed.append(composed_as(point.job, names, [point.case.size_bytes], number, more))
         print(f"records: {self._ran(composed)}")
         return 0
-
-    def _unseen(self, job: PreparedJob, table: Table, number: int) -> ComposedJob:
-        """The job of sizes that were not searched. RequestError for an op that the table does not have."""
-        op = job.request.op
-        ranks = job.request.world_size
-        own = [one for one in table.entries if (one.op, one.ranks) == (op, ranks)]
-        if not own:
-            raise RequestError(
-                f"{self.place} has no entry of {op} on {ranks} (op, world_size), search it first: symlab tune op={op} "
-                f"world_size={ranks}"
-            )
-        low, high = min(one.size_bytes for one in own), max(one.size_bytes for one in own)
-        sizes = unseen_sizes(low, high, 128)
-        if not sizes:
-            raise RequestError(
-                f"{self.place} has no sizes of {op} that were not searched, between {format_bytes(low)} and "
-                f"{format_bytes(high)} (--unseen), search a range of sizes first: symlab tune op={op} -o {self.place}"
-            )
-        names = dict.fromkeys([BEST, *job.request.algorithms, *(one.choice.name for one in own)])
-        more = [f"tuned='{self.place}'", *_unless(job, FINALS_USUAL)]
-        return self._composed(job, list(names), sizes, number, more, self._baselines(job))
 
     # The search
 
@@ -339,23 +276,6 @@ class _Tuning:
             "predicted": [[one.name, one.us] for one in guesses],
         }
 
-    def _key(self) -> dict[str, Any]:
-        """What a search must have in common with what goes on with it."""
-        return {
-            "gpu": self.gpu,
-            "model": self.model.name if self.model is not None else "",
-            "kernels": source_digests(CONF.parent)["kernels"],
-            "jobs": [
-                {
-                    "algorithms": list(job.request.algorithms),
-                    "timing": {name: str(value) for name, value in dataclasses.asdict(job.request.timing).items()},
-                    "fabric": str(job.request.fabric.name),
-                    "multicast": job.request.fabric.multicast,
-                }
-                for job in self.jobs
-            ],
-        }
-
     # The finalists
 
     def _finals(self, finals: Sequence[Final], begin: int, state: State) -> list[Path]:
@@ -377,100 +297,15 @@ class _Tuning:
     def _final(self, final: Final, number: int) -> ComposedJob:
         """The job of a final. Inside hydra_over."""
         job, case = final.point.job, final.point.case
-        more = [f"placement={case.placement}", *_unless(job, FINALS_USUAL)]
-        libraries = self._baselines(job) if final.is_searched else "none"
-        return self._composed(job, final.names, [case.size_bytes], number, more, libraries)
-
-    def _composed(
-        self,
-        job: PreparedJob,
-        names: Sequence[str],
-        sizes: Sequence[int],
-        number: int,
-        more: Sequence[str] = (),
-        baselines: str = "none",
-    ) -> ComposedJob:
-        """A job of the same settings with other algorithms and sizes. Inside hydra_over."""
-        own = {one.partition("=")[0] for one in more}
-        given = {line: line.lstrip("+~").partition("=")[0] for line in job.composed.overrides}
-        lines = [line for line, key in given.items() if key not in own and _key_of(line) not in (*OURS, "baselines")]
-        lines += [
-            f"algorithms=[{','.join(names)}]",
-            f"sizes=[{','.join(map(str, sizes))}]",
-            f"baselines={baselines}",
-            *more,
-        ]
-        if not any(key.partition(".")[0] == "track" for key in given.values()):
-            lines.append("track=none")
-        if "timing.limit" not in given.values():
-            lines.append("timing.limit=none")
-        (composed,) = compose_jobs(lines, False)
-        return dataclasses.replace(composed, number=number)
-
-    def _baselines(self, job: PreparedJob) -> str:
-        """The baselines that the command line asks for; else all that there are, none simulated."""
-        asked = [line.partition("=")[2] for line in job.composed.overrides if _key_of(line) == "baselines"]
-        return asked[-1] if asked else "auto"
+        more = [f"placement={case.placement}", *unless(job, FINALS_USUAL)]
+        libraries = baselines_of(job) if final.is_searched else "none"
+        return composed_as(job, final.names, [case.size_bytes], number, more, libraries)
 
     def _ran(self, composed: Sequence[ComposedJob]) -> Path:
         ran = self.seams.finals or run_quietly
         return ran(("tune", *self.given), composed)
 
     # The table
-
-    def _earlier_table(self) -> Table | None:
-        """The table that is there already, of the same GPUs and unit. RequestError for another one."""
-        if not self.place.absolute().parent.is_dir():
-            raise RequestError(
-                f"there is no folder {self.place.absolute().parent} (-o), give a file in one that exists"
-            )
-        if self.place.is_dir():
-            raise RequestError(f"{self.place} is a folder (-o), give a file")
-        if not self.place.exists():
-            return None
-        try:
-            table = read(self.place)
-        except ValueError as error:
-            raise RequestError(f"{error} (-o)") from None
-        if table.gpu != self.gpu:
-            raise RequestError(
-                f"{self.place} is of {table.gpu}, and this search is of {self.gpu} (-o), give another file"
-            )
-        return table
-
-    def _write(
-        self,
-        earlier: Table | None,
-        entries: Sequence[Entry],
-        folders: Sequence[Path],
-        kept: Mapping[int, Sequence[Kept]],
-    ) -> None:
-        first = next(iter(kept.values()))[0].record
-        fabric = first.fabric
-        assert fabric is not None
-        commit = str((first.environment.git or {}).get("commit") or "unknown")
-        made = {
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "commit": commit,
-            "records": ", ".join(folder.name for folder in folders)[:200],
-            "with": shlex.join(["symlab", "tune", *self.given])[:200] or "symlab tune",
-        }
-        table = Table(
-            gpu=self.gpu,
-            arch=fabric.arch,
-            made=made,
-            entries=merged(earlier.entries if earlier is not None else (), entries),
-        )
-        written = table.text()
-        try:
-            with replacing(self.place) as beside:
-                beside.write_text(written, encoding="utf-8")
-        except OSError as error:
-            raise RequestError(f"{self.place}: {error.strerror} (-o), give a file that can be written") from None
-        ranges = counted(ranges_in(table.entries), "range")
-        print(f"table: {self.place} ({counted(len(table.entries), 'choice')}, {ranges}, {digest_of(written)})")
-        print(f"records of the finalists: {', '.join(map(str, folders))}")
-        print(f"use it with: symlab run algorithms=best tuned={shlex.quote(str(self.place))} ..")
 
     def _say_begin(self, state: State, points: Sequence[Point]) -> None:
         print(f"symlab tune: {counted(len(points), 'case')} on {self.gpu}; table: {self.place}", flush=True)
@@ -489,42 +324,6 @@ class _Tuning:
             print(f"going on with {state.path}: {done} of {counted(len(points), 'case')} searched", flush=True)
 
 
-def _searchable(job: ComposedJob) -> ComposedJob:
-    """A job as it is searched: our own kernels, and sizes of a search where none are given. RequestError for one that
-    can't be searched."""
-    request = job.request
-    if request.custom is not None:
-        raise RequestError("op=custom has one kernel (op), there is nothing to search")
-    if not request.check:
-        raise RequestError("a search checks every result (check=false), leave it out")
-    if request.stress != NO_STRESS:
-        raise RequestError(f"a search runs plain launches (stress={request.stress}), leave it out")
-    if request.counts != Counts.uniform:
-        raise RequestError(f"a table knows no counts (counts={request.counts.value}), leave it at uniform")
-    if request.timing.mode == TimingMode.none:
-        raise RequestError("a search needs times (timing.mode=none), give graph or eager")
-    if request.timing.predict:
-        raise RequestError(
-            "a search asks the model itself, and its records hold no predictions (timing.predict), leave it out"
-        )
-    names = request.algorithms if not isinstance(request.algorithms, str) else ()
-    known = [spec.algorithm for spec in SPECS if spec.op == request.op]
-    for name in names:
-        if ":" in name:
-            raise RequestError(
-                f"{name} is no kernel of the project, which a table has alone (algorithms), measure the parameters of "
-                "an entry by symlab run algorithms=[FILE.yaml:NAME@all]"
-            )
-        if name not in known:
-            raise RequestError(
-                f"{name} is no algorithm of {request.op} to be searched (algorithms), give some of {', '.join(known)}"
-            )
-    changes: dict[str, Any] = {"baselines": ()}
-    if not request.sizes_given and request.op != "barrier":
-        changes |= {"sizes_bytes": SIZES, "sizes_given": True}
-    return dataclasses.replace(job, request=dataclasses.replace(request, **changes))
-
-
 def _among(search: Search, own: Sequence[str], guesses: Sequence[Guess], ranking: Ranking) -> Found | None:
     """Search the catalogue's own tunings, those that the model ranks best, and those that only the simulator failed
     with; None, with the reason said, if all candidates have to be measured."""
@@ -539,28 +338,6 @@ def _among(search: Search, own: Sequence[str], guesses: Sequence[Guess], ranking
         return None
 
 
-def _entries(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float) -> list[Entry | None]:
-    """The entry of each final; None for one of which no finalist passed. seconds: what finding took, of each."""
-    entries: list[Entry | None] = [None] * len(finals)
-    for places in grouped(range(len(finals)), lambda place: finals[place].point.series):
-        cases = [finals[place].point.case for place in places]
-        found = [searched_in(finals[place].found, seconds) for place in places]
-        for place, one in zip(places, series_of(cases, [kept.get(at, ()) for at in places], found), strict=True):
-            entries[place] = one
-    return entries
-
-
-FINALS_USUAL = {"launches": 1, "deadline_s": 10, "timing.samples": 30}
-"""What finals take unless it is given: results were checked before, a library that does not end costs 10 s (NVSHMEM's
-all_to_all from 16M on 2 H200), and of the turns fifteen choose and fifteen judge."""
-
-
-def _unless(job: PreparedJob, usual: Mapping[str, int]) -> list[str]:
-    """Overrides for keys that a job's command line does not give."""
-    given = {line.lstrip("+~").partition("=")[0] for line in job.composed.overrides}
-    return [f"{key}={value}" for key, value in usual.items() if key not in given and "timing" not in given]
-
-
 def _saved(state: State) -> None:
     try:
         state.save()
@@ -570,43 +347,9 @@ def _saved(state: State) -> None:
         ) from None
 
 
-def _key_of(line: str) -> str:
-    """The key of an override, of a section its name: "sizes" of "sizes.min=1K"."""
-    return line.lstrip("+~").partition("=")[0].partition(".")[0]
-
-
 def _line(number: int, count: int, point: Point, found: Mapping[str, Any]) -> str:
     more = "".join(
         f", {found[key]} {words}" for key, words in (("failed", "failed"), ("left_out", "not tried")) if found[key]
     )
     of = f"{found['timed']} measured of {found['ranked']} predicted" if found["ranked"] else ""
     return f"[{number}/{count}] {point.label}: {found['best'][0]} of {of or counted(found['timed'], 'candidate')}{more}"
-
-
-def _text(entries: Sequence[Entry]) -> str:
-    """The new entries as a table."""
-    lines = []
-    for one in entries:
-        other, library = one.runner_up, one.library
-        lines.append(
-            Line(
-                {
-                    "op": one.op,
-                    "dtype": one.dtype,
-                    "ranks": str(one.ranks),
-                    "size": format_bytes(one.size_bytes),
-                    "choice": one.choice.name,
-                    UNIT: f"{one.choice.value:.6g}",
-                    "interval": f"{one.choice.low:.4g} to {one.choice.high:.4g}",
-                    "runner-up": other.name if other is not None else "-",
-                    "its": f"{other.value:.6g}" if other is not None else "-",
-                    "library": library.name if library is not None else "-",
-                    "library's": f"{library.value:.6g}" if library is not None else "-",
-                    "timed": str(one.searched.timed),
-                    "found": one.searched.found(one.choice.name),
-                }
-            )
-        )
-    columns = tuple(lines[0].cells)
-    numeric = frozenset({"ranks", "size", UNIT, "its", "library's", "timed"})
-    return text([Sheet("choices", columns, (tuple(lines),), numeric)], [], room_here()).rstrip()

@@ -20,6 +20,9 @@ from kernels.catalogue import find
 from runner.command.plan import PreparedJob
 from runner.request.chooser import BEST
 from runner.request.sizes import format_bytes
+from symlab.speed.predict.evidence import grouped
+from symlab.speed.tune.entries import Kept, series_of
+from symlab.speed.tune.state import searched_in
 from symlab.speed.tuned.table import Entry
 
 OWN_FINALISTS = 2
@@ -146,3 +149,14 @@ def _between(one: Case, other: Case, beyond: float = 1.0) -> int | None:
     unit = STEP_BYTES * one.world_size
     size = (int(beyond * math.isqrt(one.size_bytes * other.size_bytes)) // unit - 1 | 1) * unit
     return size if one.size_bytes < size < other.size_bytes else None
+
+
+def entries_of(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float) -> list[Entry | None]:
+    """The entry of each final; None for one of which no finalist passed. seconds: what finding took, of each."""
+    entries: list[Entry | None] = [None] * len(finals)
+    for places in grouped(range(len(finals)), lambda place: finals[place].point.series):
+        cases = [finals[place].point.case for place in places]
+        found = [searched_in(finals[place].found, seconds) for place in places]
+        for place, one in zip(places, series_of(cases, [kept.get(at, ()) for at in places], found), strict=True):
+            entries[place] = one
+    return entries

@@ -47,7 +47,6 @@ WAYS = {
 }
 """How the search of a case went about it."""
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _GPU = re.compile(r"\b([a-z]{0,4}\d{1,4})\b", re.IGNORECASE)
 
 
@@ -303,8 +302,6 @@ def _wrong(found: _Document) -> Iterator[Wrong]:
             yield key, text, A_NAME
     if (found.unit, found.figures) != (UNIT, FIGURES):
         yield "unit", found.unit, f"{UNIT}, with its figures"
-    if not all(isinstance(one, str) for one in found.made.values()):
-        yield "made", found.made, "an object of texts"
     if not 1 <= len(found.entries) <= MAX_ENTRIES:
         yield "entries", f"a list of {len(found.entries)}", f"1 to {MAX_ENTRIES}"
     for number, one in enumerate(found.entries):
@@ -334,8 +331,6 @@ def _wrong_entry(one: Entry) -> Iterator[Wrong]:
         yield "ranks", one.ranks, f"a whole number, 1 to {MAX_WORLD_SIZE}"
     if not 0 <= one.from_bytes <= one.size_bytes <= one.up_to_bytes <= ANY_SIZE:
         yield "size_bytes", one.size_bytes, f"one of {one.from_bytes} to {one.up_to_bytes} (from_bytes, up_to_bytes)"
-    if not all(map(_DIGEST.fullmatch, one.records)):
-        yield "records", list(one.records), "digests: sha256: and 64 hexadecimal digits"
     for key, figure in (("choice", one.choice), ("runner_up", one.runner_up), ("library", one.library)):
         if figure is None:
             continue
@@ -345,29 +340,6 @@ def _wrong_entry(one: Entry) -> Iterator[Wrong]:
             yield f"{key}.value", figure.value, "a number above 0 in its interval (low, high)"
         if not _is_name(figure.name) or figure.samples < 1:
             yield key, figure.name, "a name, and samples from 1"
-    yield from ((f"searched.{key}", *rest) for key, *rest in _wrong_search(one.op, one.searched))  # type: ignore[misc]
-
-
-def _wrong_search(op: str, one: Searched) -> Iterator[Wrong]:
-    """Yield what is wrong with how a choice was found; what a model said stands with the choices of a model alone."""
-    if one.how not in WAYS:
-        yield "how", one.how, " or ".join(WAYS)
-    for key in ("timed", "failed", "left_out", "ranked", "seconds"):
-        if not 0 <= (value := getattr(one, key)) < math.inf:
-            yield key, value, "a number from 0"
-    for number, guess in enumerate(one.predicted):
-        yield from _wrong_kernel(op, guess.name, f"predicted[{number}]")
-        if not 0 < guess.us < math.inf:
-            yield f"predicted[{number}].us", guess.us, "a number above 0"
-    times = [guess.us for guess in one.predicted]
-    if times != sorted(times):
-        yield "predicted", times, "them in the order of their times"
-    if one.ranked < len(times):
-        yield "ranked", one.ranked, f"at least the {len(times)} of predicted"
-    if one.how == EXHAUSTIVE and (one.predicted or one.ranked or one.model):
-        yield "how", one.how, f"{MODEL}: {EXHAUSTIVE} has no model, ranked or predicted"
-    if one.how == MODEL and not _is_name(one.model):
-        yield "model", one.model, A_NAME
 
 
 def _wrong_kernel(op: str, name: str, key: str) -> Iterator[Wrong]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +15,11 @@ from kernels.spec import KernelSpec, refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
 from tests.golden import refused, same_text
-from tests.kernels.conftest import Compiled, Opcodes
+from tests.kernels.conftest import Compiled
 from tests.kernels.dsl.left_out import no_barrier, sabotaged, without
 from tests.kernels.launching import Launches
 
 OPS = ("all_gather", "broadcast", "all_to_all")
-LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
-STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 PIECE_BYTES = 96 * 16
 SMALL = Tuning(
     (
@@ -56,28 +53,6 @@ def seen(compiled: Compiled, spec: KernelSpec, case: Case, count: int = LAUNCHES
     work.count = count
     work.run(**options)
     return work.seen()
-
-
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("arch", ["sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a"])
-def test_the_ptx_has_the_copies_and_the_waits(compiled: Compiled, opcodes: Opcodes, op: str, arch: str) -> None:
-    spec = find(f"{op}/bulk")
-    ptx = compiled(spec, case_of(spec, 4, 1 << 20), arch).ptx
-    found = opcodes(ptx)
-    # Four stages are filled first, and then one wherever one was emptied; each piece goes to four ranks, or to one.
-    assert found[LOAD] == found["mbarrier.arrive.expect_tx.shared::cta.b64"] == 5
-    assert found[STORE] == (1 if op == "all_to_all" else 4)
-    assert found["mbarrier.init.shared::cta.b64"] == found["mbarrier.inval.shared::cta.b64"] == 4
-    for once in ("commit_group", "wait_group.read", "wait_group"):
-        assert found[f"cp.async.bulk.{once}"] == 1
-    assert ptx.count("mbarrier.try_wait.parity.shared::cta.b64") == 1
-    shared = re.findall(r"\.shared \.align (\d+) \.b8 \S+\[(\d+)\];", ptx)
-    assert sorted(shared) == [("128", str(4 * 8192)), ("8", "32")]
-    assert ".extern" not in ptx
-    # Ordinary accesses of others come before, through the fence; what is signalled has been waited for.
-    order = ["ld.acquire.sys.global.u32", "fence.proxy.async;", LOAD, STORE, "cp.async.bulk.wait_group 0;"]
-    assert [ptx.index(one) for one in order] == sorted(ptx.index(one) for one in order)
-    assert ptx.index("cp.async.bulk.wait_group 0;") < ptx.rindex("bar.sync") < ptx.rindex("st.release.sys.global.u32")
 
 
 SHAPES = (0, 16, 2 * PIECE_BYTES + 16, 7 * PIECE_BYTES + 80)

@@ -18,14 +18,12 @@ from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
 from simulator.observe.events import Access, CopyMoment, Listener
 from tests.golden import refused
-from tests.kernels.conftest import Compiled, Opcodes
+from tests.kernels.conftest import Compiled
 from tests.kernels.dsl.left_out import no_barrier, sabotaged, without
 from tests.kernels.launching import Launches, as_int32
 
 NAMES = ("reduce_scatter/bulk", "reduce/bulk", "reduce_scatter/push_rounds")
 BY_BULK = [name for name in NAMES if name.endswith("/bulk")]
-LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
-STORE = "cp.async.bulk.global.shared::cta.bulk_group"
 SMALL = Tuning((Step(threads=96, blocks=2, loads_in_flight=2, reason="64 threads add, a piece has 1,024 bytes"),))
 ROUND_BYTES = 2 * 2 * 1024
 """Of two blocks with two stages each; by stores, where 32 threads add, two rounds."""
@@ -42,27 +40,6 @@ def case_of(name: str, world_size: int, message_bytes: int, **changes: Any) -> C
 
 def launches_of(compiled: Compiled, spec: KernelSpec, case: Case, count: int = 2) -> Launches:
     return Launches(spec, case, compiled(spec, case, "sm_90a"), count=count)
-
-
-@pytest.mark.parametrize("name", BY_BULK)
-@pytest.mark.parametrize("arch", ["sm_90a", pytest.param("sm_100a", marks=pytest.mark.slow)])
-def test_the_ptx_has_the_copies_and_the_waits(compiled: Compiled, opcodes: Opcodes, name: str, arch: str) -> None:
-    spec = find(name)
-    ptx = compiled(spec, replace(case_of(name, 2, 64 << 20), algorithm="bulk"), arch).ptx
-    found = opcodes(ptx)
-    # Four stages are filled first, and then each wherever the one before it was stored.
-    assert found[LOAD] == found["mbarrier.arrive.expect_tx.shared::cta.b64"] == 8
-    assert found[STORE] == found["mbarrier.init.shared::cta.b64"] == found["mbarrier.inval.shared::cta.b64"] == 4
-    assert found["cp.async.bulk.commit_group"] == found["cp.async.bulk.wait_group.read"] == 4
-    shared = re.findall(r"\.shared \.align (\d+) \.b8 \S+\[(\d+)\];", ptx)
-    assert sorted(shared) == [("128", str(4 * 8192)), ("8", "32")]
-    # A round is signalled when all but the next one's copies are written; the last one when all are.
-    order = ["fence.proxy.async;", LOAD, STORE, "cp.async.bulk.wait_group 4;", "cp.async.bulk.wait_group 0;"]
-    assert [ptx.index(one) for one in order] == sorted(ptx.index(one) for one in order)
-    between, after = (ptx[ptx.index(order[at]) :].split("\n", 12)[:12] for at in (3, 4))
-    for lines in (between, after):
-        assert any("st.release.sys.global.u32" in line for line in lines)
-    assert ptx.count("bar.warp.sync") == 1
 
 
 def test_loads_of_a_round_are_under_way_together(compiled: Compiled) -> None:

@@ -8,7 +8,6 @@ from fractions import Fraction
 import pytest
 import torch
 
-from kernels.numeric import exact
 from kernels.numeric.bounds import bound
 from kernels.numeric.exact import exact_average, exact_sum
 from kernels.numeric.formats import FORMATS, is_nan, to_float64
@@ -79,23 +78,6 @@ def test_an_infinity_outweighs_numbers_whose_sum_overflows_the_other_way(order: 
     limit = bound(parts, "native", "avg")
     assert bool(limit.permits(torch.tensor([math.inf, -math.inf, math.nan], dtype=torch.float64)).all())
     assert not bool(limit.permits(torch.tensor([0.0, 0.0, 0.0], dtype=torch.float64)).any())
-
-
-def test_most_float64_sums_need_no_fractions(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = torch.Generator().manual_seed(0)
-    parts = [torch.randn(20_000, generator=generator, dtype=torch.float64) for _ in range(8)]
-    counted: list[int] = []
-
-    def by_fractions(rest: list[torch.Tensor], divisor: int) -> tuple[torch.Tensor, torch.Tensor]:
-        counted.append(len(rest[0]))
-        return original(rest, divisor)
-
-    original = exact._by_fractions
-    monkeypatch.setattr(exact, "_by_fractions", by_fractions)
-    value = exact_sum(parts).value
-    assert value.tolist() == [math.fsum(row) for row in rows_of(parts)]
-    assert sum(counted) < 200
-    assert not torch.equal(value, sum(parts[1:], parts[0])), "plain additions would do, and the test says nothing"
 
 
 def test_exact_sum_where_float64_is_not_exact() -> None:

@@ -14,18 +14,7 @@ from cases.record.record import Record, Status
 from reports.export.nccl import ALGORITHMS, COLLECTIVES, LARGEST, PROTOCOLS, nccl_csv
 from reports.record.bundle import digest
 from tests.golden import refused
-from tests.reports.export.sweeps import (
-    MODEL,
-    OWN,
-    RING_LL,
-    SIZES,
-    TREE_LL,
-    blocks,
-    nccl_record,
-    sweep,
-    timed,
-    us,
-)
+from tests.reports.export.sweeps import MODEL, OWN, RING_LL, SIZES, TREE_LL, blocks, nccl_record, sweep, timed, us
 from tests.reports.export.tuner_reader import choice, rows
 from tests.reports.synthetic import KIB, MIB, with_case, with_environment, with_request
 

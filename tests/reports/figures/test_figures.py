@@ -16,7 +16,7 @@ from cases.record.record import Check
 from cases.record.timing import LinkLimit
 from kernels.catalogue import SPECS
 from reports import figures
-from reports.figures import curves, distribution, numerics, style
+from reports.figures import curves, distribution, errors, style
 from reports.numerics import accuracy
 from reports.record.bundle import digest
 from reports.table import spread
@@ -244,7 +244,7 @@ def test_errors_over_sizes_are_the_largest_of_all_worlds() -> None:
         for world in (0, 1)
     ]
     (group,) = accuracy.groups(records)
-    axes = numerics.figure([group]).get_axes()
+    axes = errors.over_bytes([group]).get_axes()
     assert [one.get_ylabel() for one in axes] == ["largest error, ulp", "root-mean-square error, u * results' rms"]
     assert [one.get_title("left") for one in axes] == [group.heading, ""]
     (line,) = axes[0].get_lines()

@@ -15,11 +15,15 @@ from reports.__main__ import main
 from reports.numerics import accuracy, study
 from reports.numerics.at_end import console_report
 from reports.record import bundle
-from reports.table import table
+from reports.table import sheet, table
 from tests.golden import same_text
 from tests.reports import synthetic
 
 WORLD_SIZES = (2, 8, 72)
+
+
+def text_of(curves: list[study.Series]) -> str:
+    return sheet.text(study.sheets_of(curves), study.captions(curves))
 
 
 def checked(
@@ -65,7 +69,7 @@ def test_a_curve_is_an_algorithm_a_dtype_and_an_accumulator_over_world_sizes() -
     first, second = study.series(list(reversed(RECORDS)))
     assert (first.algorithm, second.algorithm) == ("one_shot_rotated", "two_shot")
     assert second.name == "all_reduce/two_shot bfloat16/float32 sum, normal inputs"
-    assert second.world_sizes == WORLD_SIZES
+    assert second.sizes == WORLD_SIZES
     assert [point.rms_relative_error for point in second.points] == [2, 8, 72], "in units of u"
     assert [point.max_relative_error for point in second.points] == [8, 32, 288]
     assert [point.results for point in first.points] == [2, 8, 72]
@@ -85,7 +89,7 @@ def test_older_records_have_no_relative_errors() -> None:
     old = [checked(world_size=size, relative=None, results=None) for size in WORLD_SIZES]
     ((*points,),) = (one.points for one in study.series(old))
     assert {(point.max_relative_error, point.rms_relative_error, point.results) for point in points} == {(None,) * 3}
-    text = study.text(study.studied(old))
+    text = text_of(study.studied(old))
     assert "rms of the results" not in text
     assert text.count("in ulp") == 1
 
@@ -115,11 +119,11 @@ def test_three_world_sizes_make_a_study() -> None:
 
 
 def test_the_table_has_a_column_a_world_size_and_says_whether_ranks_agree() -> None:
-    same_text(study.text(study.studied(RECORDS)))
+    same_text(text_of(study.studied(RECORDS)))
 
 
 def test_a_curve_without_a_world_size_has_a_dash_there() -> None:
-    text = study.text(study.studied([*RECORDS, *(checked("one_shot", size) for size in (2, 4, 8))]))
+    text = text_of(study.studied([*RECORDS, *(checked("one_shot", size) for size in (2, 4, 8))]))
     line = next(line for line in text.splitlines() if " one_shot " in line)
     assert line.split()[-2:] == ["-", "yes"]
 
@@ -132,9 +136,9 @@ def test_ranks_that_differ_without_a_count_are_said_to_differ() -> None:
 def test_a_command_ends_with_its_study_and_what_is_not_in_it() -> None:
     refused = synthetic.refused()
     assert console_report([*RECORDS, refused]) == (
-        table.console_table([refused]) + "\n\n" + study.text(study.studied(RECORDS))
+        table.console_table([refused]) + "\n\n" + text_of(study.studied(RECORDS))
     )
-    assert console_report(RECORDS) == study.text(study.studied(RECORDS))
+    assert console_report(RECORDS) == text_of(study.studied(RECORDS))
     assert console_report(RECORDS[:2]) == table.console_table(RECORDS[:2])
 
 
@@ -147,7 +151,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", str(folder)]) == 0
-    assert capsys.readouterr().out == study.text(study.studied(bundle.read([folder]))) + "\n"
+    assert capsys.readouterr().out == text_of(study.studied(bundle.read([folder]))) + "\n"
     assert main(["study", str(folder), "--format", "markdown", "-o", str(folder / "study.svg")]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("**all_reduce sum, normal inputs")
@@ -166,9 +170,9 @@ def test_without_a_curve_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_picture_has_every_curve_on_every_axis() -> None:
-    from reports.figures import study as pictures
+    from reports.figures import errors
 
-    figure = pictures.figure(study.studied(RECORDS))
+    figure = errors.over_ranks(study.studied(RECORDS))
     axes = figure.get_axes()
     assert [one.get_ylabel() for one in axes] == [measure.title for measure in study.MEASURES]
     for one, measure in zip(axes, study.MEASURES, strict=True):
@@ -179,10 +183,10 @@ def test_the_picture_has_every_curve_on_every_axis() -> None:
 
 
 def test_the_pictures_axes_lie_beside_and_below_each_other_and_below_the_title() -> None:
-    from reports.figures import study as pictures
+    from reports.figures import errors
 
     worse = [checked("two_shot", size, rms=9.0, case={"placement": "in_place"}) for size in WORLD_SIZES]
-    figure = pictures.figure(study.studied([*RECORDS, *worse]))
+    figure = errors.over_ranks(study.studied([*RECORDS, *worse]))
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
     title = figure._suptitle.get_window_extent(renderer)  # type: ignore[attr-defined]
     boxes = [one.get_tightbbox(renderer) for one in figure.get_axes()]

@@ -19,7 +19,8 @@ from reports.html import page
 from reports.html.blocks import Table
 from reports.html.predictions import part
 from reports.record import bundle
-from reports.table.table import csv_text, json_text, markdown, plain
+from reports.table.table import markdown, plain, values
+from reports.table.text import csv_of, json_of
 from tests.golden import refused, same_text
 from tests.reports.beside import BEFORE, TERMS, predicted
 from tests.reports.synthetic import KIB, record
@@ -41,7 +42,7 @@ def records() -> list[Record]:
 def test_tables_have_the_columns_only_where_something_was_predicted(records: list[Record]) -> None:
     bare = [dataclasses.replace(one, prediction=None) for one in records]
     assert "predicted" not in plain(bare)
-    assert "predicted" not in json_text(bare) + csv_text(bare)
+    assert "predicted" not in json_of(values(bare)) + csv_of(values(bare))
     reasons = plain([without(one) for one in bare]).splitlines()
     assert not any("predicted" in line for line in reasons[:5]), "reasons need none"
 
@@ -57,18 +58,18 @@ def test_what_is_far_slower_is_pointed_out_with_its_path(records: list[Record]) 
 def test_the_median_of_worlds_counts(records: list[Record]) -> None:
     worlds = [record("one_shot", KIB, world=world) for world in range(3)]
     told = [predicted(one, time_us) for one, time_us in zip(worlds, (1.0, 5.0, 100.0), strict=True)]
-    (line,) = json.loads(json_text(told))
+    (line,) = json.loads(json_of(values(told)))
     assert line["predicted_us"] == 5.0
     assert line["measured_over_predicted"] == line["median_us"] / 5.0
 
 
 def test_raw_values_say_what_was_predicted(records: list[Record]) -> None:
-    ours, slow, theirs = json.loads(json_text(records))
+    ours, slow, theirs = json.loads(json_of(values(records)))
     assert (ours["far_slower"], slow["far_slower"], theirs["far_slower"]) == (False, True, None)
     assert (slow["predicted_gpu"], slow["predicted_regime"], slow["measured_over_predicted"]) == ("h200", "mixed", 2.0)
     assert theirs["predicted_us"] is None
     assert theirs["not_predicted"].startswith("nccl is a library's")
-    rows = list(csv.DictReader(io.StringIO(csv_text(records))))
+    rows = list(csv.DictReader(io.StringIO(csv_of(values(records)))))
     assert [float(row["predicted_us"] or 0) for row in rows] == [ours["predicted_us"], slow["predicted_us"], 0.0]
 
 

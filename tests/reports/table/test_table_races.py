@@ -10,6 +10,7 @@ import json
 from cases.record.record import KernelInfo, Status
 from reports.table import brief, table
 from reports.table.table import plain
+from reports.table.text import csv_of, json_of
 from tests.reports.raced import checked, finding, unchecked
 from tests.reports.synthetic import record, refused
 
@@ -64,7 +65,7 @@ def test_a_long_list_is_cut_and_says_so() -> None:
 
 def test_values_for_programs() -> None:
     records = [checked(finding(), FORMAL), unchecked(algorithm="two_shot")]
-    first, second = json.loads(table.json_text(records))
+    first, second = json.loads(json_of(table.values(records)))
     assert {key: first[key] for key in first if key.startswith(("races", "findings"))} == {
         "races": "checked",
         "findings_race": 1,
@@ -73,7 +74,7 @@ def test_values_for_programs() -> None:
         "findings_advisory": 0,
     }
     assert (second["races"], second["findings_race"]) == ("not checked", None)
-    rows = list(csv.DictReader(io.StringIO(table.csv_text([record(), *records]))))
+    rows = list(csv.DictReader(io.StringIO(csv_of(table.values([record(), *records])))))
     assert [row["races"] for row in rows] == ["not checked", "checked", "not checked"]
     assert [row["findings_race"] for row in rows] == ["", "1", ""]
 

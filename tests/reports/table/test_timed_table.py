@@ -15,7 +15,8 @@ from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Reco
 from cases.record.request import RecordedRequest
 from cases.record.timing import LinkLimit
 from reports.table.compare import rows, split
-from reports.table.table import console_table, csv_text, json_text, markdown, plain
+from reports.table.table import console_table, markdown, plain, values
+from reports.table.text import csv_of, json_of
 from reports.table.timed_table import captions
 from tests.golden import same_text
 from tests.reports.synthetic import KIB, REFUSAL, record, refused, with_case, with_environment, with_request
@@ -243,8 +244,8 @@ def test_markdown_marks_the_best_in_bold_too() -> None:
 
 def test_csv_and_json_hold_raw_values_of_all_cases() -> None:
     records = [timed("one_shot", 20.0), timed("one_shot", 30.0, world=1), timed("nccl", 50.0), refused("nvshmem", MB)]
-    objects = json.loads(json_text(records))
-    lines = list(csv.DictReader(io.StringIO(csv_text(records))))
+    objects = json.loads(json_of(values(records)))
+    lines = list(csv.DictReader(io.StringIO(csv_of(values(records)))))
     assert [one["algorithm"] for one in objects] == [one["algorithm"] for one in lines]
     ours, nccl, nvshmem = objects
     assert (ours["median_us"], ours["worlds"], ours["median_us_lowest"], ours["median_us_highest"]) == (25, 2, 20, 30)
@@ -253,7 +254,7 @@ def test_csv_and_json_hold_raw_values_of_all_cases() -> None:
     assert (nvshmem["status"], nvshmem["reason"], nvshmem["median_us"]) == ("REFUSED", REFUSAL, None)
     assert nccl["accumulator"] == "float32"
     assert lines[2]["median_us"] == ""
-    assert (csv_text([]), json_text([])) == ("\n", "[]\n")
+    assert (csv_of(values([])), json_of(values([]))) == ("\n", "[]\n")
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 120])

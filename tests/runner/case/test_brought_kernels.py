@@ -26,7 +26,7 @@ from runner.case.contestant import Contestant, spec_for
 from runner.case.program import Plan, run_case
 from runner.command.job import run_job
 from runner.command.means import usual_means
-from runner.command.runnable import Job
+from runner.command.plan import Job
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.measure import MeasurePlan
 from runner.world.processes import ProcessWorld

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+import symlab
 from cases.record.record import Record, Status
 from reports.record.bundle import read
 from symlab.command import main
-from tests.golden import same_text
+from tests.golden import refused, same_text
 from tests.kernels.own.own_entries import ADDED, SUM, changed, write_entries
 from tests.rooms import needs
 
@@ -119,3 +120,19 @@ def test_a_wrong_entry_ends_the_command_in_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     same_text(line)
     assert not (tmp_path / "records").exists()
+
+
+def test_the_api_takes_an_entry_by_its_place(tmp_path: Path) -> None:
+    place = f"{write_entries(tmp_path, sum=SUM)}:sum"
+    case = symlab.case(place, size_bytes="4K", ranks=4)
+    assert (case.name, symlab.run(case, kernel=place).status) == ("all_reduce/sum", Status.PASSED)
+    assert symlab.compile(case, kernel=place).launch.block == (256, 1, 1)
+    with refused():
+        symlab.kernel(str(tmp_path / "kernels.yaml"))
+
+
+def test_explore_takes_an_entry(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a kernel without barriers an order is found that gives wrong sums."""
+    given = ("algorithms=[own/kernels.yaml:added]", "sizes=[96]", "world_size=2")
+    assert run(*given, "--seeds", "20", "--shrink", "1", "--processes", "1", verb="explore", added=ADDED) == 1
+    assert "all_reduce-added-" in capsys.readouterr().out

@@ -25,10 +25,11 @@ from kernels.catalogue import find
 from memory.fabric import Executable, Traits
 from runner.__main__ import main
 from runner.case.cases import cases_of
+from runner.command import attempt
 from runner.command.job import run_job
 from runner.command.kernel_info import kernel_info
 from runner.command.means import Means
-from runner.command.runnable import Job
+from runner.command.plan import Job
 from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.world import WorldFailure
@@ -91,6 +92,23 @@ def done(script: Script, *arguments: str) -> Shelf:
     shelf = Shelf(job)
     run_job(job, shelf, script.tools().means)
     return shelf
+
+
+def test_what_a_case_runs_can_not_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That costs the case, and not the command."""
+    usual = attempt.subject_of
+
+    def subject_of(job: Job, case: Any) -> Any:
+        if case.size_bytes == 8:
+            raise ValueError("the kernel's file is gone")
+        return usual(job, case)
+
+    monkeypatch.setattr(attempt, "subject_of", subject_of)
+    shelf = done(Script(), "sizes=[8,16]", "algorithms=one_shot")
+    assert [(record.status, record.reason) for record in shelf.records] == [
+        (Status.FAILED, "the kernel's file is gone"),
+        (Status.PASSED, ""),
+    ]
 
 
 def test_passed() -> None:
@@ -218,13 +236,13 @@ def test_the_first_case_imports_nothing_of_this_project(tmp_path: Path) -> None:
 import sys
 from runner.command import job
 from runner.__main__ import main
-run, new = job._Attempt.run, []
+run, new = job.Attempt.run, []
 def watched(self, *given):
     before = set(sys.modules)
     run(self, *given)
     new.append(sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in PACKAGES))
 PACKAGES = ("cases", "kernels", "memory", "reports", "runner", "simulator", "torch")
-job._Attempt.run = watched
+job.Attempt.run = watched
 print(main(sys.argv[1:]), new)
 """
     wanted = ["sizes=[8]", "algorithms=[one_shot]", "fabric=simulator", "track=none", f"cache_dir={tmp_path}/cache"]

@@ -17,7 +17,7 @@ from runner.case.cases import cases_of
 from runner.case.library_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
 from runner.command.job import run_job
 from runner.command.means import Means, usual_means
-from runner.command.runnable import Job
+from runner.command.plan import Job
 from runner.timing.combine import TimedResult
 from runner.world.world import WorldFailure
 from tests.runner.command.test_job_timing import LIMIT, Shelf, asked_for, timing_of

@@ -21,7 +21,7 @@ from runner.command import means
 from runner.command.console import Console
 from runner.command.job import run_job
 from runner.command.means import Means
-from runner.command.runnable import Job
+from runner.command.plan import Job
 from tests.golden import same_text
 from tests.rooms import needs
 from tests.runner.command.test_job_timing import Shelf, asked_for

@@ -22,7 +22,7 @@ from runner.case.contestant import Contestant, spec_for
 from runner.command.ending import exit_code_for
 from runner.command.job import run_job
 from runner.command.means import Means, usual_means
-from runner.command.runnable import Job
+from runner.command.plan import Job
 from runner.interrupt import interruptible
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import ResolvedRequest

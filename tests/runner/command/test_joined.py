@@ -27,7 +27,7 @@ from runner.case.contestant import Contestant
 from runner.case.program import Plan, RankOutcome
 from runner.case.reference import Scale
 from runner.case.stress import StressPlan
-from runner.command.joined import MODULES, PROGRAMS, JoinedCommand, command_of
+from runner.command.joined import MODULES, PROGRAMS, JoinedCommand
 from runner.custom.nouns import BufferSpec, CustomSpec, Fill
 from runner.custom.program import CompiledCustom, CustomOutcome, CustomPlan
 from runner.request.compose import ComposedJob, compose_jobs, hydra_over
@@ -50,7 +50,7 @@ def composed(*overrides: str) -> tuple[ComposedJob, ...]:
 
 @pytest.fixture(scope="module")
 def own() -> JoinedCommand:
-    return command_of(composed())
+    return JoinedCommand(composed())
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_every_program_that_the_runner_runs_on_a_world_has_a_name() -> None:
 
 
 def test_every_name_is_of_something() -> None:
-    words = command_of(composed()).vocabulary
+    words = JoinedCommand(composed()).vocabulary
     for name in PROGRAMS:
         assert words.program_name(words.program(name)) == name
     for module in MODULES:
@@ -155,7 +155,7 @@ def test_other_code_or_sources_here_are_refused_by_name(
 
 def test_a_brought_kernel_is_the_one_of_the_own_command_line(case: Case, own: JoinedCommand) -> None:
     place = "conf/exp/own/ring.py:SPEC"
-    brought = command_of(composed("op=all_gather", "world_size=4", f"algorithms=['{place}']"))
+    brought = JoinedCommand(composed("op=all_gather", "world_size=4", f"algorithms=['{place}']"))
     (spec,) = (spec for key, spec in brought._specs.items() if (key, spec) not in own._specs.items())
     text = brought.vocabulary.written(spec)
     assert brought.vocabulary.read(text) is spec
@@ -202,11 +202,11 @@ def test_a_custom_plan_arrives_with_the_own_kernel(own: JoinedCommand, monkeypat
     )
     plan = CustomPlan(spec, CompiledCustom(theirs, launch), 3, 2, ("a",), {"a": (torch.arange(4.0), torch.ones(4))})
     monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch: iter([mine]))
-    found = command_of(composed()).vocabulary.read(own.vocabulary.written(plan))
+    found = JoinedCommand(composed()).vocabulary.read(own.vocabulary.written(plan))
     assert found.compiled == mine
     contestant = CustomContestant(plan, ({"a": torch.ones(4)},))
     measured = MeasurePlan((contestant,), composed()[0].request.timing, link=True)
-    words = command_of(composed()).vocabulary
+    words = JoinedCommand(composed()).vocabulary
     assert words.read(own.vocabulary.written(measured)).contestants[0].run.compiled == mine
     assert found.spec == spec
     assert all(map(torch.equal, found.given["a"], plan.given["a"]))
@@ -216,13 +216,13 @@ def test_a_custom_plan_arrives_with_the_own_kernel(own: JoinedCommand, monkeypat
     others = CompiledCustom(mine.executable, Launch(4, 64))
     monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch: iter([others]))
     with pytest.raises(NotPlain, match="^custom/k is other code here"):
-        command_of(composed()).vocabulary.read(own.vocabulary.written(plan))
+        JoinedCommand(composed()).vocabulary.read(own.vocabulary.written(plan))
 
 
 def test_the_kernel_of_a_custom_job_is_found_by_its_digest() -> None:
     with hydra_over():
         jobs = compose_jobs(["exp=custom_ptx"], False)
-    own = command_of(jobs)
+    own = JoinedCommand(jobs)
     (mine,) = own._custom_kernels("sm_90a")
     wanted = CustomPlan(CustomSpec("x", Launch(1, 1), (BufferSpec("a", "float32", (1,)),), ()), mine)
     assert own.vocabulary.read(own.vocabulary.written(wanted)).compiled == mine

@@ -144,6 +144,10 @@ def counted(inputs):
     return [{"output": torch.tensor([1012], dtype=torch.int32)} for _ in inputs]
 
 
+def both(inputs):
+    return [{"output": torch.tensor([10212], dtype=torch.int32)} for _ in inputs]
+
+
 LIMIT = 7
 """
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cases.assumptions import sentence_of
 from cases.record.record import CHECK_WAS_OFF, Record, Status
 from kernels.sources import ROOT
 from reports.record.bundle import read
@@ -90,6 +91,13 @@ def test_ptx_runs_and_its_record_says_all_of_it(run: Run, tmp_path: Path) -> Non
     assert broken(folder) == []
 
 
+def test_a_record_keeps_the_assumptions(run: Run, tmp_path: Path) -> None:
+    assert run(launch={"grid": 8, "block": 128, "assumptions": ["kernel_end"]}) == 0
+    kernel = record_in(tmp_path / "records").kernel
+    assert kernel is not None
+    assert kernel.assumptions == (sentence_of("kernel_end"),)
+
+
 @pytest.mark.parametrize(
     ("lines", "given"),
     [
@@ -147,6 +155,48 @@ def test_launches_in_a_row_keep_the_buffers_and_the_next_check_fills_them(run: R
     assert check is not None
     assert (check.launches, check.wrong) == (2, 0)
     assert run("records=other", **COUNTED, launches=2) == 1
+
+
+STEP: dict[str, Any] = {
+    "kernel": "count.ptx:count",
+    "launch": {"grid": 1, "block": 1},
+    "arguments": ["output", {"u32": 2}],
+}
+
+
+def test_kernels_follow_one_another_in_each_launch(run: Run, tmp_path: Path) -> None:
+    """1 becomes 10, 102, 1021, 10212."""
+    given = {**COUNTED, "launches": 2, "reference": "add_peers.py:both"}
+    assert run("launches=2", **given, then=[STEP]) == 0
+    record = record_in(tmp_path / "records")
+    assert record.kernel is not None
+    assert record.kernel.entry == "count, count"
+    (folder,) = (tmp_path / "records").iterdir()
+    text = (tmp_path / "conf" / "exp" / "count.ptx").read_text()
+    digest = hashlib.sha256(f"{text}\n{text}".encode()).hexdigest()
+    assert record.kernel.ptx_digest == f"sha256:{digest}"
+    assert (folder / "ptx" / f"{digest}.ptx").read_text() == f"{text}\n{text}"
+    assert broken(folder) == []
+    assert run("records=other", **given) == 1
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        5,
+        [5],
+        [{**STEP, "buffers": {}}],
+        [{**STEP, "kernel": "count.ptx:counts"}],
+        [STEP, {**STEP, "arguments": ["output"]}],
+        [{**STEP, "arguments": ["outputs", "launch"]}],
+        [{**STEP, "launch": {"grid": 1}}],
+        [{**STEP, "launch": {"grid": 1, "block": 1, "assumptions": ["luck"]}}],
+    ],
+)
+def test_a_wrong_follower_is_one_line(run: Run, said: Said, tmp_path: Path, then: Any) -> None:
+    assert run(**COUNTED, then=then) == 2
+    same_text(said())
+    assert not (tmp_path / "records").exists()
 
 
 def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from reports.table.compare import rows, split
 from reports.table.timed_table import captions, wide
 from runner.command.job import run_job
 from runner.command.means import usual_means
-from runner.command.plan import prepare
-from runner.command.runnable import Job
+from runner.command.plan import Job, prepare
 from runner.command.unused_keys import unused_keys
 from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.combine import TimedResult

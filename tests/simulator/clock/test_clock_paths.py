@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, start, succeed
 
 from simulator.clock.costs import KINDS, Costs
 from simulator.clock.profile import LaunchProfile
 from simulator.fabric import SimulatorFabric
 from tests.golden import refused
+from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 COSTS = Costs(
     own_load=0.25,

@@ -47,9 +47,11 @@ def one_step(extras: Extras, model: list[Known], random: np.random.Generator, st
         model[row] = known
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
-def test_the_graph_knows_what_merged_dictionaries_know(seed: int) -> None:
+@pytest.mark.parametrize("steps", [2, 16])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_graph_knows_what_merged_dictionaries_know(seed: int, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """steps: that all questions take together; each that is open then walks alone."""
+    monkeypatch.setattr("simulator.happens_before.extras._STEPS", steps)
     random, extras, model = np.random.default_rng(seed), Extras(ROWS), [Known() for _ in range(ROWS)]
     extras.limit = 40  # so that nodes are collected
     for stamp in range(1, 160):

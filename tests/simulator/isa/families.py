@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-import simulator_multimem_bench as multimem
-import simulator_vectors_approximations as approximations
-import simulator_vectors_atomic as atomic
-import simulator_vectors_bits as bits
-import simulator_vectors_bulk as bulk
-import simulator_vectors_cluster as cluster
-import simulator_vectors_control as control
-import simulator_vectors_convert as convert
-import simulator_vectors_float as floats
-import simulator_vectors_float8 as float8
-import simulator_vectors_integer as integer
-import simulator_vectors_lane_copies as lane_copies
-import simulator_vectors_mbarriers as mbarriers
-import simulator_vectors_memory as memory
-import simulator_vectors_move as move
-import simulator_vectors_order as order
-import simulator_vectors_sets as sets
-import simulator_vectors_space as space
-import simulator_vectors_warp as warp
-from simulator_bench import Bench, Vector
-from simulator_harness import ARCH
+import tests.simulator.isa.vectors_approximations as approximations
+import tests.simulator.isa.vectors_atomic as atomic
+import tests.simulator.isa.vectors_bits as bits
+import tests.simulator.isa.vectors_bulk as bulk
+import tests.simulator.isa.vectors_cluster as cluster
+import tests.simulator.isa.vectors_control as control
+import tests.simulator.isa.vectors_convert as convert
+import tests.simulator.isa.vectors_float as floats
+import tests.simulator.isa.vectors_float8 as float8
+import tests.simulator.isa.vectors_integer as integer
+import tests.simulator.isa.vectors_lane_copies as lane_copies
+import tests.simulator.isa.vectors_mbarriers as mbarriers
+import tests.simulator.isa.vectors_memory as memory
+import tests.simulator.isa.vectors_move as move
+import tests.simulator.isa.vectors_order as order
+import tests.simulator.isa.vectors_sets as sets
+import tests.simulator.isa.vectors_space as space
+import tests.simulator.isa.vectors_warp as warp
+import tests.simulator.multimem_bench as multimem
+from tests.simulator.bench import Bench, Vector
+from tests.simulator.harness import ARCH
 
 FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "integer": integer.family,

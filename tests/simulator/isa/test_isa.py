@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulator_bench import SAMPLES, SHAPES, Bench, Vector, compare_all
-from simulator_families import FAMILIES, bench_of, proven
 
 from simulator.isa import TABLE
 from simulator.isa.registry import Operation
+from tests.simulator.bench import SAMPLES, SHAPES, Bench, Vector, compare_all
+from tests.simulator.isa.families import FAMILIES, bench_of, proven
 
 LONG = ("atomic", "space", "bulk", "within_shared", "mbarriers", "cluster")
 """Families that take seconds a shape: `make test` runs them in one shape, `make test-all` in the others."""

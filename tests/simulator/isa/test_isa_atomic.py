@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulator_harness import simple
+
+from tests.simulator.harness import simple
 
 ON_A_GPU = [
     (0x00000001, 0x00000001, 0x00000000),

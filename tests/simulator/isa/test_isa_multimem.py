@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from simulator_harness import HEADER, module, refuse_unsupported
-from simulator_multimem_bench import bench_of
 
 from cases.multimem import FLOAT8_ARCHS
 from memory.fabric import DeviceFault
 from tests.golden import refused
+from tests.simulator.harness import HEADER, module, refuse_unsupported
+from tests.simulator.multimem_bench import bench_of
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
@@ -56,27 +56,6 @@ def test_an_arch_without_redux_of_floats_is_refused(arch: str) -> None:
 @pytest.mark.parametrize("arch", FLOAT8_ARCHS)
 def test_the_others_take_them(text: str, arch: str) -> None:
     refuse_unsupported(module(text, target=arch), "kernel")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "multimem.ld_reduce.add.v2.f64 {%d1, %d2}, [%d3];",
-        "multimem.ld_reduce.add.s64 %d1, [%d3];",
-        "multimem.ld_reduce.min.f32 %r1, [%d3];",
-        "multimem.ld_reduce.min.acc::f32.f16x2 %r1, [%d3];",
-        "multimem.ld_reduce.add.acc::f16.f16x2 %r1, [%d3];",
-        "multimem.ld_reduce.add.acc::f32.e4m3x4 %r1, [%d3];",
-        "multimem.ld_reduce.add.v8.f16x2 %r1, [%d3];",
-        "multimem.ld_reduce.add.v2.u32 {%r1, %r2}, [%d3];",
-        "multimem.red.add.e4m3x4 [%d3], %r1;",
-        "multimem.red.min.f16x2 [%d3], %r1;",
-        "multimem.st.v2.b32 [%d3], {%r1, %r2};",
-    ],
-)
-def test_what_is_not_in_the_table_stops(text: str) -> None:
-    with refused(DeviceFault):
-        refuse_unsupported(module(text, target="sm_100a"), "kernel")
 
 
 def test_the_header_is_that_of_the_arch() -> None:

@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from simulator_harness import HEADER, launching, make_world, module, run, simple
 
 from memory.fabric import DeviceFault
 from simulator.run.decode import unsupported_forms
 from tests.golden import same_text
+from tests.simulator.harness import HEADER, launching, make_world, module, run, simple
 
 BANKS = {
     "pred": "%p", "b16": "%hb", "u16": "%hu", "s16": "%hs", "f16": "%hf", "b32": "%rb", "u32": "%ru", "s32": "%rs",

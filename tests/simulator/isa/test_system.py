@@ -10,11 +10,11 @@ from itertools import product
 from typing import Any
 
 import pytest
-from simulator_harness import executable, failed, launching, make_world, module, run
 
 from simulator.isa import system
 from simulator.observe.events import Listener, Printed
 from tests.golden import same_text
+from tests.simulator.harness import executable, failed, launching, make_world, module, run
 
 DECLARED = (
     ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"

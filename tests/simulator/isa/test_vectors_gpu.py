@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from simulator_families import CLUSTERS, bench_of
-from simulator_harness import executable
 
 from memory.driver import CudaDriver
 from memory.fabric import Argument, Launch
+from tests.simulator.harness import executable
+from tests.simulator.isa.families import CLUSTERS, bench_of
 
 
 @pytest.mark.gpu

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 
 import ml_dtypes
 import numpy as np
-from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import FORMATS
-from simulator_vectors_float import column
+
+from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.isa.oracle import FORMATS
+from tests.simulator.isa.vectors_float import column
 
 TINY = 2.0**-126
 """The smallest normal f32 and bf16."""

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import simulator_oracle as oracle
-from simulator_bench import SAMPLES, Array, Store, Vector
-from simulator_oracle import F32, F64, FORMATS, signed, wrap
-from simulator_vectors_float import column
-from simulator_vectors_integer import GUARD, samples
+
+import tests.simulator.isa.oracle as oracle
+from tests.simulator.bench import SAMPLES, Array, Store, Vector
+from tests.simulator.isa.oracle import F32, F64, FORMATS, signed, wrap
+from tests.simulator.isa.vectors_float import column
+from tests.simulator.isa.vectors_integer import GUARD, samples
 
 FORMS = {
     "add": ("u32", "s32", "u64", "f32", "f64"),

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from simulator_bench import Vector
-from simulator_oracle import signed, wrap
-from simulator_vectors_integer import samples, vectors_of, width
+
+from tests.simulator.bench import Vector
+from tests.simulator.isa.oracle import signed, wrap
+from tests.simulator.isa.vectors_integer import samples, vectors_of, width
 
 
 def counting() -> Iterator[Vector]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import simulator_vectors_atomic as atomics
-from simulator_bench import SAMPLES, Array, Store, Vector
+
+import tests.simulator.isa.vectors_atomic as atomics
+from tests.simulator.bench import SAMPLES, Array, Store, Vector
 
 SHARED = "  .shared .align 16 .b8 bulk_stage[8192];\n  .shared .align 8 .b8 bulk_barriers[1024];\n"
 REGISTERS = ".reg .b32 t, s, m; .reg .b64 g, o, c; .reg .pred p;"

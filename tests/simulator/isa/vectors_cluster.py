@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from simulator_bench import SAMPLES, Array, Store, Vector
-from simulator_vectors_atomic import bits_of, cells, function_of, operands
-from simulator_vectors_integer import samples
-from simulator_vectors_memory import COUNTS, TYPES, homes, round_trip
+
+from tests.simulator.bench import SAMPLES, Array, Store, Vector
+from tests.simulator.isa.vectors_atomic import bits_of, cells, function_of, operands
+from tests.simulator.isa.vectors_integer import samples
+from tests.simulator.isa.vectors_memory import COUNTS, TYPES, homes, round_trip
 
 CLUSTER = 2
 SHARED = "  .shared .align 16 .b8 pool[16384];\n  .shared .align 8 .b8 pool_barriers[1024];\n"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from simulator_bench import SAMPLES, Store, Vector
-from simulator_oracle import signed, wrap
-from simulator_vectors_integer import GUARD, samples
-from simulator_vectors_memory import TYPES, bits_of, held
+
+from tests.simulator.bench import SAMPLES, Store, Vector
+from tests.simulator.isa.oracle import signed, wrap
+from tests.simulator.isa.vectors_integer import GUARD, samples
+from tests.simulator.isa.vectors_memory import TYPES, bits_of, held
 
 SHARED = "  .shared .align 4 .b8 exchange[4096];\n"
 BEFORE = """

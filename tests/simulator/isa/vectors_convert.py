@@ -9,11 +9,12 @@ from fractions import Fraction
 from itertools import product
 
 import numpy as np
-import simulator_oracle as oracle
-from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import BF16, F16, F32, F64, Format, cleared, is_infinite, is_nan, signed, wrap
-from simulator_vectors_float import DIRECTIONS, column, shaped
-from simulator_vectors_integer import GUARD, Function, alone, samples, vectors_of, width
+
+import tests.simulator.isa.oracle as oracle
+from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.isa.oracle import BF16, F16, F32, F64, Format, cleared, is_infinite, is_nan, signed, wrap
+from tests.simulator.isa.vectors_float import DIRECTIONS, column, shaped
+from tests.simulator.isa.vectors_integer import GUARD, Function, alone, samples, vectors_of, width
 
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 

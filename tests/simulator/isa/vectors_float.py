@@ -8,10 +8,11 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-import simulator_oracle as oracle
-from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import FORMATS, Format, cleared, is_infinite, is_nan
-from simulator_vectors_integer import Function, alone, vectors_of
+
+import tests.simulator.isa.oracle as oracle
+from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.isa.oracle import FORMATS, Format, cleared, is_infinite, is_nan
+from tests.simulator.isa.vectors_integer import Function, alone, vectors_of
 
 _cache: dict[tuple[str, int], list[int]] = {}
 

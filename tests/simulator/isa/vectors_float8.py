@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-import simulator_oracle as oracle
-from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import F16, F32, FORMATS8, Format, Format8
-from simulator_vectors_float import column
-from simulator_vectors_integer import vectors_of
+
+import tests.simulator.isa.oracle as oracle
+from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.isa.oracle import F16, F32, FORMATS8, Format, Format8
+from tests.simulator.isa.vectors_float import column
+from tests.simulator.isa.vectors_integer import vectors_of
 
 
 def near_codes(source: Format, kind: Format8, salt: int) -> Array:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import divide, signed, wrap
+
+from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.isa.oracle import divide, signed, wrap
 
 Function = Callable[..., int]
 INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -22,30 +23,8 @@ def width(kind: str) -> int:
 def edges(bits: int) -> list[int]:
     top = 1 << bits
     half = top >> 1
-    values = [
-        0,
-        1,
-        2,
-        3,
-        5,
-        7,
-        8,
-        15,
-        16,
-        17,
-        31,
-        32,
-        33,
-        63,
-        64,
-        65,
-        half - 1,
-        half,
-        half + 1,
-        top - 2,
-        top - 1,
-        top // 3,
-    ]
+    values = [0, 1, 2, 3, 5, *(power + step for power in (8, 16, 32, 64) for step in (-1, 0, 1))]
+    values += [half - 1, half, half + 1, top - 2, top - 1, top // 3]
     values += [1 << (bits // 2), (1 << (bits // 2)) - 1, top - (1 << (bits // 2)), 100, 255, 256]
     return [value % top for value in values]
 
@@ -255,13 +234,7 @@ def permutations() -> Iterator[Vector]:
             out.append((255 if byte & 128 else 0) if nibble & 8 else byte)
         return int.from_bytes(bytes(out), "little")
 
-    selectors = [
-        ("0x5410", 0x5410),
-        ("0x7632", 0x7632),
-        ("0x3276", 0x3276),
-        ("0xBA98", 0xBA98),
-        ("0x12345678", 0x12345678),
-    ]
+    selectors = [(text, int(text, 16)) for text in ("0x5410", "0x7632", "0x3276", "0xBA98", "0x12345678")]
     yield from vectors_of("prmt.b32", permute, 32, (32, 32, 32), literals={2: selectors, 1: [("0", 0)]})
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-from simulator_bench import SAMPLES, Array, Vector
+
+from tests.simulator.bench import SAMPLES, Array, Vector
 
 SHARED = "  .shared .align 16 .b8 lane_stage[8192];\n  .shared .align 8 .b8 lane_barriers[1024];\n"
 REGISTERS = ".reg .b32 t, s, m; .reg .b64 g, mg, c; .reg .pred p;"

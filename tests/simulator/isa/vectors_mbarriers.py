@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
-from simulator_bench import SAMPLES, Vector
+
+from tests.simulator.bench import SAMPLES, Vector
 
 SHARED = "  .shared .align 8 .b8 mbarriers[1024];\n"
 REGISTERS = ".reg .b32 t, m; .reg .b64 mg, s0, s1, s2; .reg .pred p;"

@@ -6,9 +6,10 @@ import random
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from simulator_bench import SAMPLES, Array, Store, Vector
-from simulator_oracle import signed, wrap
-from simulator_vectors_integer import GUARD, samples
+
+from tests.simulator.bench import SAMPLES, Array, Store, Vector
+from tests.simulator.isa.oracle import signed, wrap
+from tests.simulator.isa.vectors_integer import GUARD, samples
 
 TYPES = ("b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64")
 COUNTS = {"": 1, "v2.": 2, "v4.": 4, "v8.": 8}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from simulator_bench import SAMPLES, Array, Vector
-from simulator_vectors_integer import GUARD, flags, samples, vectors_of, width
+
+from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.isa.vectors_integer import GUARD, flags, samples, vectors_of, width
 
 SHARED = "  .shared .align 16 .b8 first_buffer[64];\n  .shared .align 8 .b64 second_buffer[4];\n"
 KINDS = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import simulator_vectors_atomic as atomics
-from simulator_vectors_bulk import TO_GLOBAL, elements
-from simulator_vectors_multimem import COUNT, Array, MultimemVector
+
+import tests.simulator.isa.vectors_atomic as atomics
+from tests.simulator.isa.vectors_bulk import TO_GLOBAL, elements
+from tests.simulator.isa.vectors_multimem import COUNT, Array, MultimemVector
 
 SHARED = "  .shared .align 16 .b8 multicast_stage[1024];\n"
 CELL_BYTES = 16

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import simulator_oracle as oracle
-from simulator_oracle import BF16, F16, F32, F64, Format, signed, wrap
-from simulator_vectors_float import edges, random_bits
+
+import tests.simulator.isa.oracle as oracle
+from tests.simulator.isa.oracle import BF16, F16, F32, F64, Format, signed, wrap
+from tests.simulator.isa.vectors_float import edges, random_bits
 
 Array = npt.NDArray[Any]
 COUNT = 128

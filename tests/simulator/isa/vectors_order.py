@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-import simulator_oracle as oracle
-from simulator_bench import Array, Vector
-from simulator_oracle import FORMATS, Format, cleared
-from simulator_vectors_float import column, doubled, edges, in_pairs, literals
-from simulator_vectors_integer import vectors_of
+
+import tests.simulator.isa.oracle as oracle
+from tests.simulator.bench import Array, Vector
+from tests.simulator.isa.oracle import FORMATS, Format, cleared
+from tests.simulator.isa.vectors_float import column, doubled, edges, in_pairs, literals
+from tests.simulator.isa.vectors_integer import vectors_of
 
 
 def paired(kind: Format) -> list[Array]:

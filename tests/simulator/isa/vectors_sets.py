@@ -8,11 +8,12 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-from simulator_bench import Array, Vector
-from simulator_oracle import FORMATS, is_nan, signed
-from simulator_vectors_float import literals
-from simulator_vectors_integer import Function, flags, literals_for, samples, vectors_of, width
-from simulator_vectors_order import paired
+
+from tests.simulator.bench import Array, Vector
+from tests.simulator.isa.oracle import FORMATS, is_nan, signed
+from tests.simulator.isa.vectors_float import literals
+from tests.simulator.isa.vectors_integer import Function, flags, literals_for, samples, vectors_of, width
+from tests.simulator.isa.vectors_order import paired
 
 COMPARE: dict[str, Function] = {
     **{

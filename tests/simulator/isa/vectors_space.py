@@ -6,10 +6,11 @@ import random
 from collections.abc import Iterator
 
 import numpy as np
-from simulator_bench import SAMPLES, Store, Vector
-from simulator_vectors_control import STRUCT
-from simulator_vectors_integer import samples
-from simulator_vectors_memory import COUNTS, TYPES, bits_of, held, homes, round_trip
+
+from tests.simulator.bench import SAMPLES, Store, Vector
+from tests.simulator.isa.vectors_control import STRUCT
+from tests.simulator.isa.vectors_integer import samples
+from tests.simulator.isa.vectors_memory import COUNTS, TYPES, bits_of, held, homes, round_trip
 
 SHARED = "  .shared .align 16 .b8 words[512];\n"
 _RANDOM = random.Random("constants").randbytes(64)

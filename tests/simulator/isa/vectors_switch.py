@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
-import simulator_oracle as oracle
-from simulator_oracle import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, Format, Format8, Fraction
-from simulator_vectors_float import edges, random_bits
-from simulator_vectors_multimem import (
+
+import tests.simulator.isa.oracle as oracle
+from tests.simulator.isa.oracle import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, Format, Format8, Fraction
+from tests.simulator.isa.vectors_float import edges, random_bits
+from tests.simulator.isa.vectors_multimem import (
     COUNT,
     MINE,
     RED_WORDS,

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from simulator_bench import SAMPLES, Array, Vector
-from simulator_oracle import signed, wrap
-from simulator_vectors_integer import GUARD, samples
+
+from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.isa.oracle import signed, wrap
+from tests.simulator.isa.vectors_integer import GUARD, samples
 
 WARP = 32
 LANES = np.arange(SAMPLES)

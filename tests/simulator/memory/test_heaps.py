@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, get, make_world, module, put, run, start
 
 from memory.pool import SymmetricPool
 from runner.case.buffers import changed_guards, changed_pieces, guarded
 from runner.case.layout import Piece
 from simulator.fabric import SimulatorFabric
 from tests.golden import same_text
+from tests.simulator.harness import executable, make_world, module, put, run, start
 
 LOAD = "  .loc 1 42 7\n  ld.global.b32 %r1, [%base];"
-
-
-def test_lanes_of_one_access_may_touch_several_tensors() -> None:
-    """Every second thread reads the peer's tensor, the others their own; all sums are right."""
-    ptx = module(
-        "and.b32 %r1, %lane, 1; setp.eq.u32 %p1, %r1, 1; selp.b64 %d1, %own, %peer, %p1;"
-        "mul.wide.u32 %d2, %lane, 4; add.s64 %d1, %d1, %d2; ld.global.b32 %r2, [%d1];"
-        "add.s64 %d3, %out, %d2; st.global.b32 [%d3], %r2;",
-        ["u64 own", "u64 peer", "u64 out"],
-    )
-    lanes = 3000
-
-    def program(fabric: SimulatorFabric) -> tuple[Any, int]:
-        own = put(fabric, "own", np.arange(lanes, dtype=np.uint32) + fabric.rank * 1_000_000)
-        out = fabric.allocate(lanes * 4, 256, "out")
-        peer = fabric.peer_address(own, (fabric.rank + 1) % 3)
-        start(fabric, executable(ptx), 30, 100, [own.address, peer, out.address])
-        found = get(fabric, out, "u4")
-        fabric.barrier()
-        return found, fabric.rank
-
-    for found, rank in run(make_world(3), program).results:
-        index = np.arange(lanes)
-        source = np.where(index % 2 == 1, rank, (rank + 1) % 3)
-        assert np.array_equal(found, index + source * 1_000_000)
 
 
 def test_one_of_several_tensors_is_poison() -> None:

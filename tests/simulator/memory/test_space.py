@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import Outcome, executable, make_world, module, put, run, start
 
 from memory.fabric import DeviceFault, PeerLost, Region
 from simulator.fabric import SimulatorFabric
 from simulator.memory.space import MULTICAST, LaneFault
 from tests.golden import refused, same_text
+from tests.simulator.harness import Outcome, executable, make_world, module, put, run, start
 
 FILES = '.file 1 "kernels/example.py"\n'
 SIZE = 1000  # of tensor "data": its last granule isn't full

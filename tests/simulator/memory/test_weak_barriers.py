@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, make_world, module, run, start
 
 from simulator.fabric import SimulatorFabric
 from simulator.memory.clocks import BASE, SCOPES, Clocks
 from simulator.observe.lanes import Clusters, Launched
 from simulator.ptx.assembler import assembled, find_ptxas
 from tests.rooms import needs
+from tests.simulator.harness import executable, make_world, module, run, start
 
 SEEDS = 40
 """The number of seeds within which each kernel here shows what it may."""

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, make_world, module, run, start
 
 from simulator.fabric import SimulatorFabric
 from simulator.memory.weak import WeakSpace
+from tests.simulator.harness import executable, make_world, module, run, start
 
 SEEDS = 60
 """The number of seeds within which each kernel here shows what it may."""

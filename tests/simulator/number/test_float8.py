@@ -8,12 +8,12 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-import simulator_oracle as oracle
 import torch
-from simulator_oracle import F16, F32, FORMATS8
 
+import tests.simulator.isa.oracle as oracle
 from simulator.isa.switch import combine
 from simulator.number.float8 import FLOATS8
+from tests.simulator.isa.oracle import F16, F32, FORMATS8
 
 OTHERS = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 TORCHES = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}

@@ -11,13 +11,13 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-import simulator_oracle as oracle
 import torch
-from simulator_oracle import BF16, F16, F32, F64, Format
-from simulator_vectors_convert import near_ties
-from simulator_vectors_float import column, operation
 
+import tests.simulator.isa.oracle as oracle
 from simulator.number import numbers
+from tests.simulator.isa.oracle import BF16, F16, F32, F64, Format
+from tests.simulator.isa.vectors_convert import near_ties
+from tests.simulator.isa.vectors_float import column, operation
 
 EVERY_HALF = np.arange(65536, dtype=np.uint16)
 

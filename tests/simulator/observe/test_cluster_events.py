@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, start, succeed
 
 from simulator.fabric import SimulatorFabric
 from simulator.observe.events import Access, BarrierArrived, BarrierCompleted, Listener
 from simulator.observe.lanes import Clusters
 from simulator.world import SimulatedWorld
+from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 
 class Watch(Listener):

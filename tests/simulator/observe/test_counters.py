@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, start, succeed
 
 from memory.fabric import Executable
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatedWorld
+from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(4))]
 SIGNAL = "st.release.sys.global.u32 [{flag}], %epoch;"

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, make_world, module, put, run, start, succeed
 
 from memory.fabric import Deadlock, Region
 from simulator.fabric import SimulatorFabric
@@ -20,6 +19,7 @@ from simulator.observe.events import KINDS, Events, Listener, tell
 from simulator.observe.lanes import Clusters, Launched, ids_of
 from simulator.world import SimulatedWorld
 from tests.golden import refused
+from tests.simulator.harness import executable, make_world, module, put, run, start, succeed
 
 HOST = ("launch_began", "launch_ended", "host")
 
@@ -228,14 +228,6 @@ class TestBarriers:
         assert kinds[-1] == "barrier_completed"
         assert completed[0].step == arrived[-1].step
 
-    def test_a_return_completes_what_the_others_wait_at(self) -> None:
-        body = "setp.eq.u32 %p1, %r0, 0; @%p1 bra OUT; bar.sync 0; ret; OUT: st.global.b32 [%mine], %r0;"
-        log, _, _ = logged(body, block=4)
-        (completed,) = log.of("barrier_completed")
-        assert who(completed) == [(0, 0, 0, thread) for thread in (1, 2, 3)]
-        (store,) = log.of("access")
-        assert store.step == completed.step, "thread 0's last step"
-
     def test_warps(self) -> None:
         """The second of three warps, of which the last has 6 threads, meets; the others don't."""
         body = "shr.u32 %r1, %r0, 5; setp.ne.u32 %p1, %r1, 1; @%p1 ret; bar.warp.sync -1;"
@@ -423,18 +415,6 @@ def test_a_host_that_need_not_wait_has_seen_the_end_all_the_same() -> None:
         *("synchronized", "synchronized"),
     ]
     assert [one.launch for one in log.of("host")] == [0, 0, -1, 1, 1]
-
-
-def test_a_launch_ends_with_its_last_copy() -> None:
-    """The thread returns before the copy of its shared memory has been written, which is legal once it was read."""
-    body = """
-    st.shared.v4.b32 [stage], {%r0, %r0, %r0, %r0}; fence.proxy.async;
-    cp.async.bulk.global.shared::cta.bulk_group [%mine], [stage], 16; cp.async.bulk.commit_group;
-    cp.async.bulk.wait_group.read 0;
-    """
-    log, _, _ = logged(body, registers=TestCopies.SHARED)
-    kinds = [one.moment if kind == "copy" else kind for kind, one in log.told if kind in ("copy", "launch_ended")]
-    assert kinds == ["issued", "read", "written", "launch_ended"]
 
 
 class TestListeners:

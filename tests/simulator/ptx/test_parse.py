@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import HEADER, executable, get, launching, make_world, module, put, run, simple, start
 
 from memory.fabric import PeerLost
 from simulator.fabric import SimulatorFabric
 from simulator.isa import UnknownInstruction, key_of
-from simulator.ptx.ir import Address, Immediate, Instruction, Register, Vector
+from simulator.ptx.ir import Address, Immediate, Instruction, Register
 from simulator.ptx.parse import PtxSyntaxError, parse_kernel
 from simulator.run.decode import unsupported_forms
 from tests.golden import refused, same_text
+from tests.simulator.harness import HEADER, executable, get, launching, make_world, module, put, run, simple, start
 
 STORE = "st.global.b32 [%out], %r1;"
 
@@ -47,14 +47,6 @@ class TestScopes:
 
     def test_a_scope_sees_the_names_around_it(self) -> None:
         assert result("mov.u32 %r2, 3; { .reg .b32 t; add.u32 t, %r2, 4; mov.u32 %r1, t; }") == 7
-
-    def test_labels_backward_and_forward(self) -> None:
-        """As inline assembly writes waits: the same labels again and again, one of them jumped to before it comes."""
-        wait = (
-            "{ .reg .pred p; .reg .b32 n; mov.u32 n, 0;"
-            "WAIT: add.u32 n, n, 1; setp.ge.u32 p, n, 3; @p bra.uni DONE; bra.uni WAIT; DONE: add.u32 %r1, %r1, n; }"
-        )
-        assert result("mov.u32 %r1, 0;" + wait * 3) == 9
 
     def test_a_scope_jumps_out(self) -> None:
         assert result("mov.u32 %r1, 1; { bra OUT; } mov.u32 %r1, 2; OUT: add.u32 %r1, %r1, 10;") == 11
@@ -100,13 +92,6 @@ class TestText:
     )
     def test_addresses(self, text: str, offset: int) -> None:
         assert instructions(f"ld.global.b32 %r1, {text};")[0].operands[1] == Address(Register("%d1"), offset)
-
-    def test_vectors(self) -> None:
-        found = instructions("ld.global.v4.b32 { %r1,%r2 , %r3, %r4}, [%d1];")[0]
-        assert found.operands[0] == Vector(tuple(Register(f"%r{one}") for one in (1, 2, 3, 4)))
-        stored = instructions("st.global.v2.b32 [%d1], {%r1, 7};")[0]
-        assert stored.operands[1] == Vector((Register("%r1"), Immediate(7)))
-        assert instructions("mov.b64 {_, %r1}, %d1;")[0].operands[0] == Vector((Register("_"), Register("%r1")))
 
     def test_guards(self) -> None:
         found = instructions("@%p1 mov.u32 %r1, 1;\n@!%p2 mov.u32 %r1, 2;")

@@ -11,12 +11,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from simulator_families import FAMILIES, bench_of
-from simulator_forms import TEMPLATES, forms_of
-from simulator_harness import module
 
 from simulator.ptx.assembler import find_ptxas
 from simulator.run.decode import unsupported_forms
+from tests.simulator.harness import module
+from tests.simulator.isa.families import FAMILIES, bench_of
+from tests.simulator.ptx.forms import TEMPLATES, forms_of
 
 ARCH = "sm_100a"
 """It has all forms; sm_90a lacks those of two f32 side by side."""

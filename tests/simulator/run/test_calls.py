@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import (
+
+from memory.fabric import DeviceFault
+from simulator.fabric import SimulatorFabric
+from simulator.isa import UnknownInstruction
+from simulator.run.calls import MAX_DEPTH
+from simulator.run.decode import decode, unsupported_forms
+from tests.golden import same_text
+from tests.simulator.harness import (
     PEER,
     RANK,
     STORE,
@@ -23,13 +30,6 @@ from simulator_harness import (
     stored,
     succeed,
 )
-
-from memory.fabric import DeviceFault
-from simulator.fabric import SimulatorFabric
-from simulator.isa import UnknownInstruction
-from simulator.run.calls import MAX_DEPTH
-from simulator.run.decode import decode, unsupported_forms
-from tests.golden import same_text
 
 FIBONACCI = """
 .func (.param .b32 r) fib(.param .b32 n) {

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, run, start
 
 from simulator.fabric import SimulatorFabric
 from simulator.memory.chance import Late
 from simulator.observe.events import KINDS, LateAccess, Listener
 from simulator.run.choices import Began, Choice, Moved, Returned, Turn, choices_of, switches, text_of
 from tests.golden import refused
+from tests.simulator.harness import executable, get, make_world, module, put, run, start
 
 WORK = module(
     """

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, launching, make_world, module, put, run, simple, start, succeed
 
 from memory.fabric import Deadlock, DeviceFault
 from simulator.fabric import SimulatorFabric
 from simulator.run.schedule import STEP_NS
 from tests.golden import refused
+from tests.simulator.harness import executable, get, launching, make_world, module, put, run, simple, start, succeed
 
 WAIT = """
   mov.u64 %d1, %globaltimer;

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, in_orders, launching, make_world, module, run, succeed
 
 from memory.fabric import Deadlock, DeviceFault
 from simulator.observe.events import CopyMoment, Listener, MbarrierOperation
 from simulator.world import SimulatedWorld
 from tests.golden import same_text
+from tests.simulator.harness import executable, in_orders, launching, make_world, module, run, succeed
 
 schedules = in_orders(6)
 SYNC = "barrier.cluster.arrive; barrier.cluster.wait;"

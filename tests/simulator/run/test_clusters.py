@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import (
+
+from memory.fabric import Deadlock, DeviceFault, Launch
+from simulator.fabric import SimulatorFabric
+from tests.golden import refused, same_text
+from tests.simulator.harness import (
     executable,
     failed,
     get,
@@ -22,10 +26,6 @@ from simulator_harness import (
     stored,
     succeed,
 )
-
-from memory.fabric import Deadlock, DeviceFault, Launch
-from simulator.fabric import SimulatorFabric
-from tests.golden import refused, same_text
 
 schedules = in_orders(6)
 SYNC = "barrier.cluster.arrive; barrier.cluster.wait;"

@@ -5,29 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
-from simulator_harness import executable, get, in_orders, launching, make_world, module, put, simple, start, succeed
 
 from simulator.fabric import SimulatorFabric
+from tests.simulator.harness import executable, get, in_orders, launching, make_world, module, put, start, succeed
 
-OUT = "mad.lo.u64 %d1, %lane64, 4, %out;"
 schedules = in_orders(4)
-
-
-def words(raw: np.ndarray) -> np.ndarray:
-    return raw.view(np.uint32)
 
 
 @schedules
 class TestAtomics:
-    @pytest.mark.parametrize("lanes", [(4, 64), (20, 1024)], ids=["small", "chunks"])
-    def test_tickets(self, options: dict[str, Any], lanes: tuple[int, int]) -> None:
-        """Everybody gets another number, and the last one is the count."""
-        grid, block = lanes if not options else (4, 64)
-        body = f"atom.global.add.u32 %r1, [%in0], 1; {OUT} st.global.b32 [%d1], %r1;"
-        found = words(simple(body, [np.zeros(1, np.uint32)], 4 * grid * block, grid, block, **options))
-        assert sorted(found.tolist()) == list(range(grid * block))
-
     def test_sums_by_cell(self, options: dict[str, Any]) -> None:
         body = """
           rem.u32 %r1, %lane, 7; mul.wide.u32 %d1, %r1, 4; add.s64 %d1, %d1, %in0; red.global.add.u32 [%d1], %lane;
@@ -59,16 +45,3 @@ class TestAtomics:
         program = launching(ptx, 3, 40, [np.zeros(4, np.uint32)], at=2)
 
         assert succeed(make_world(1, **options), program).results == [120]
-
-    def test_a_cas_loop(self, options: dict[str, Any]) -> None:
-        """Each lane multiplies by 3 modulo 2**32, a function no atomic has."""
-        body = """
-          ld.relaxed.gpu.global.b32 %r1, [%in0];
-          AGAIN: mul.lo.u32 %r2, %r1, 3; atom.global.cas.b32 %r3, [%in0], %r1, %r2; setp.eq.u32 %p1, %r3, %r1;
-          mov.u32 %r1, %r3; @!%p1 bra AGAIN;
-        """
-        ptx = module(body, ["u64 in0"])
-
-        program = launching(ptx, 2, 50, [np.ones(1, np.uint32)], at=0)
-
-        assert succeed(make_world(1, **options), program).results == [3**100 % 2**32]

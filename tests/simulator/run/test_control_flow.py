@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from simulator_harness import executable, get, in_orders, make_world, module, put, simple, start, succeed
 
 from simulator.fabric import SimulatorFabric
+from tests.simulator.harness import executable, get, in_orders, make_world, module, put, simple, start, succeed
 
 OUT = "mad.lo.u64 %d1, %lane64, 4, %out;"
 schedules = in_orders(4)
@@ -133,34 +133,6 @@ def random_program(seed: int) -> tuple[str, Any]:
 
 @schedules
 class TestBarriers:
-    def test_reversal_through_shared_memory(self, options: dict[str, Any]) -> None:
-        body = f"""
-          .shared .align 4 .b8 buffer[400];
-          mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, buffer; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %lane;
-          bar.sync 0;
-          mov.u32 %r4, 99; sub.u32 %r4, %r4, %r1; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r3; ld.shared.u32 %r5, [%r4];
-          {OUT} st.global.b32 [%d1], %r5;
-        """
-        found = words(simple(body, output_bytes=4 * 600, grid=6, block=100, **options))
-        assert np.array_equal(found.reshape(6, 100), np.arange(600).reshape(6, 100)[:, ::-1])
-
-    def test_a_tree_of_barriers(self, options: dict[str, Any]) -> None:
-        """A block's sum: half of the threads drop out of the work, not of the barrier, at each level."""
-        body = f"""
-          .shared .align 4 .b8 sums[512];
-          mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, sums; add.u32 %r2, %r2, %r3; st.shared.u32 [%r2], %lane;
-          mov.u32 %r4, 64;
-          LEVEL: bar.sync 0;
-            setp.ge.u32 %p1, %r1, %r4; @%p1 bra SKIP;
-            shl.b32 %r5, %r4, 2; add.u32 %r5, %r5, %r2; ld.shared.u32 %r6, [%r5]; ld.shared.u32 %r7, [%r2];
-            add.u32 %r6, %r6, %r7; st.shared.u32 [%r2], %r6;
-            SKIP: shr.u32 %r4, %r4, 1; setp.gt.u32 %p2, %r4, 0; @%p2 bra LEVEL;
-          bar.sync 0; ld.shared.u32 %r8, [sums]; {OUT} st.global.b32 [%d1], %r8;
-        """
-        found = words(simple(body, output_bytes=4 * 640, grid=5, block=128, **options))
-        expected = np.arange(640).reshape(5, 128).sum(axis=1, keepdims=True)
-        assert np.array_equal(found.reshape(5, 128), np.broadcast_to(expected, (5, 128)))
-
     def test_threads_that_leave_before(self, options: dict[str, Any]) -> None:
         """The barrier counts who is still there; who comes later waits for nobody that has gone."""
         body = f"""
@@ -263,28 +235,6 @@ class TestLaunches:
                 value = 3 * value + k
             expected.append([value, 4])
         assert succeed(make_world(3, **options), program).results == expected
-
-    def test_different_kernels_at_the_same_time(self, options: dict[str, Any]) -> None:
-        """Rank 0 waits in one kernel for what rank 1's other kernel sends."""
-        wait = module(
-            "W: ld.acquire.sys.global.b32 %r1, [%flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra W; st.global.b32 [%flag+4], %r1;",
-            ["u64 flag"],
-        )
-        send = module(
-            "mov.u32 %r2, 0; L: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 300; @%p1 bra L; st.release.sys.global.b32 [%flag], %r2;",
-            ["u64 flag"],
-        )
-
-        def program(fabric: SimulatorFabric) -> int:
-            flag = put(fabric, "flag", np.zeros(2, np.uint32))
-            fabric.barrier()
-            code = executable(wait if fabric.rank == 0 else send)
-            start(fabric, code, 1, 1, [flag.address if fabric.rank == 0 else fabric.peer_address(flag, 0)])
-            found = int(get(fabric, flag, "u4")[1])
-            fabric.barrier()
-            return found
-
-        assert succeed(make_world(2, **options), program).results == [300, 0]
 
     def test_nobody_starves_beside_another_kernel(self, options: dict[str, Any]) -> None:
         """On rank 1 one thread polls and counts its polls (never asleep) for what a sister does in a later block of code;

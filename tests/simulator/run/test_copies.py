@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, get, make_world, module, put, run, start
 
 from memory.fabric import DeviceFault
 from simulator.fabric import SimulatorFabric
 from simulator.isa import UnknownInstruction
 from tests.golden import refused, same_text
+from tests.simulator.harness import Outcome, executable, get, make_world, module, put, run, start
 
 SHARED = "  .shared .align 16 .b8 stage[4096];\n  .shared .align 8 .b8 bar[16];\n"
 REGISTERS = f"{SHARED}  .reg .b64 %state; .reg .pred %q;\n"
@@ -364,28 +364,6 @@ def test_reductions_and_multicast_copies_are_counted_as_writes() -> None:
     assert accesses["peer_write"] == {"count": 3, "bytes": 3 * 32}
     assert accesses["multicast_store"] == {"count": 6, "bytes": 3 * 48}
     assert outcome.counters["links"] == {"0->1": 32, "1->2": 32, "2->0": 32}
-
-
-def test_a_run_is_a_function_of_its_seed() -> None:
-    body = f"{TestLoads.FIRST} {wait()} {TestStores.TWICE} cp.async.bulk.wait_group 0;"
-    for schedule in ({}, {"schedule": "random", "seed": 3}):
-        first, second = (outcome_of(body, schedule, world_size=2, grid=4, block=1) for _ in range(2))
-        assert not any(first.errors)
-        assert first.counters == second.counters
-
-
-def test_waiting_counts_as_one_instruction() -> None:
-    body = f"{fill('1', 16)} {STORE} [%dst], [stage], 16; cp.async.bulk.commit_group; "
-    lengths = [
-        succeed_count(body + "cp.async.bulk.wait_group 0; " * times + "cp.async.bulk.wait_group 0;") for times in (0, 3)
-    ]
-    assert lengths[1] - lengths[0] == 3
-
-
-def succeed_count(body: str) -> int:
-    outcome = outcome_of(body, {})
-    assert not any(outcome.errors)
-    return int(outcome.counters["instructions"])
 
 
 def test_a_peer_that_looks_at_the_clock_does_not_keep_copies_from_moving_on() -> None:

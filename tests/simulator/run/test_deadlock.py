@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import Program, executable, launching, make_world, module, put, run, start
 
 from memory.fabric import Deadlock, PeerLost
 from simulator.fabric import SimulatorFabric
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
+from tests.simulator.harness import Program, executable, launching, make_world, module, put, run, start
 
 FILES = '.file 1 "kernels/example.py"\n'
 WAIT = """
@@ -92,16 +92,6 @@ class TestDeadlocks:
         def program(fabric: SimulatorFabric) -> None:
             flags = put(fabric, "flags", np.ones(1, np.uint32))
             start(fabric, executable(module(body, ["u64 flag"])), 1, 1, [fabric.multicast_address(flags)])
-            fabric.synchronize()
-
-        same_text(deadlocked(program, world_size=2, **options))
-
-    def test_two_ranks_that_wait_for_each_other(self, options: dict[str, Any]) -> None:
-        ptx = module(f"{WAIT} st.release.sys.global.b32 [%peer+4], 7;", ["u64 flag", "u64 peer"], before=FILES)
-
-        def program(fabric: SimulatorFabric) -> None:
-            flags = put(fabric, "flags", ZEROS)
-            start(fabric, executable(ptx), 1, 1, [flags.address, fabric.peer_address(flags, 1 - fabric.rank)])
             fabric.synchronize()
 
         same_text(deadlocked(program, world_size=2, **options))

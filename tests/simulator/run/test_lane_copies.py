@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, get, make_world, module, put, run, start
 
 from memory.fabric import Deadlock, DeviceFault
 from simulator.fabric import SimulatorFabric
 from simulator.observe.events import LaneCopyMoment, Listener, MbarrierOperation
 from tests.golden import refused, same_text
+from tests.simulator.harness import Outcome, executable, get, make_world, module, put, run, start
 
 SHARED = "  .shared .align 16 .b8 stage[4096];\n  .shared .align 8 .b8 bar[16];\n  .reg .pred %q;\n"
 BLOCK = 64
@@ -119,13 +119,6 @@ class TestWaits:
     def test_a_peers_memory_is_a_source(self) -> None:
         body = f"mad.lo.u64 %d1, %lane64, 4, %peer; {COPY}{COMMIT}{WAIT}{OUT}"
         assert all(right_under(body, lambda rank: rows(DATA[0] + (rank + 1) % 3), ranks=3))
-
-    def test_a_run_is_a_function_of_its_seed(self) -> None:
-        body = f"{FILL}{COPY}{COMMIT}" + "add.u32 %r9, %r9, 1; bar.sync 0; " * 6 + OUT
-        for schedule in SCHEDULES[:4]:
-            first, second = (outcome_of(body, schedule, ranks=2) for _ in range(2))
-            assert first.counters == second.counters
-            assert all(np.array_equal(a, b) for a, b in zip(first.results, second.results, strict=True))
 
 
 def pipeline(allowed: int) -> str:

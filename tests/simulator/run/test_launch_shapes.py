@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, launching, make_world, module, put, run, start, succeed
 
 from memory.fabric import Argument, Deadlock, DeviceFault, Launch
 from simulator.fabric import SimulatorFabric
 from tests.golden import refused, same_text
+from tests.simulator.harness import executable, get, launching, make_world, module, put, run, start, succeed
 
 GRID, BLOCK = (3, 2, 2), (5, 4, 3)
 THREADS, BLOCKS = 60, 12

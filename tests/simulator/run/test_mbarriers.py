@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from simulator_harness import executable, launching, make_world, module, run, start
 
 from memory.fabric import Deadlock
 from simulator.fabric import SimulatorFabric
 from simulator.memory.space import LaneFault
 from simulator.run.mbarriers import MAX_COUNT, MBarrier, Mbarriers, MisusedBarrier
 from tests.golden import refused, same_text
+from tests.simulator.harness import executable, launching, make_world, module, run, start
 
 MISUSES: dict[str, Callable[[MBarrier], object]] = {
     "more dropped than expected": lambda one: one.drop(3),

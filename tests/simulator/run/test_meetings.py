@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from simulator_harness import failed, in_orders, stored
 
 from tests.golden import same_text
+from tests.simulator.harness import failed, in_orders, stored
 
 schedules = in_orders(6)
 

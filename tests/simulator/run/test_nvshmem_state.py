@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import simulator_harness as harness
 import torch
 
+import tests.simulator.harness as harness
 from memory.fabric import DeviceFault
 from simulator.fabric import SimulatorFabric
 from simulator.run.nvshmem import KNOWN, version_of

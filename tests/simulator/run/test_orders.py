@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from simulator_harness import refuse_unsupported, start
 
 from memory.fabric import Executable
 from simulator.isa import UnknownInstruction
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import refused
+from tests.simulator.harness import refuse_unsupported, start
 
 KERNEL = """.version 8.1
 .target sm_90a
@@ -42,24 +42,6 @@ KERNEL = """.version 8.1
 def test_an_order_that_the_opcode_lacks_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(UnknownInstruction, match="order.*PTX line 9"):
         refuse_unsupported(KERNEL.replace("BODY", text), "kernel")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "ld.acquire.sys.global.u32 %r1, [%rd1];",
-        "st.release.gpu.global.u32 [%rd1], %r1;",
-        "red.release.sys.global.add.u32 [%rd1], %r1;",
-        "atom.acq_rel.sys.global.add.u32 %r1, [%rd1], %r1;",
-        "atom.global.sys.cas.b32 %r1, [%rd1], %r1, %r2;",
-        "multimem.red.release.sys.global.add.u32 [%rd1], %r1;",
-        "multimem.ld_reduce.acquire.sys.global.add.u32 %r1, [%rd1];",
-        "multimem.st.release.sys.global.u32 [%rd1], %r1;",
-        "multimem.st.weak.global.u32 [%rd1], %r1;",
-    ],
-)
-def test_an_order_that_the_opcode_has_is_taken(text: str) -> None:
-    refuse_unsupported(KERNEL.replace("BODY", text), "kernel")
 
 
 @pytest.mark.parametrize(("arch", "fits"), [("sm_90a", True), ("sm_90", True), ("sm_100a", False)])

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
 
 from memory.fabric import Deadlock
 from runner.request.gpu_types import gpu_of
 from simulator.fabric import SimulatorFabric
 from tests.patience import NEVER_S, PATIENCE_S
+from tests.simulator.harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
 
 SEEDS = 40
 LAUNCHES = 3

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import PEER, Outcome, executable, get, launching, make_world, module, put, run, start, succeed
 
 from memory.fabric import DeadlineExceeded, Deadlock
 from runner.request.gpu_types import gpu_of
@@ -17,6 +16,19 @@ from simulator.gpu import Fit, Gpu
 from simulator.ptx import assembler
 from simulator.run.residency import Places, Resident
 from tests.golden import refused, same_text
+from tests.simulator.harness import (
+    PEER,
+    Outcome,
+    executable,
+    get,
+    launching,
+    make_world,
+    module,
+    put,
+    run,
+    start,
+    succeed,
+)
 
 ORDERS: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(6))]
 ORDER_IDS = ["fair", *(f"seed{seed}" for seed in range(6))]

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, make_world, module, put, run, start, succeed
 
 from memory.fabric import Deadlock
 from runner.request.gpu_types import gpu_of
 from simulator.fabric import SimulatorFabric
 from simulator.gpu import Gpu
 from tests.golden import same_text
+from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
 
 MEET = """
   mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra MEET;

@@ -7,13 +7,12 @@ import time
 
 import numpy as np
 import pytest
-from simulator_harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
 
 from memory.fabric import DeadlineExceeded, PeerLost
 from simulator.fabric import SimulatorFabric
 from simulator.run import schedule
-from tests.golden import same_text
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
+from tests.simulator.harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
 
 STORE = module("st.global.b32 [%out], %block;", ["u64 out"])
 FILES = '.file 1 "kernels/example.py"\n'
@@ -154,16 +153,6 @@ class TestRunaways:
             run(make_world(2, step_budget=500), runaway),
             "the step budget of 500 ran out (fabric.step_budget) after 500 steps",
         )
-
-    def test_no_memory_at_all(self) -> None:
-        ptx = module("LOOP: bra LOOP;")
-
-        error = run(make_world(1, step_budget=500), launching(ptx, 1, 1)).error()
-        assert isinstance(error, DeadlineExceeded)
-        line = next(number for number, one in enumerate(ptx.splitlines(), 1) if "LOOP:" in one)
-        same_text(str(error))
-        (place,) = error.places
-        assert (place.rank, place.block, place.thread, place.ptx_line) == (0, 0, 0, line)
 
     @pytest.mark.parametrize("schedule", ["fair", "random"])
     @pytest.mark.parametrize("load", ["", "ld.global.b32 %r5, [%flag];"])

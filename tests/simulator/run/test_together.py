@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from simulator_harness import failed, in_orders, stored
 
 from tests.golden import same_text
+from tests.simulator.harness import failed, in_orders, stored
 
 schedules = in_orders(4)
 WORD = 0xFFFFFFFF

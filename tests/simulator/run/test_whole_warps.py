@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulator_harness import executable, get, launching, make_world, module, put, run, start, succeed
 
 from memory.fabric import Deadlock
 from simulator.fabric import SimulatorFabric
+from tests.simulator.harness import executable, get, launching, make_world, module, put, run, start, succeed
 
 SEEDS = range(64)
 LINE = 8

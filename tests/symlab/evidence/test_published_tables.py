@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -105,23 +102,6 @@ def test_the_projects_readme_says_what_its_three_rows_compare() -> None:
         assert words in excerpt
 
 
-def test_without_libraries_the_excerpt_has_ours_alone(project: Path) -> None:
-    folder = project / published.PLACE / MACHINE
-    for path in folder.glob(f"*{bundle.SUFFIX}"):
-        path.unlink()
-    bundle.write(study(("one_shot",), (KIB,), worlds=1, dtype="bfloat16"), folder / "all.jsonl.xz")
-    published.refresh(project)
-    (line,) = re.findall(r"^\| 1 KiB .*$", (project / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert line.endswith("| - | - | - |")
-
-
-def test_a_readme_without_a_place_for_it_is_left_alone(project: Path) -> None:
-    (project / "README.md").write_text("# Title\n", encoding="utf-8")
-    published.refresh(project, is_check=True)
-    published.refresh(project)
-    assert (project / "README.md").read_text(encoding="utf-8") == "# Title\n"
-
-
 def test_making_it_again_changes_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {path: path.stat().st_mtime_ns for path in project.rglob("*") if path.is_file()}
     capsys.readouterr()
@@ -177,28 +157,6 @@ def test_a_second_figure_is_refused(project: Path) -> None:
     for is_check in (True, False):
         with pytest.raises(ValueError, match=r"all_reduce-n2\.svg: a machine has one figure, figure\.svg; remove"):
             published.refresh(project, is_check)
-
-
-COMMANDS = re.findall(
-    r"^    symlab (figure reports/published/h200-x4\S* .*?-o \S+)",
-    (ROOT / published.PLACE / "README.md").read_text(encoding="utf-8"),
-    re.MULTILINE,
-)
-
-
-def test_the_commands_for_other_figures_are_found() -> None:
-    assert COMMANDS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("line", COMMANDS, ids=lambda line: shlex.split(line)[-1])
-def test_other_figures_are_drawn_on_demand(line: str, tmp_path: Path) -> None:
-    """The commands of reports/published/README.md, run as they stand there."""
-    kind, records, *options, name = shlex.split(line)
-    places = sorted(str(path) for path in ROOT.glob(records))
-    assert places
-    assert main([kind, *places, *options, str(tmp_path / name)]) == 0
-    assert (tmp_path / name).stat().st_size > 10_000
 
 
 def test_a_machine_without_a_place_gets_one_at_the_end_of_the_page(project: Path) -> None:
@@ -269,12 +227,3 @@ def test_the_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "README.md" in capsys.readouterr().err
     assert main(["published", "--root", str(project)]) == 0
     assert "README.md: written" in capsys.readouterr().out
-
-
-def test_checking_needs_no_matplotlib(project: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from symlab.evidence import published; "
-        f"published.refresh(Path({str(project)!r}), is_check=True); print('matplotlib' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

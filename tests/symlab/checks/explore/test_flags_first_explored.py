@@ -6,14 +6,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from kernels.compile import executable
+from memory.fabric import Executable
 from symlab.checks.explore.command import jobs_of, subject_of
 from symlab.checks.explore.found import replayed, shrunk
 from symlab.checks.explore.reading import switches_of
 from symlab.checks.explore.search import Plan, Search
-from symlab.checks.explore.subject import CaseSubject
+from symlab.checks.explore.subject import Subject
 from symlab.checks.explore.verb import orders_of
 
 STORE = re.compile(r"st\.relaxed\.sys\.global\.v2\.b64 \[(%rd\d+)(\+\d+)?\], \{(%rd\d+), (%rd\d+)\};")
@@ -39,14 +42,14 @@ def flags_first(ptx: str) -> str:
     return re.sub(r"(\.reg \.pred)", r".reg .b32 %word<2>, %flag<2>; \1", made, count=1)
 
 
-def broken(mistake: Callable[[str], str], *words: str) -> CaseSubject:
+def broken(mistake: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, *words: str) -> Subject:
+    def with_mistake(*given: Any) -> Executable:
+        made = executable(*given)
+        return replace(made, ptx=mistake(made.ptx), digest=f"{made.digest}-broken")
+
+    monkeypatch.setattr("kernels.compile.executable", with_mistake)
     (job,) = jobs_of([*words, "world_size=2", "launches=1", "track=none"]).jobs
-    whole = subject_of(job, job.cases[0])
-    assert isinstance(whole, CaseSubject)
-    made = whole.contestant.executable
-    assert made is not None
-    made = replace(made, ptx=mistake(made.ptx), digest=f"{made.digest}-broken")
-    return replace(whole, contestant=replace(whole.contestant, executable=made))
+    return subject_of(job, job.cases[0])
 
 
 def without_releases(ptx: str) -> str:
@@ -55,9 +58,9 @@ def without_releases(ptx: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value() -> None:
+def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("op=reduce_scatter", "algorithms=[push]", "sizes=[256]", "fabric.memory=weak")
-    subject = broken(without_releases, *words)
+    subject = broken(without_releases, monkeypatch, *words)
     done = Search(Plan([subject], orders_of("both", "access", 0), 10, None, 1)).run()
     assert done.found is not None
     trial, failure = done.found
@@ -72,8 +75,8 @@ def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value() -> N
 
 
 @pytest.mark.slow
-def test_flags_before_their_words_are_shrunk_to_few_switches() -> None:
-    subject = broken(flags_first, "op=all_reduce", "algorithms=[ll]", "sizes=[1K]")
+def test_flags_before_their_words_are_shrunk_to_few_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = broken(flags_first, monkeypatch, "op=all_reduce", "algorithms=[ll]", "sizes=[1K]")
     plan = Plan([subject], orders_of("both", "access", 0), 100, None, 1)
     done = Search(plan).run()
     assert done.found is not None

@@ -6,8 +6,8 @@ import itertools
 import signal
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -27,8 +27,7 @@ from simulator.world import SimulatorOptions
 from symlab.checks.explore.helper import HelperEnded
 from symlab.checks.explore.progress import progress_text
 from symlab.checks.explore.search import Plan, Search, Searched
-from symlab.checks.explore.subject import CaseSubject, Judgement, Ran, run_once
-from symlab.checks.explore.trace import Layout
+from symlab.checks.explore.subject import Judgement, Ran, Subject, case_subject, run_once
 from symlab.checks.explore.verb import orders_of
 
 
@@ -37,52 +36,38 @@ def seed_of(fabric: Fabric, _: object) -> int:
     return int(fabric.traits.description.rpartition("seed ")[2])
 
 
-@dataclass(frozen=True, slots=True)
-class Seeded:
-    """Fails under some seeds. undecided: seeds of which nothing is known."""
-
-    bad: tuple[int, ...] = ()
-    interrupts_at: int = -1
-    refuses: bool = False
-
-    label = "seeded"
-    digest = "sha256:0"
-    world_size = 1
-    deadline_s = 10.0
-    launches = 1
-
-    @property
-    def options(self) -> SimulatorOptions:
-        return SimulatorOptions(heap_bytes=4096)
-
-    @property
-    def layouts(self) -> dict[str, Layout]:
-        return {}
-
-    def with_launches(self, launches: int) -> Seeded:
-        return self
-
-    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
-        (seed,) = world.run(seed_of, None, deadline_s)
-        if self.refuses:
-            raise ValueError("it does not fit")
-        if seed == self.interrupts_at and threading.current_thread() is threading.main_thread():
-            signal.raise_signal(signal.SIGINT)
-        return Judgement("wrong" if seed in self.bad else "")
+def judged(
+    bad: Sequence[int], interrupts_at: int, refuses: bool, world: ThreadWorld, deadline_s: float, _: int
+) -> Judgement:
+    (seed,) = world.run(seed_of, None, deadline_s)
+    if refuses:
+        raise ValueError("it does not fit")
+    if seed == interrupts_at and threading.current_thread() is threading.main_thread():
+        signal.raise_signal(signal.SIGINT)
+    return Judgement("wrong" if seed in bad else "")
 
 
-def plan(*subjects: Seeded, **more: Any) -> Plan:
+def seeded(bad: Sequence[int] = (), interrupts_at: int = -1, refuses: bool = False) -> Subject:
+    """A subject that fails under some seeds."""
+    return of(partial(judged, bad, interrupts_at, refuses))
+
+
+def of(judge: Callable[[ThreadWorld, float, int], Judgement]) -> Subject:
+    return Subject("seeded", "sha256:0", 1, SimulatorOptions(heap_bytes=4096), 10.0, judge, {})
+
+
+def plan(*subjects: Subject, **more: Any) -> Plan:
     orders = orders_of(more.pop("schedule", "random"), "access", more.pop("first_seed", 0))
     return Plan(subjects, orders, **{"seeds": 30, "seconds": None, "processes": 1, **more})
 
 
 def test_nothing_is_found_in_a_right_subject() -> None:
-    done = Search(plan(Seeded(), Seeded(), schedule="both")).run()
+    done = Search(plan(seeded(), seeded(), schedule="both")).run()
     assert (done.found, done.runs, done.interrupt) == (None, 120, None)
 
 
 def test_it_ends_at_the_first_failure() -> None:
-    done = Search(plan(Seeded(), Seeded(bad=(7, 3)))).run()
+    done = Search(plan(seeded(), seeded(bad=(7, 3)))).run()
     assert done.found is not None
     trial, failure = done.found
     assert (trial.order.seed, trial.subject, failure.kind) == (3, 1, "wrong output")
@@ -90,15 +75,15 @@ def test_it_ends_at_the_first_failure() -> None:
 
 
 def test_seeds_begin_where_they_are_told_to() -> None:
-    seeds = [trial.order.seed for trial in plan(Seeded(), first_seed=5, seeds=3).trials()]
+    seeds = [trial.order.seed for trial in plan(seeded(), first_seed=5, seeds=3).trials()]
     assert seeds == [5, 6, 7]
-    endless = plan(Seeded(), seeds=None, first_seed=2).trials()
+    endless = plan(seeded(), seeds=None, first_seed=2).trials()
     assert [trial.order.seed for trial in itertools.islice(endless, 3)] == [2, 3, 4]
 
 
 def test_the_time_ends_it() -> None:
     now = itertools.count(0.0, 0.5)
-    done = Search(plan(Seeded(), seeds=None, seconds=10.0), clock=lambda: next(now)).run()
+    done = Search(plan(seeded(), seeds=None, seconds=10.0), clock=lambda: next(now)).run()
     assert 1 <= done.runs < 30
     assert done.found is None
 
@@ -107,34 +92,34 @@ def test_the_only_run_counts_though_the_end_of_the_time_cut_it_short(monkeypatch
     """Without that the search would go on for ever: each of its runs has a second, and none would be the last one."""
     begun: list[int] = []
 
-    def slow(subject: Seeded, order: Interleaving, deadline_s: float) -> Ran:
+    def slow(subject: Subject, order: Interleaving, deadline_s: float) -> Ran:
         begun.append(order.seed)
         assert len(begun) < 5, "the search does not end"
         return Ran(None, "the deadline of 1 s passed")
 
     monkeypatch.setattr("symlab.checks.explore.search.run_once", slow)
     now = itertools.count(0.0, 3.0)
-    done = Search(plan(Seeded(), seeds=None, seconds=2.0), clock=lambda: next(now)).run()
+    done = Search(plan(seeded(), seeds=None, seconds=2.0), clock=lambda: next(now)).run()
     assert (done.runs, done.decided) == (1, 0)
     assert done.undecided == ["schedule=random, seed 0: the deadline of 1 s passed"]
 
 
 def test_an_interrupt_keeps_what_was_done() -> None:
     with interruptible():
-        done = Search(plan(Seeded(interrupts_at=4))).run()
+        done = Search(plan(seeded(interrupts_at=4))).run()
     assert isinstance(done.interrupt, Interrupted)
     assert (done.runs, done.found) == (4, None)
 
 
 def test_what_can_not_run_at_all_is_a_wrong_request() -> None:
     with pytest.raises(ValueError, match="it does not fit"):
-        Search(plan(Seeded(refuses=True))).run()
+        Search(plan(seeded(refuses=True))).run()
 
 
 class Late:
     """A helper in this process, which takes its time."""
 
-    def __init__(self, subjects: Sequence[Seeded]) -> None:
+    def __init__(self, subjects: Sequence[Subject]) -> None:
         self.subjects = subjects
 
     def ran(self, subject: int, order: Interleaving, deadline_s: float) -> Ran:
@@ -161,7 +146,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_has_begun_below_a_failure_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The helper is given seed 1 or 2, and all of these fail; this process is at a later one before it answers."""
     monkeypatch.setattr("symlab.checks.explore.search.Helper", Late)
-    done = Search(plan(Seeded(bad=tuple(range(1, 30))), processes=2)).run()
+    done = Search(plan(seeded(bad=tuple(range(1, 30))), processes=2)).run()
     assert done.found is not None
     assert done.found[0].order.seed == 1
 
@@ -169,7 +154,7 @@ def test_what_has_begun_below_a_failure_is_waited_for(monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("at_once")
 def test_a_helper_that_ends_early_gives_its_trial_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("symlab.checks.explore.search.Helper", Ended)
-    done = Search(plan(Seeded(), processes=3)).run()
+    done = Search(plan(seeded(), processes=3)).run()
     assert (done.runs, done.found) == (30, None)
     assert len(done.lost) == 2
 
@@ -177,37 +162,28 @@ def test_a_helper_that_ends_early_gives_its_trial_back(monkeypatch: pytest.Monke
 @pytest.mark.slow
 @pytest.mark.usefixtures("at_once")
 def test_helpers_report_the_failure_of_the_lowest_number() -> None:
-    done = Search(plan(Seeded(bad=(3000, 3001)), seeds=6000, processes=2)).run()
+    done = Search(plan(seeded(bad=(3000, 3001)), seeds=6000, processes=2)).run()
     assert done.processes == 2
     assert (done.notes, done.lost) == ([], [])
     assert done.found is not None
     assert done.found[0].order.seed == 3000
 
 
-@dataclass(frozen=True)
-class OfAllTypes(Seeded):
-    """A subject with a tensor of each data type that buffers can have."""
-
-    tensors: tuple[torch.Tensor, ...] = tuple(torch.arange(6).to(getattr(torch, name)) for name in ITEMSIZES)
-
-    def judge(self, world: ThreadWorld, deadline_s: float) -> Judgement:
-        same = all(one.float().tolist() == [0, 1, 2, 3, 4, 5] for one in self.tensors)
-        return Judgement("" if same else "another tensor")
+def same(tensors: Sequence[torch.Tensor], *_: object) -> Judgement:
+    return Judgement("" if all(one.float().tolist() == [0, 1, 2, 3, 4, 5] for one in tensors) else "another tensor")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("at_once")
 def test_helpers_take_tensors_of_every_data_type() -> None:
-    done = Search(plan(OfAllTypes(), seeds=2000, processes=2)).run()
+    tensors = [torch.arange(6).to(getattr(torch, name)) for name in ITEMSIZES]
+    done = Search(plan(of(partial(same, tensors)), seeds=2000, processes=2)).run()
     assert (done.processes, done.runs, done.found, done.lost) == (2, 2000, None, [])
 
 
 @pytest.mark.usefixtures("at_once")
 def test_a_subject_that_can_not_be_sent_runs_in_one_process() -> None:
-    class Local(Seeded):
-        pass
-
-    done = Search(plan(Local(), processes=2)).run()
+    done = Search(plan(of(lambda *_: Judgement()), processes=2)).run()
     assert (done.processes, done.runs) == (1, 30)
     assert "can't be sent to another process" in done.notes[0]
 
@@ -223,7 +199,7 @@ def test_a_subject_that_can_not_be_sent_runs_in_one_process() -> None:
 )
 def test_progress_says_how_far_it_is(more: dict[str, Any], text: str) -> None:
     searched = Searched(runs=40, seconds=10.0)
-    assert progress_text(plan(Seeded(), schedule="both", **more), searched) == text
+    assert progress_text(plan(seeded(), schedule="both", **more), searched) == text
 
 
 @pytest.mark.parametrize(("size_bytes", "between"), [(64, 3), (16 << 20, 1)])
@@ -236,14 +212,14 @@ def test_a_wrong_element_is_placed_in_the_launch_that_wrote_it(
     made = Executable(spec.name, "entry", "sm_90a", "", "sha256:0")
     with hydra_over(None):
         (composed,) = compose_jobs(["op=send_recv", "fabric=simulator"], False)
-    subject = CaseSubject(Contestant(case, spec, made), composed.request, SimulatorOptions())
+    subject = case_subject(Contestant(case, spec, made), composed.request, SimulatorOptions())
     monkeypatch.setattr(f"{job}.outcomes_of", lambda *given: [])
     found = []
     for launch in range(3):
         wrong = Mismatch(1, launch, 5, 1.0, 0.0, "0x3f800000", "0x00000000")
         check = Check("bytes", 9, 1, 1.0, 1, 1.0, True, 3, False, first_mismatch=wrong)
         monkeypatch.setattr(f"{job}.check_of", lambda *given, check=check: check)
-        judgement = subject.judge(cast(ThreadWorld, None), 1.0)
+        judgement = subject.judge(cast(ThreadWorld, None), 1.0, 3)
         assert judgement.wrong is not None
         assert (judgement.wrong.rank, judgement.wrong.offset_bytes) == (1, 20)
         assert judgement.launch == launch

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from cases.documents import LONGEST_NUMBER, parsed
-from cases.record.reading import contents
 from reports.record import bundle
 from reports.record.seal import MANIFEST, broken, seal
 from symlab.evidence.audit.items import Outcome
@@ -250,12 +249,6 @@ def test_a_difference_that_leaves_the_folder_is_not_read(tmp_path: Path) -> None
     audit = audited(place=place)
     found = [point for point in audit.items[1].points if "outside.diff" in point.evidence]
     assert {point.outcome for point in found} == {Outcome.NOT_COMPARABLE}
-
-
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="can't be read \\(it is a pipe\\)"):
-        contents(tmp_path / "pipe")
 
 
 def test_a_long_number_is_refused_and_digits_in_a_text_are_none() -> None:

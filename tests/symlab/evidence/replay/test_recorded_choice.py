@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from symlab.evidence.replay.recomposed import RecordedChooser
+from symlab.evidence.replay.expected_cases import RecordedChooser
 from tests.reports.synthetic import record, with_request
 
 

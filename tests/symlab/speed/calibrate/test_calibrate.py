@@ -23,7 +23,6 @@ from runner.world.fabrics import FabricName, HostOffer
 from symlab.command import main
 from symlab.speed.calibrate.command import Options, Seams, calibrate
 from symlab.speed.calibrate.document import section_of, written_into
-from symlab.speed.calibrate.jobs import asked_request, probe_jobs
 from symlab.speed.calibrate.measured import calibration, probe_of
 from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, Probe, counted
 from tests.golden import refused, same_text
@@ -165,16 +164,6 @@ def test_a_whole_calibration_on_stand_ins(tmp_path: Path, capsys: pytest.Capture
     assert (found.calibrated.origin, found.calibrated.relaxed_us) == (Origin.calibrated, 0.7)
 
 
-def test_records_of_before_give_the_same_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = kept(tmp_path / "records", records())
-    assert calibrate(Options(records=(folder,), output=tmp_path / "one.yaml")) == 0
-    assert main(["calibrate", "--from", str(folder), "-o", str(tmp_path / "other.yaml")]) == 0
-    assert (tmp_path / "one.yaml").read_text() == (tmp_path / "other.yaml").read_text()
-    capsys.readouterr()
-    assert main(["calibrate", "--from", str(folder)]) == 0
-    assert capsys.readouterr().out.endswith(f"\n\n{section_of(floors_of(records()))}")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["h100", "h200"])
 def test_committed_floors_are_those_of_the_committed_records(name: str, tmp_path: Path) -> None:
@@ -261,15 +250,6 @@ def test_simulated_records_and_probes_that_were_not_run_give_no_floors() -> None
     assert (found.floors, found.problems) == (None, {"empty_8": "it was not measured"})
 
 
-def test_a_type_of_a_folder_of_configurations_can_be_calibrated(tmp_path: Path) -> None:
-    (tmp_path / "gpu").mkdir()
-    (tmp_path / "gpu" / "mine.yaml").write_text("like: h200\nname: mine\ndevices: [NVIDIA H200]\n")
-    place = tmp_path / "new.yaml"
-    folder = kept(tmp_path / "records", records())
-    assert calibrate(Options(records=(folder,), output=place, config_dir=tmp_path, type="mine")) == 0
-    assert gpu_type(str(place), (CONF, tmp_path)).name == "mine"
-
-
 @pytest.mark.slow
 def test_an_interrupt_says_what_ran(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(given: Sequence[str], jobs: Sequence[ComposedJob]) -> Path:
@@ -352,29 +332,6 @@ def test_a_wrong_request_is_one_line(capsys: pytest.CaptureFixture[str], argumen
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     same_text(said)
-
-
-def test_the_type_is_known_before_anything_runs() -> None:
-    seams = Seams(ran=lambda given, jobs: pytest.fail("it ran"), machine=lambda: TWO, gpu=lambda: "NVIDIA T4")
-    for options in (Options(), Options(type="h200")):
-        with refused(RequestError):
-            calibrate(options, (), seams)
-
-
-def test_each_probe_can_be_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record's override lines make the same job."""
-    from runner.request.compose import compose_jobs, hydra_over
-
-    few = (BY_NAME["ping_pong_release_1"], BY_NAME["incast_128"])
-    monkeypatch.setattr("symlab.speed.calibrate.jobs.PROBES", few)
-    _, configuration = asked_request((), None)
-    jobs = probe_jobs((), configuration, 2, is_simulated=False)
-    assert [job.number for job in jobs] == [0, 1]
-    with hydra_over():
-        for job in jobs:
-            (again,) = compose_jobs(job.overrides, False)
-            assert again.configuration == job.configuration
-            assert again.request == job.request
 
 
 @pytest.mark.slow

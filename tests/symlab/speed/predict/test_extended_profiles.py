@@ -6,14 +6,14 @@ from dataclasses import astuple, replace
 import pytest
 
 from cases.case import Case
-from kernels.catalogue import ALL_SPECS, NAMES, find
+from kernels.catalogue import ALL_SPECS, find
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Executable
 from reports.record.bundle import KERNELS_NAME
 from reports.record.bundle import PUBLISHED as PLACE
 from runner.request.experiments import CONF
 from simulator.clock.costs import H200_TRIAL
-from symlab.speed.predict import predicting, profiling, recorded_kernels
+from symlab.speed.predict import profiling, recorded_kernels, works
 from symlab.speed.predict.case_work import weighed
 from symlab.speed.predict.published import runnable_of
 
@@ -103,14 +103,6 @@ def test_a_resized_message_has_whole_elements_for_each_rank(kernels):
     assert runnable.resized(0, 1).case.size_bytes == 0
 
 
-def test_counts_are_extended_along_a_line():
-    assert profiling.extended({"hop": 2, "remote_load": 4}, {"hop": 2, "remote_load": 8}, 3) == {
-        "hop": 2.0,
-        "remote_load": 20.0,
-    }
-    assert profiling.extended({"fence": 3}, {"fence": 1}, 2) == {}
-
-
 @pytest.mark.parametrize(
     ("size", "blocks", "least", "found"),
     [
@@ -126,16 +118,11 @@ def test_blocks_are_halved_with_the_message_and_stay_multiples(size, blocks, lea
     assert profiling.shrunk(size, blocks, least, 1 << 20) == found
 
 
-def test_fewer_bytes_are_simulated_as_they_are_on_more_than_8_ranks():
-    found = [profiling.most_whole_bytes(ranks) for ranks in (2, 8, 9, 16, 36, 72)]
-    assert found == [1 << 20, 1 << 20, 512 << 10, 512 << 10, 128 << 10, 64 << 10]
-
-
 @pytest.mark.slow
 def test_an_extended_profile_on_16_ranks_is_that_of_the_whole(cache, monkeypatch):
     """What predictions of many ranks rely on: fewer blocks with as much for each have the path of all."""
     case = Case("all_reduce", "two_shot", "bfloat16", "float32", "sum", 1 << 20, 16)
-    runnable = predicting.runnable_of(case, find(case.name), "sm_90a", cache)
+    runnable = works.runnable_of(case, find(case.name), "sm_90a", cache)
     extended = profiling.profiled(runnable, H200_TRIAL, {})
     monkeypatch.setattr(profiling, "WHOLE_RANKS", 16)
     whole = profiling.profiled(runnable, H200_TRIAL, {})
@@ -152,7 +139,7 @@ def test_the_switch_asks_every_gpu_for_what_it_reduces(cache):
     size, found = 64 << 10, {}
     for algorithm in ("multimem_one_shot", "multimem_two_shot"):
         case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", size, 4)
-        runnable = predicting.runnable_of(case, find(case.name), "sm_90a", cache)
+        runnable = works.runnable_of(case, find(case.name), "sm_90a", cache)
         (found[algorithm],) = (
             one for one in profiling.profiled(runnable, H200_TRIAL, {}).phases if one.memory_bytes > size
         )
@@ -171,7 +158,7 @@ def test_the_switch_asks_every_gpu_for_what_it_reduces(cache):
 def test_a_resized_message_takes_no_inbox_of_the_whole(cache):
     """reduce/bulk has an inbox of seven messages on 8 ranks: 14 GB in all at 256 MiB, which ended the process."""
     case = Case("reduce", "bulk", "bfloat16", "float32", "sum", 256 << 20, 8)
-    runnable = predicting.runnable_of(case, find(case.name), "sm_90a", cache)
+    runnable = works.runnable_of(case, find(case.name), "sm_90a", cache)
     small = runnable.resized(1 << 20, runnable.least_blocks)
     assert sum(one.size_bytes for one in runnable.spec.workspaces(case)) > 1 << 30
     assert sum(one.size_bytes for one in small.spec.workspaces(small.case)) < 16 << 20
@@ -181,7 +168,7 @@ def test_a_resized_message_has_workspaces_for_its_blocks(cache):
     """Flags of two_shot are by block: of 16 at 1 MiB, of 64 at 16 MiB."""
     case = Case("reduce", "two_shot", "bfloat16", "float32", "sum", 16 << 20, 8)
     spec = find(case.name)
-    runnable = predicting.runnable_of(case, spec, "sm_90a", cache)
+    runnable = works.runnable_of(case, spec, "sm_90a", cache)
     small = runnable.resized(1 << 20, runnable.blocks)
     assert spec.launch(replace(case, size_bytes=1 << 20)).grid[0] < runnable.blocks == small.blocks
     assert small.spec.workspaces(small.case) == spec.workspaces(case)
@@ -197,7 +184,7 @@ def test_a_resized_message_has_the_workspaces_of_the_code_of_the_whole(spec):
         size_bytes = min(size, spec.max_size_bytes or size)
         dtype = "bfloat16" if "bfloat16" in spec.dtypes else spec.dtypes[0]
         whole = Case(spec.op, spec.algorithm, dtype, accumulator, spec.reductions[0], size_bytes, ranks)
-        runnable = predicting.compiled_already(whole, spec, code)
+        runnable = works.compiled_already(whole, spec, code)
         most_bytes = profiling.most_whole_bytes(ranks)
         size_bytes, blocks = profiling.shrunk(size_bytes, runnable.blocks, runnable.least_blocks, most_bytes)
         for asked in ((min(size_bytes, most_bytes), blocks), (profiling.LEAST_BYTES, runnable.least_blocks)):
@@ -222,7 +209,7 @@ def _clocked(name, ranks, size_bytes, folder):
     spec = find(name)
     accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
     case = Case(*name.split("/"), "bfloat16", accumulator, spec.reductions[0], size_bytes, ranks)
-    return profiling.clocked(predicting.runnable_of(case, spec, "sm_90a", folder), H200_TRIAL)
+    return profiling.clocked(works.runnable_of(case, spec, "sm_90a", folder), H200_TRIAL)
 
 
 def test_one_shot_waits_for_two_barriers_and_one_load(cache):
@@ -242,21 +229,9 @@ def test_one_shot_waits_for_two_barriers_and_one_load(cache):
         assert body.bytes("read", viewer=viewer, target=(viewer + 1) % 4) == 64 << 10
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_every_kernel_has_a_path(name, cache):
-    found = _clocked(name, 2, 4 << 10, cache)
-    steps = found.path.segments
-    assert found.path.weigh(H200_TRIAL) == pytest.approx(found.path.total_us) == pytest.approx(max(found.ends_us))
-    assert steps[0].from_us == 0.0
-    assert all(one.to_us == other.from_us for one, other in itertools.pairwise(steps))
-    assert "own_load" in found.path.counts
-    assert not name.startswith("barrier/") or "hop" in found.path.counts or "switch_hop" in found.path.counts
-
-
 def test_two_shot_beyond_the_messages_that_it_pulls_is_simulated(cache):
     """Of 4 MiB it pushes, with a scratch that 1 MiB does not have."""
     case = Case("all_reduce", "two_shot", "bfloat16", "float32", "sum", 4 << 20, 2)
-    work = predicting.work_of(case, find(case.name), "sm_90a", cache)
+    work = works.work_of(case, find(case.name), "sm_90a", cache)
     assert work.how == "blocks"
     assert _most(work, "written") == pytest.approx(2 << 20, abs=65536), "in each phase: half to the other, its sum back"

@@ -19,7 +19,6 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, cap
         ("-o", str(tmp_path)),
         ("-o", str(tmp_path / "none" / "out.txt")),
         ("--score", "-o", str(tmp_path / "out.txt")),
-        ("--score", "--ranges"),
     ):
         assert main(["predict", *REQUEST, H200, *words]) == 2
         same_text(capsys.readouterr().err)
@@ -41,7 +40,7 @@ def test_a_file_that_fails_keeps_its_content(cache, tmp_path, monkeypatch, capsy
 
 @pytest.mark.slow
 def test_what_is_printed_goes_into_the_file(cache, tmp_path, capsys):
-    words = (*REQUEST, H200, f"cache_dir={cache}", "--explain", "--ranges")
+    words = (*REQUEST, H200, f"cache_dir={cache}", "--explain")
     assert main(["predict", *words, "-o", str(tmp_path / "out.txt")]) == 0
     assert capsys.readouterr().out == ""
     assert main(["predict", *words]) == 0

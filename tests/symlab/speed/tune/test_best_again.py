@@ -9,7 +9,7 @@ import pytest
 from kernels.catalogue import find
 from reports.record.bundle import read
 from runner.__main__ import main as run_main
-from runner.command.joined import command_of
+from runner.command.joined import JoinedCommand
 from runner.request.compose import compose_jobs, hydra_over
 from symlab.command import main
 from symlab.speed.tuned.table import digest_of
@@ -53,7 +53,7 @@ def test_replay_and_audit_need_no_table(
 def test_ranks_of_a_launcher_find_a_kernel_with_a_tuning() -> None:
     with hydra_over():
         jobs = compose_jobs(["op=all_reduce", "algorithms=best", "fabric=simulator"], False)
-    words = command_of(jobs).vocabulary
+    words = JoinedCommand(jobs).vocabulary
     spec = find("all_reduce/two_shot@t512b64l8p")
     text = words.written(spec)
     assert words.read(text) is spec

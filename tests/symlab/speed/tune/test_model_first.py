@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 import time
@@ -21,7 +20,8 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.profiles import Found, Unprofiled
-from symlab.speed.tune.command import SIZES, Options, tune
+from symlab.speed.tune.command import Options, tune
+from symlab.speed.tune.jobs import SIZES
 from symlab.speed.tune.model_first import FAR, MEASURED, Ranking, blocks_of, model_for
 from symlab.speed.tune.search import Measured
 from symlab.speed.tuned.table import read
@@ -154,14 +154,6 @@ def test_the_models_time_ends_and_that_is_said(tmp_path: Path, capsys: Said) -> 
     assert f"{one.searched.left_out} not tried" in said
 
 
-@pytest.mark.slow
-def test_seconds_count_from_the_start_and_the_model_takes_half(tmp_path: Path) -> None:
-    for step, least, most in ((1, 40, 50), (200, 0, 0)):  # some seconds of this clock were gone before
-        times = itertools.count(0, step)
-        invented = ranked(tmp_path, "sizes=[1K]", seconds=100.0, now=lambda times=times: float(next(times)))[2]
-        assert least <= invented.limits_s[0] <= most
-
-
 def test_seconds_of_a_choice_are_its_share_of_the_command(tmp_path: Path) -> None:
     ticks: list[float] = []
 
@@ -281,8 +273,3 @@ def test_equal_predictions_prefer_fewer_blocks() -> None:
     assert [one.name for one in ranking.best(case, 3)] == [names[0], names[2], names[1]]
     assert ranking.left_out == 0
     assert step_of(ranking.best(case, 4)[-1].name).blocks == 64
-
-
-def test_exhaustive_and_a_models_time_exclude_each_other(tmp_path: Path) -> None:
-    with refused(RequestError):
-        ranked(tmp_path, exhaustive=True, model_seconds=5.0)

@@ -25,7 +25,8 @@ from runner.request.compose import ComposedJob
 from symlab.speed.predict.case_work import CaseWork, Direction, PhaseWork
 from symlab.speed.predict.profiles import Found
 from symlab.speed.tune.candidates import Candidates
-from symlab.speed.tune.command import SIZES, Options, tune
+from symlab.speed.tune.command import Options, tune
+from symlab.speed.tune.jobs import SIZES
 from symlab.speed.tune.regret import unseen_sizes
 from symlab.speed.tune.sample import BLOCKS, LOADS, THREADS
 from symlab.speed.tune.search import Measured

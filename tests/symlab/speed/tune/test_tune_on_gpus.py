@@ -18,9 +18,10 @@ from runner.request.compose import ComposedJob
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
 from symlab.speed.tune import finals as finals_module
-from symlab.speed.tune.command import SIZES, Options, Seams, tune
+from symlab.speed.tune.command import Options, Seams, tune
 from symlab.speed.tune.entries import is_own
 from symlab.speed.tune.finals import CROSSING
+from symlab.speed.tune.jobs import SIZES
 from symlab.speed.tune.regret import SIZES as UNSEEN
 from symlab.speed.tune.search import Measured
 from symlab.speed.tuned.table import read

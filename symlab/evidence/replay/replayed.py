@@ -1,0 +1,64 @@
+"""What a replay is of: records that are read, and what of them is damaged or can't run again."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reports.table.text import counted
+from runner.request_error import RequestError
+from symlab.evidence.replay.verb import Wanted as Wanted
+
+if TYPE_CHECKING:
+    from cases.record.record import Record
+    from symlab.evidence.replay.rebuild import Rebuilt
+
+
+def records_of(what: str, uri: str) -> list[Record]:
+    """The records in a file, a folder or a bundle; else those of an MLflow run. RequestError where there are none."""
+    from reports.record.bundle import read
+
+    try:
+        if Path(what).exists():
+            return read([what])
+        if re.fullmatch(r"[0-9a-f]{32}", what):
+            from reports.tracked import fetch
+
+            return fetch(uri, [what])
+    except ValueError as error:
+        raise RequestError(f"{error} (RECORDS)") from error
+    raise RequestError(f"{what}: no such file or folder, and no MLflow run's id (RECORDS), give one of these")
+
+
+def without_case(before: Sequence[Record], again: Rebuilt) -> tuple[str, ...]:
+    """Names of the kernels, not of libraries' collectives, whose recorded cases could all not be run again."""
+    from reports.table.compare import is_baseline
+
+    there = {record.case.name for record in again.records}
+    recorded = dict.fromkeys(record.case.name for record in before if not is_baseline(record))
+    return tuple(name for name in recorded if name not in there)
+
+
+def damage_of(what: str) -> list[str]:
+    """What is not as commands left it in a folder of records: changed files, requested cases without a record. Empty
+    for a single file, a bundle or a run of MLflow, where this is unknown."""
+    from reports.record.bundle import read
+    from reports.record.seal import MANIFEST, broken
+    from runner.records.command_json import COMMAND_JSON, command_document_of
+
+    found = []
+    place = Path(what)
+    for path in sorted(place.rglob(MANIFEST)) if place.is_dir() else []:
+        found += [f"{path.parent.name}/{fault}" for fault in broken(path.parent)]
+    for path in sorted(place.rglob(COMMAND_JSON)) if place.is_dir() else []:
+        with contextlib.suppress(ValueError):  # no records, or a manifest that is not valid: its seal says so
+            manifest = command_document_of(path.parent)
+            missing = manifest.not_run(read([path.parent])) if manifest is not None else ()
+            if missing:
+                found.append(
+                    f"{path.parent.name}: {counted(len(missing), 'missing case')} of those that were asked for"
+                )
+    return found

@@ -1,0 +1,106 @@
+"""The file of a table of choices: read where there is one, and written; and its new entries as text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memory.atomic_file import replacing
+from reports.table.sheet import Line, Sheet, room_here, text
+from reports.table.text import counted
+from runner.request.sizes import format_bytes
+from runner.request_error import RequestError
+from symlab.speed.tune.entries import Kept, merged, ranges_in
+from symlab.speed.tune.verb import Options as Options
+from symlab.speed.tuned.table import (
+    UNIT,
+    Entry,
+    Table,
+    digest_of,
+    read,
+)
+
+
+def text_of(entries: Sequence[Entry]) -> str:
+    """The new entries as a table."""
+    lines = []
+    for one in entries:
+        other, library = one.runner_up, one.library
+        lines.append(
+            Line(
+                {
+                    "op": one.op,
+                    "dtype": one.dtype,
+                    "ranks": str(one.ranks),
+                    "size": format_bytes(one.size_bytes),
+                    "choice": one.choice.name,
+                    UNIT: f"{one.choice.value:.6g}",
+                    "interval": f"{one.choice.low:.4g} to {one.choice.high:.4g}",
+                    "runner-up": other.name if other is not None else "-",
+                    "its": f"{other.value:.6g}" if other is not None else "-",
+                    "library": library.name if library is not None else "-",
+                    "library's": f"{library.value:.6g}" if library is not None else "-",
+                    "timed": str(one.searched.timed),
+                    "found": one.searched.found(one.choice.name),
+                }
+            )
+        )
+    columns = tuple(lines[0].cells)
+    numeric = frozenset({"ranks", "size", UNIT, "its", "library's", "timed"})
+    return text([Sheet("choices", columns, (tuple(lines),), numeric)], [], room_here()).rstrip()
+
+
+def earlier_table(place: Path, gpu: str) -> Table | None:
+    """The table that is there already, of the same GPUs and unit. RequestError for another one."""
+    if not place.absolute().parent.is_dir():
+        raise RequestError(f"there is no folder {place.absolute().parent} (-o), give a file in one that exists")
+    if place.is_dir():
+        raise RequestError(f"{place} is a folder (-o), give a file")
+    if not place.exists():
+        return None
+    try:
+        table = read(place)
+    except ValueError as error:
+        raise RequestError(f"{error} (-o)") from None
+    if table.gpu != gpu:
+        raise RequestError(f"{place} is of {table.gpu}, and this search is of {gpu} (-o), give another file")
+    return table
+
+
+def write(
+    place: Path,
+    gpu: str,
+    given: Sequence[str],
+    earlier: Table | None,
+    entries: Sequence[Entry],
+    folders: Sequence[Path],
+    kept: Mapping[int, Sequence[Kept]],
+) -> None:
+    first = next(iter(kept.values()))[0].record
+    fabric = first.fabric
+    assert fabric is not None
+    commit = str((first.environment.git or {}).get("commit") or "unknown")
+    made = {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": commit,
+        "records": ", ".join(folder.name for folder in folders)[:200],
+        "with": shlex.join(["symlab", "tune", *given])[:200] or "symlab tune",
+    }
+    table = Table(
+        gpu=gpu,
+        arch=fabric.arch,
+        made=made,
+        entries=merged(earlier.entries if earlier is not None else (), entries),
+    )
+    written = table.text()
+    try:
+        with replacing(place) as beside:
+            beside.write_text(written, encoding="utf-8")
+    except OSError as error:
+        raise RequestError(f"{place}: {error.strerror} (-o), give a file that can be written") from None
+    ranges = counted(ranges_in(table.entries), "range")
+    print(f"table: {place} ({counted(len(table.entries), 'choice')}, {ranges}, {digest_of(written)})")
+    print(f"records of the finalists: {', '.join(map(str, folders))}")
+    print(f"use it with: symlab run algorithms=best tuned={shlex.quote(str(place))} ..")
