@@ -8,9 +8,9 @@ nothing else.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -28,67 +28,24 @@ from memory.fabric import (
 )
 from memory.ranks import named
 from simulator.fabric import SimulatorFabric
-from simulator.gpu import Gpu
-from simulator.memory.heaps import MAX_HEAP_BYTES, Allocation
-from simulator.memory.space import Space
+from simulator.memory.heaps import Allocation
 from simulator.observe.counters import Counters
 from simulator.observe.events import HostEvent, LaunchBegan, tell
 from simulator.observe.printed import Printer
-from simulator.options import Interleaving, Memory, MultimemModel, Schedule, traits_of
+from simulator.options import Schedule
+from simulator.parts import SimulatorOptions as SimulatorOptions
+from simulator.parts import described, made_clock, made_races, made_space, made_streams, register_counts
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler, waiting_report
-from simulator.run.streams import Queued, Streams
-from symlab.rooms import part_of
+from simulator.run.streams import Queued
 
 if TYPE_CHECKING:
     from cases.finding import Finding
-    from simulator.clock.clock import Clock
-    from simulator.clock.costs import Costs
     from simulator.clock.profile import LaunchProfile
-    from simulator.memory.order import Order
-    from simulator.observe.race_checker import RaceChecker
     from simulator.run.choices import Choice
-    from simulator.run.replayed import Replayed
     from simulator.run.residency import Places, Resident
 
 MAX_WORLD_SIZE = 72
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatorOptions(Interleaving):
-    """How a simulated world is made.
-
-    multimem is of MultimemModel, memory of Memory. step_budget: basic-block steps of all groups of lanes in one run.
-    gpu: whose limits hold; None: all blocks of a launch are there at once. races: whether accesses that nothing orders
-    are looked for (SimulatedWorld.findings). records_choices: keep what the schedule chose (World.choices). clock: what
-    steps cost, of a world that measures its launches (SimulatedWorld.profiles).
-    """
-
-    arch: str = "sm_90a"
-    heap_bytes: int = 256 << 20
-    multicast: bool = True
-    multimem: str = MultimemModel.exact
-    step_budget: int = 2_000_000
-    gpu: Gpu | None = None
-    races: bool = False
-    records_choices: bool = False
-    memory: str = Memory.strong
-    clock: Costs | None = None
-
-    def __post_init__(self) -> None:
-        Interleaving.__post_init__(self)
-        for name, value, known in (("multimem", self.multimem, MultimemModel), ("memory", self.memory, Memory)):
-            if value not in tuple(known):
-                raise ValueError(f"{name} is {value!r}; it must be {' or '.join(known)}")
-        if self.clock is not None and (self.schedule != Schedule.fair or self.memory != Memory.strong):
-            raise ValueError(
-                f"clock needs schedule=fair and memory=strong, not {self.schedule} and {self.memory}: "
-                "in others polls may see what came later"
-            )
-        if not 4096 <= self.heap_bytes <= MAX_HEAP_BYTES:
-            raise ValueError(f"heap_bytes is {self.heap_bytes:,}; it must be 4,096 to {MAX_HEAP_BYTES:,}")
-        if self.gpu is not None and self.gpu.arch != self.arch.rstrip("af"):
-            raise ValueError(f"arch is {self.arch}, and {self.gpu.name} is {self.gpu.arch}")
 
 
 class SimulatedWorld:
@@ -99,15 +56,14 @@ class SimulatedWorld:
             raise ValueError(f"world_size is {world_size}; the simulator has 1 to {MAX_WORLD_SIZE} ranks")
         self.world_size = world_size
         self.options = options
-        self.order: Order | None = None
-        self.space = self._made_space()
+        self.space, self.order = made_space(world_size, options)
         self.scratch = Scratch()
         self.scheduler = self._scheduler()
         self.deadline: float | None = None
         self.tally = Counters(world_size)
         self.printer = Printer()
-        self.races = self._made_races()
-        self.clock = self._made_clock()
+        self.races = made_races(self.space, options)
+        self.clock = made_clock(self.space, options)
         for listener in (self.tally, self.printer, self.races, self.clock):
             if listener is not None:
                 self.space.events.add(listener)
@@ -115,7 +71,7 @@ class SimulatedWorld:
         self.states = ["away"] * world_size  # away, running, exchange, synchronize, pause, left
         self.notes = [""] * world_size
         self.answers: list[tuple[str, ...] | None] = [None] * world_size
-        self.streams = self._no_launches()
+        self.streams = made_streams(self.world_size, self.options, self.scheduler.order)
         self.residents: dict[str, Resident] = {}  # by kernel: the last launch's
         self.batches: list[Batch] = []
         self.is_launch_due = False
@@ -123,55 +79,16 @@ class SimulatedWorld:
         self.broken: BaseException | None = None
         self.culprit: int | None = None
 
-    def _made_space(self) -> Space:
-        options = self.options
-        size = (self.world_size, options.heap_bytes, options.multicast)
-        if options.memory == Memory.strong:
-            return Space(*size)
-        from simulator.memory.chance import Chance, Late
-        from simulator.memory.order import Order
-        from simulator.memory.weak import WeakSpace
-
-        follows = options.follows
-        late = None if follows is None else [one for one in follows if isinstance(one, Late)]
-        space = WeakSpace(*size, options.seed, chance=Chance(options.seed, options.records_choices, late))
-        self.order = Order(space)
-        space.events.add(self.order)
-        return space
-
-    def _made_races(self) -> RaceChecker | None:
-        if not self.options.races:
-            return None
-        found: RaceChecker = part_of("check.races")(self.space)
-        return found
-
-    def _made_clock(self) -> Clock | None:
-        if self.options.clock is None:
-            return None
-        from simulator.clock.clock import Clock
-
-        return Clock(self.space, self.options.clock)
-
     # For the world's owner
 
     @property
     def traits(self) -> Traits:
         """What the fabrics of all ranks can do."""
-        options = self.options
-        description = f"PTX interpreter, multimem {options.multimem}, {options.schedule} order, seed {options.seed}"
-        if options.memory != Memory.strong:
-            description += f", {options.memory} memory"
-        if options.gpu is not None:
-            description += f", GPU {options.gpu.name}, registers {self._registers}"
-        return traits_of(self.world_size, options.arch, options.heap_bytes, options.multicast, options.gpu, description)
+        return described(self.world_size, self.options, self._registers if self.options.gpu is not None else "")
 
     @cached_property
     def _registers(self) -> str:
-        """Who counts registers."""
-        from simulator.ptx.assembler import find_ptxas, version_of
-
-        ptxas = find_ptxas()
-        return "unknown (no ptxas): no limit" if ptxas is None else f"as ptxas {version_of(ptxas)} counts them"
+        return register_counts()
 
     @property
     def printed(self) -> list[str]:
@@ -200,7 +117,7 @@ class SimulatedWorld:
         self.states = ["away"] * self.world_size
         self.scheduler = self._scheduler()
         self.scheduler.deadline = self.deadline
-        self.streams = self._no_launches()
+        self.streams = made_streams(self.world_size, self.options, self.scheduler.order)
         is_fair = self.streams.together and self.streams.follows is None
         self.scheduler.is_launch_due = None if is_fair else self._is_launch_due
         if self.order is not None:
@@ -213,16 +130,6 @@ class SimulatedWorld:
             self.races.restart()
         if self.clock is not None:
             self.clock.forget()
-
-    def _no_launches(self) -> Streams:
-        options, order = self.options, self.scheduler.order
-        return Streams(
-            self.world_size,
-            options.seed,
-            together=options.schedule == Schedule.fair,
-            alone=options.gpu is not None,
-            follows=None if options.follows is None else cast("Replayed", order),
-        )
 
     def _is_launch_due(self) -> bool:
         self.is_launch_due = self.streams.is_due(self.batches, self.scheduler.steps)
@@ -271,7 +178,7 @@ class SimulatedWorld:
         """Break the world and give its memory back, also if a fabric or an exception still refers to it."""
         self.abort(FabricError("the world was closed"))
         with self.turn:
-            self.streams = self._no_launches()
+            self.streams = made_streams(self.world_size, self.options, self.scheduler.order)
             self.batches = []
             self.space.release()
 

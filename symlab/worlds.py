@@ -347,9 +347,10 @@ def world(
     gpu: whose limits hold, by name ("h100"), or as a mapping of limits such as {"name": "small", "like": "h100",
     "multiprocessors": 16}; None: all blocks of a launch are there at once. races: look for accesses that nothing
     orders; World.findings and a launch's `findings` have them. In fair order each run is then repeated in worlds of its
-    own with schedule="priority", seeds 0 and 1, for at most twice its time (or 2 s); "race_orders" of its counts names
-    them, and their results are dropped. memory: when a store becomes visible, "strong" (at once, to all) or "weak" (to
-    each thread at a time of its own, drawn from seed, as far as the PTX memory model lets it).
+    own with schedule="priority", seeds 0 and 1, the second if both take at most twice its time, or 0.25 s;
+    "race_orders" of its counts names them, and their results are dropped. memory: when a store becomes visible,
+    "strong" (at once, to all) or "weak" (to each thread at a time of its own, drawn from seed, as far as the PTX memory
+    model lets it).
 
     Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
     value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't

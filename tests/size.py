@@ -37,18 +37,18 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 71_518,
-    "the core, code lines": 52_905,
+    "product, code lines": 71_557,
+    "the core, code lines": 52_916,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_437,
-    "tests, code lines": 71_263,
-    "Markdown, words": 30_000,
+    f"loaded by symlab {COMMAND}, code lines": 23_448,
+    "tests, code lines": 71_266,
+    "Markdown, words": 29_839,
     "README.md, words": 1_600,
-    "longest other page, words": 3_700,
+    "longest other page, words": 3_247,
     "verbs of symlab --help": 14,
     "keys of symlab run --help": 38,
     "most parameters of a function": 10,
-    "most modules of ours that a file imports": 27,
+    "most modules of ours that a file imports": 22,
     "product files that name granularity": 7,
     "product files that name lead_in_calls": 4,
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from cases.case import Case
@@ -127,9 +128,15 @@ class _Run:
             attempt.run(world, self._means, module)
         except WorldFailure as failure:
             attempt.fail(Status(failure.status), failure.message)
+            self._note_late(attempt, failure)
         except Exception as error:
             attempt.fail(Status.FAILED, described(error))
         return attempt
+
+    def _note_late(self, attempt: Attempt, failure: WorldFailure) -> None:
+        """Remember a library that did not end in time. A failure without errors is not of its own work."""
+        if attempt.status is Status.TIMEOUT and attempt.subject.library and failure.errors:
+            self._means.late.setdefault(replace(attempt.case, size_bytes=0), attempt.case.size_bytes)
 
     def _brought(self, module: str, world: World) -> Brought | None:
         """What came of bringing a module onto the ranks of this world; an unavailable module is tried once."""
@@ -161,6 +168,7 @@ class _Run:
             if isinstance(one.found, WorldFailure):
                 after = (f"; {one.note}" if one.note else "") + attempt.subject.hint
                 attempt.fail(Status(one.found.status), f"while timing: {one.found.message}{after}")
+                self._note_late(attempt, one.found)
                 continue
             attempt.take(one.found)
             if attempt.status is Status.PASSED and one.note:

@@ -3,6 +3,7 @@ described in its own way; runner/command/job.py takes all alike."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
@@ -15,6 +16,7 @@ from kernels.baselines import NCCL, NCCL_SYMMETRIC, Baseline, library_of, refuse
 from kernels.spec import KernelSpec
 from kernels.tuned_name import has_tuning, values_of
 from memory.fabric import Traits
+from reports.table.text import size_text
 from runner.case.contestant import Contestant, spec_for
 from runner.case.nccl_settings import refuses_settings
 from runner.command.kernel_info import custom_kernel_info, kernel_info
@@ -127,6 +129,10 @@ class _Library(Subject):
         refusal = refuses_baseline(self.spec, self.case, traits) or refuses_settings(settings, self.case, traits)
         if refusal is None and module is not None and module.problem:
             return Refusal("baselines", f"{self.spec.name} is unavailable", module.problem)
+        late = means.late.get(replace(self.case, size_bytes=0), self.case.size_bytes)
+        if refusal is None and late < self.case.size_bytes:
+            reason = f"{self.spec.name} did not end in time at {size_text(late)}, so larger sizes are not tried"
+            return Refusal("deadline_s", reason, "give it more time, or these sizes alone")
         return refusal
 
     def make(self, means: Means, traits: Traits) -> None:

@@ -42,7 +42,7 @@ RACE_SEEDS = (0, 1)
 flags and counters may pair rightly by chance."""
 RACE_TIME = 2.0
 """CPU time that these may take in all, as a multiple of the fair run's: none begins that would take longer."""
-LEAST_RACE_S = 1.0
+LEAST_RACE_S = 0.25
 """CPU time that they may take however short the fair run was."""
 CUT_RACE = 10.0
 """An order is cut short after this many times the fair run's time, and CUT_RACE seconds at least."""

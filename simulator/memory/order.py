@@ -217,8 +217,15 @@ class Order(Listener):
 
     def launch_began(self, event: LaunchBegan) -> None:
         self.clocks.begin(event.launched)
+        if event.launched.has_complete_ends:
+            for who in self.clocks.distinct(event.launched, range(event.launched.lanes)):
+                self.clocks.release_fence(who, SCOPES["sys"])
 
     def launch_ended(self, event: LaunchEnded) -> None:
+        if event.launched.has_complete_ends:
+            first = event.launched.ranks.index(event.rank) * event.launched.threads
+            for who in self.clocks.distinct(event.launched, range(first, first + event.launched.threads)):
+                self.clocks.acquire_fence(who, SCOPES["sys"])
         self.clocks.end(event.launched, event.rank)
         self.queued[event.rank] -= 1
 

@@ -113,6 +113,11 @@ class Launched:
         return "gpu_atomics" in self.assumptions
 
     @property
+    def has_complete_ends(self) -> bool:
+        """Whether its accesses are complete for all GPUs before its stream's next kernel, as the kernel declares."""
+        return "kernel_end" in self.assumptions
+
+    @property
     def whole_bytes(self) -> int:
         """Up to how many bytes a vector access is a single one, as the kernel declares; 0: none."""
         return 16 if "vector_16" in self.assumptions else 8 if "vector_8" in self.assumptions else 0

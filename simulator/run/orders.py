@@ -285,7 +285,8 @@ class Accesses(Drawn):
 
 class Priority(Blocks):
     """Teams of blocks, by priority: of those that can, the first team runs, until all its threads wait. Who polls looks
-    again after each signal of others, once. Seed 0: the last rank and its last blocks first; others draw them.
+    again after each signal of others, once. Seed 0: the last rank and its last blocks first; others draw them. Launches
+    begin together: batches of single ranks would take several times as many steps.
 
     teams: by a launch's ranks and numbers, each block's team: 1 is the first, then 2, 4 and 8. looked: who has polled
     since the last signal. signals: by program and place, whether lanes signal there.

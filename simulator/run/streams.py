@@ -2,9 +2,9 @@
 
 Launches of one stream of a rank run one after another, launches of several streams side by side, unless one stream
 waits for another (Fabric.wait_stream). A launch can begin as soon as its rank's stream is free and waits for nothing,
-whatever other ranks are doing: a fast rank's next launch overtakes a slow rank's last one. In fair order launches begin
-when nothing else can run, equal ones of several ranks together; in other orders each rank begins its own at a time that
-the seed decides; where choices are followed, when they say so.
+whatever other ranks are doing: a fast rank's next launch overtakes a slow rank's last one. In fair order, and in orders
+by priority, launches begin when nothing else can run, equal ones of several ranks together; in other orders each rank
+begins its own at a time that the seed decides; where choices are followed, when they say so.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Queued:
 
 @dataclass(slots=True)
 class Streams:
-    """The queued launches of all ranks. together: the order is fair, and launches begin together.
+    """The queued launches of all ranks. together: launches begin together, as in fair order and by priority.
 
     alone: a rank runs one launch at a time, whatever their streams: what a GPU does whose places are all taken.
     follows: says instead of all this when launches begin.
@@ -125,7 +125,7 @@ class Streams:
         return [([rank for rank, _ in group], [self._take(*one) for one in group]) for group in groups.values()]
 
     def is_due(self, batches: Iterable[Batch], step: int) -> bool:
-        """Return whether a launch is to begin between two steps: never in fair order."""
+        """Return whether a launch is to begin between two steps: never where they begin together."""
         if not any(self._queues):
             return False
         if self.follows is not None:

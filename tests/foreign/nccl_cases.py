@@ -14,6 +14,7 @@ import torch
 
 from memory.placing import SIMULATED
 from tests.foreign.cases import Case, Foreign, exact, random_rows
+from tests.foreign.cuda_cases import of_cuda
 from tests.foreign.environment import compiled
 
 SOURCE = "nccl_kernels.py"
@@ -84,9 +85,45 @@ def reduce_copy(ranks: int) -> Case:
     return of_nccl("reduce_copy", ranks, "target", lambda rank: total, buffers=buffers, arguments=arguments)
 
 
+def packets(ranks: int) -> Case:
+    """Three calls in a row of an all_reduce by LL packets, each in several epochs. The sums are in rank order."""
+    numel, calls = 2 * NUMEL, 3
+    source = random_rows(ranks, (calls * numel,), torch.float32, -999, 1000)
+    total = torch.stack(source).sum(0)
+    lines = BLOCKS * (1 + 2 * ranks * THREADS)
+    buffers = {
+        "source": source,
+        "target": (calls * numel, torch.float32),
+        "resources": (4 * lines, torch.int32, 0),
+    }
+    steps = [
+        {
+            "arguments": [
+                communicator(),
+                ("struct", [("u32", 0), ("u32", ranks * THREADS)]),
+                f"source+{4 * numel * call}",
+                f"target+{4 * numel * call}",
+                ("s32", numel),
+            ]
+        }
+        for call in range(calls)
+    ]
+    how: dict[str, Any] = {"grid": BLOCKS, "block": THREADS, "heap_bytes": HEAP_BYTES, "local": ("source", "target")}
+    how["assumptions"] = ["vector_16"]  # else a store of data and epoch is torn, and sums are wrong in random orders
+    module = of_cuda("nccl_ll.cu", "all_reduce_ll")
+    return exact(module, ranks, lambda rank: {"target": total}, buffers=buffers, steps=steps, **how)
+
+
 KERNELS = (
     Foreign("NCCL: store through an LSA pointer", "nccl4py", store),
     Foreign("NCCL: LSA barrier", "nccl4py", barrier),
     Foreign("NCCL: LSA barrier by multimem", "nccl4py", multimem_barrier),
+    Foreign(
+        "NCCL: all_reduce by LL packets",
+        "nvidia-nccl-cu13",
+        packets,
+        "bit for bit, by vector_16",
+        needs_host_compiler=True,
+    ),
     Foreign("NCCL: lsa_reduce_sum_copy between two barriers", "nccl4py", reduce_copy),
 )

@@ -14,14 +14,14 @@ from reports.table.text import counted
 from runner.environment.host import usable_cores
 from runner.interrupt import exit_code_of
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricName, HostOffer, simulator_options
+from runner.world.fabrics import FabricName, HostOffer
 from simulator.options import Memory
+from symlab.checks.explore.of_case import subject_of
 from symlab.checks.explore.verb import DECIDED
 from symlab.checks.explore.verb import Options as Options
 
 if TYPE_CHECKING:
-    from cases.case import Case
-    from runner.command.plan import Command, PreparedJob
+    from runner.command.plan import Command
     from runner.request.compose import ComposedJob
     from symlab.checks.explore.found import Found
     from symlab.checks.explore.search import Plan, Searched
@@ -209,28 +209,6 @@ def _subjects(command: Command, wanted: str) -> tuple[list[Subject], list[tuple[
         raise RequestError(f"{refused[0]} (--case), give another case")
     shown = [f"  {case}" for _, case in places[:8]] + ([f"  and {len(places) - 8} more"] if len(places) > 8 else [])
     return subjects, places, [f"symlab explore: {counted(len(subjects), 'case')}", *shown, *refused]
-
-
-def subject_of(job: PreparedJob, case: Case) -> Subject:
-    """What is explored of a case. Compiles its kernel."""
-    from kernels.compile import executable
-    from kernels.spec import KernelSpec
-    from runner.case.contestant import Contestant, spec_for
-    from runner.command.means import usual_means
-    from runner.custom.running import plan_of
-    from symlab.checks.explore.subject import case_subject, custom_subject
-
-    options, request = simulator_options(job.request.fabric), job.request
-    if (custom := job.custom) is not None:
-        compiled = custom.compiled(options.arch)
-        plan = plan_of(custom, compiled, seed=request.seed, launches=request.launches, is_checked=True)
-        return custom_subject(custom, plan, options, request.deadline_s)
-    usual_means()
-    spec = spec_for(case, job.specs)
-    if not isinstance(spec, KernelSpec):
-        raise RequestError(f"{case.id} is a library's (baselines), an exploration takes kernels")
-    made = executable(spec, case, options.arch, request.cache_dir)
-    return case_subject(Contestant(case, spec, made), request, options)
 
 
 # Again

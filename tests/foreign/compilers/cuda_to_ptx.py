@@ -29,6 +29,8 @@ def to_ptx(request: dict[str, Any], folder: Path) -> dict[str, Any]:
         standard = "c++20"
         sglang = folder_of("sglang") / "jit_kernel"
         headers += [sglang / "include", sglang / "csrc" / "distributed", folder_of("tvm_ffi") / "include"]
+    if request["source"] == "nccl_ll.cu":
+        headers.append(folder_of("nvidia") / "nccl" / "include")
     command = [
         str(toolkit / "bin" / "nvcc"),
         *("-ptx", f"-std={standard}", "-lineinfo", "--expt-relaxed-constexpr", f"-arch={request['arch']}"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from memory.owned_folder import began_at
 from runner.launch.files import LaunchFiles, WorkerState
-from runner.launch.supervisor import MOST_STARTS_BETWEEN, Returned, Supervisor
+from runner.launch.supervisor import MOST_STARTS_BETWEEN, Returned, Supervisor, _ended_by
 from tests.patience import PATIENCE_S, until
 
 STUB = "tests.runner.launch.stub_worker"
@@ -59,6 +59,11 @@ def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path: Path)
     state = supervised(tmp_path, [("code", 1)]).state
     assert state.how == "its process ended with exit code 1: what it said last"
     assert state.ended
+
+
+def test_the_end_of_a_process_is_told_by_its_code() -> None:
+    ends = ("ended with exit code 0", "was ended by SIGKILL", "was ended by signal 99")
+    assert [_ended_by(code) for code in (0, -9, -99)] == [f"its process {one}" for one in ends]
 
 
 def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ import pytest
 from memory.fabric import DeadlineExceeded, PeerLost
 from simulator.fabric import SimulatorFabric
 from simulator.run import schedule
+from simulator.run.machine import Batch
+from simulator.run.streams import Queued
+from simulator.world import SimulatedWorld
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
 from tests.simulator.harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
 
@@ -100,6 +103,23 @@ class TestSeeds:
                 fabric.barrier()
 
         assert succeed(make_world(2, schedule="priority"), program).counters["steps"] == 2 * 2
+
+    @pytest.mark.parametrize("schedule", ["priority", "random"])
+    def test_launches_begin_together_by_priority(self, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Batches of single ranks would take several times as many steps."""
+        found: list[list[int]] = []
+        batch = SimulatedWorld._batch
+
+        def noted(world: SimulatedWorld, ranks: list[int], queued: list[Queued]) -> Batch:
+            found.append(ranks)
+            return batch(world, ranks, queued)
+
+        monkeypatch.setattr(SimulatedWorld, "_batch", noted)
+        for seed in range(4):
+            succeed(
+                make_world(4, schedule=schedule, seed=seed), launching(STORE, 8, 32, [np.zeros(1, np.uint32)], at=0)
+            )
+        assert all(ranks == [0, 1, 2, 3] for ranks in found) == (schedule == "priority")
 
     def test_a_race_shows_its_several_results(self) -> None:
         """Blocks store to one cell without any order: some seeds must disagree, or random orders are none."""

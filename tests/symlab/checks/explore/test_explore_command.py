@@ -17,8 +17,9 @@ import symlab
 from kernels import sources
 from simulator.options import Interleaving
 from simulator.run.choices import text_of
-from symlab.checks.explore.command import jobs_of, subject_of
+from symlab.checks.explore.command import jobs_of
 from symlab.checks.explore.found import read
+from symlab.checks.explore.of_case import subject_of
 from symlab.checks.explore.search import Searched
 from symlab.checks.explore.subject import run_once
 from symlab.checks.explore.trace import MAX_NOTED

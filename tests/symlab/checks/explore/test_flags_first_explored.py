@@ -12,8 +12,9 @@ import pytest
 
 from kernels.compile import executable
 from memory.fabric import Executable
-from symlab.checks.explore.command import jobs_of, subject_of
+from symlab.checks.explore.command import jobs_of
 from symlab.checks.explore.found import replayed, shrunk
+from symlab.checks.explore.of_case import subject_of
 from symlab.checks.explore.reading import switches_of
 from symlab.checks.explore.search import Plan, Search
 from symlab.checks.explore.subject import Subject

@@ -25,9 +25,10 @@ from runner.world.threads import ThreadWorld
 from simulator.options import Interleaving
 from simulator.world import SimulatorOptions
 from symlab.checks.explore.helper import HelperEnded
+from symlab.checks.explore.of_case import case_subject
 from symlab.checks.explore.progress import progress_text
 from symlab.checks.explore.search import Plan, Search, Searched
-from symlab.checks.explore.subject import Judgement, Ran, Subject, case_subject, run_once
+from symlab.checks.explore.subject import Judgement, Ran, Subject, run_once
 from symlab.checks.explore.verb import orders_of
 
 

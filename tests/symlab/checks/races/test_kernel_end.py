@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -26,7 +28,7 @@ MODULE = """
 	setp.eq.u32 %p1, %r1, 0;
 	@%p1 bra zero;
 	setp.ne.u32 %p2, %r2, FIRST;
-	@!%p2 st.global.u32 [%rd3], %r2;
+	@!%p2 st.global.u32 [%rd3], 5;
 	setp.ne.u32 %p3, %r2, FLAG;
 	@!%p3 st.volatile.global.u32 [%rd4], 1;
 	ret;
@@ -44,6 +46,7 @@ polled:
 	ret;
 }
 """
+SEEN = "ld.global.u32 %r4, [%rd3]; st.global.u32 [%rd4+4], %r4"
 STORE, LOAD = "st.global.u32 [%rd3], 7", "ld.global.u32 %r4, [%rd3]"
 
 
@@ -51,23 +54,25 @@ def found(
     access: str, *, declared: bool = True, decides: str = "1", schedule: str = "fair", seeds: int = 1, **launches: int
 ) -> list[Finding]:
     """What the checker finds of rank 1's first store and rank 0's access. launches: in which each thing is done."""
+    done = ran(access, decides, launches, declared, schedule=schedule, seeds=seeds, races=True)
+    return list(done.findings or ())
+
+
+def ran(access: str, decides: str, launches: dict[str, int], declared: bool, **order: Any) -> Any:
     text = MODULE.replace("ACCESS", access).replace("DECIDES", decides)
     for name, number in launches.items():
         text = text.replace(name.upper(), str(number))
-    done = symlab.simulate(
+    return symlab.simulate(
         text,
         ranks=2,
         grid=1,
         block=1,
-        buffers={"data": (1, torch.int32, 0), "flags": (1, torch.int32, 0)},
+        buffers={"data": (1, torch.int32, 0), "flags": (2, torch.int32, 0)},
         arguments=[("peers", "data"), ("peers", "flags"), "rank", "launch"],
         launches=3,
-        schedule=schedule,
-        seeds=seeds,
-        races=True,
         assumptions=["kernel_end"] if declared else [],
+        **order,
     )
-    return list(done.findings or ())
 
 
 @pytest.mark.parametrize(
@@ -104,3 +109,14 @@ def test_a_poll_that_waits_for_nothing_explains_nothing() -> None:
     launches = {"first": 0, "flag": 1, "poll": 1, "second": 1}
     seen = found(STORE, decides="%r3", schedule="random", seeds=8, **launches)
     assert ("race", "") in {(one.severity, one.assumption) for one in seen}
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_weak_memory_shows_what_an_earlier_kernel_stored_where_that_is_declared(declared: bool) -> None:
+    """Each seed is a run of its own: they end differently without it."""
+    launches = {"first": 0, "flag": 1, "poll": 1, "second": 2}
+    seen = set()
+    for seed in range(12):
+        done = ran(SEEN, "1", launches, declared, seeds=[seed], memory="weak")
+        seen.add(int(done.outputs["flags"][0][1]))
+    assert seen == ({5} if declared else {0, 5})

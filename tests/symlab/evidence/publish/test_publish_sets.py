@@ -283,14 +283,15 @@ def test_the_audit_does_not_begin_after_the_limit(machine: Machine, monkeypatch:
 
 def test_an_interrupt_leaves_what_is_stored_and_says_so(machine: Machine) -> None:
     """The plan has been written with each world, whether it failed or not."""
-    machine.outcomes |= {1: Ran((), 1, "rank 2 was lost"), 2: Interrupted(15)}
+    machine.outcomes |= {0: Ran((), 1, "rank 2 was lost"), 2: Interrupted(15)}
     with pytest.raises(Interrupted) as interrupt:
         machine.publish(worlds=3)
     assert interrupt.value.exit_code == 143
     assert interrupt.value.__notes__ == [f"1 of 3 worlds are in {machine.folder}; the same command goes on"]
     assert not list(machine.folder.glob(".*")), "the lock is gone"
-    assert [(one.world, one.why) for one in machine.plan.failures] == [("barrier-world2", "rank 2 was lost")]
-    assert machine.plan.seconds == {"barrier-world1": 60.0}
+    assert [(one.world, one.why) for one in machine.plan.failures] == [("barrier-world1", "rank 2 was lost")]
+    assert machine.plan.seconds == {"barrier-world2": 60.0}
+    assert "- barrier-world1 failed at" in machine.page
 
 
 def test_plan_shows_what_runs_and_writes_nothing(machine: Machine, capsys: Said) -> None:

@@ -263,14 +263,14 @@ def test_an_interrupt_says_what_ran(capsys: pytest.CaptureFixture[str], monkeypa
 
 
 def test_what_ran_before_an_interrupt_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from runner.command import session, start
+    from runner.command import ready, session
 
-    monkeypatch.setattr(start, "ready", lambda *_, **__: (None, None))
+    monkeypatch.setattr(ready, "ready", lambda *_, **__: (None, None))
     for ran, notes in ((tuple(records()[:9]), [f"records of 9 cases: {tmp_path}"]), ((), [])):
         ended = session.Ended(130, tmp_path, ran, KeyboardInterrupt())
         monkeypatch.setattr(session, "run_within", lambda *_, ended=ended: ended)
         with pytest.raises(KeyboardInterrupt) as caught:
-            start.run_quietly((), ())
+            ready.run_quietly((), ())
         assert getattr(caught.value, "__notes__", []) == notes
 
 

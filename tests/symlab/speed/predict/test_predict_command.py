@@ -19,7 +19,7 @@ from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
 from simulator.clock.profile import Segment
 from symlab.__main__ import main
-from symlab.speed.predict import asking, command, explaining, predicting, profiling, shown, works
+from symlab.speed.predict import asking, command, explaining, profiling, shown, works
 from symlab.speed.predict.evidence import is_evidence
 from symlab.speed.predict.model import Fitted
 from symlab.speed.predict.predicting import predicted
@@ -99,10 +99,10 @@ def test_an_uncalibrated_type_gives_the_order_and_says_why(cache, capsys):
 
 def test_a_profile_is_simulated_once_by_a_simulator(cache, monkeypatch):
     first = works.work_of(ONE, find(ONE.name), "sm_90a", cache)
-    monkeypatch.setattr(predicting, "profiled", lambda *_: pytest.fail("simulated anew"))
+    monkeypatch.setattr(works, "profiled", lambda *_: pytest.fail("simulated anew"))
     assert works.work_of(ONE, find(ONE.name), "sm_90a", cache) == first
-    monkeypatch.setattr(predicting, "simulator_digest", lambda: "sha256:other")
-    monkeypatch.setattr(predicting, "least_steps", lambda *_: {})
+    monkeypatch.setattr(works, "simulator_digest", lambda: "sha256:other")
+    monkeypatch.setattr(works, "least_steps", lambda *_: {})
     with pytest.raises(pytest.fail.Exception, match="simulated anew"):
         works.work_of(ONE, find(ONE.name), "sm_90a", cache)
 
@@ -315,7 +315,7 @@ def test_a_folder_that_cannot_be_written_to_costs_the_cache_alone(tmp_path, monk
     def full(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(predicting, "replacing", full)
+    monkeypatch.setattr(works, "replacing", full)
     assert works.work_of(ONE, find(ONE.name), "sm_90a", tmp_path).least
     assert not list(tmp_path.glob("profile-*"))
 

@@ -133,7 +133,7 @@ def test_a_world_that_can_not_be_started_is_one_line() -> None:
 
 @pytest.mark.slow
 def test_what_fails_is_out_and_others_go_on(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    import runner.timing.measure as timing
+    import runner.timing.of_case as timing
 
     usual, compiled = timing.check_rank, compiler.executable
 
