@@ -114,7 +114,7 @@ def test_a_killed_job_is_named_and_resume_runs_it(tmp_path: Path) -> None:
 
     process = symlab(tmp_path, "audit", str(folder))
     said, _ = process.communicate(timeout=NEVER_S)
-    assert ": consistent;" in said, said
+    assert "; consistent;" in said, said
 
 
 def still_in(folder: Path) -> list[str]:
