@@ -71,7 +71,7 @@ class SimulatedWorld:
         self.states = ["away"] * world_size  # away, running, exchange, synchronize, pause, left
         self.notes = [""] * world_size
         self.answers: list[tuple[str, ...] | None] = [None] * world_size
-        self.streams = made_streams(self.world_size, self.options, self.scheduler.order)
+        self.streams = self._no_launches()
         self.residents: dict[str, Resident] = {}  # by kernel: the last launch's
         self.batches: list[Batch] = []
         self.is_launch_due = False
@@ -117,7 +117,7 @@ class SimulatedWorld:
         self.states = ["away"] * self.world_size
         self.scheduler = self._scheduler()
         self.scheduler.deadline = self.deadline
-        self.streams = made_streams(self.world_size, self.options, self.scheduler.order)
+        self.streams = self._no_launches()
         is_fair = self.streams.together and self.streams.follows is None
         self.scheduler.is_launch_due = None if is_fair else self._is_launch_due
         if self.order is not None:
@@ -139,6 +139,9 @@ class SimulatedWorld:
         """Set the seed of the programs that begin from now on."""
         with self.turn:
             self.options = replace(self.options, seed=seed)
+
+    def _no_launches(self) -> Streams:
+        return made_streams(self.world_size, self.options, self.scheduler.order)
 
     def _scheduler(self) -> Scheduler:
         options = self.options
@@ -178,7 +181,7 @@ class SimulatedWorld:
         """Break the world and give its memory back, also if a fabric or an exception still refers to it."""
         self.abort(FabricError("the world was closed"))
         with self.turn:
-            self.streams = made_streams(self.world_size, self.options, self.scheduler.order)
+            self.streams = self._no_launches()
             self.batches = []
             self.space.release()
 

@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Path:
         "README.md": "",
         "pyproject.toml": "",
         "tests/conftest.py": "import pytest\nimport runner.alone\n@pytest.fixture\ndef world(): pass\n",
-        "tests/simulator/deep/bench.py": "",
+        "tests/simulator/bench.py": "",
         "tests/kernels/test_spec.py": "from kernels import spec\n",
         "tests/kernels/test_world.py": "def test_it(world): pass\n",
         "tests/kernels/test_bench.py": "import tests.simulator.bench\n",
@@ -49,7 +49,7 @@ def project(tmp_path: Path) -> Path:
         ("kernels/test_spec.py", {"kernels/data.json", "kernels/texts/one.ptx"}, "README.md"),  # data beside code
         ("kernels/test_spec.py", {"tests/conftest.py"}, "runner/__init__.py"),  # none of whose fixtures is named
         ("kernels/test_world.py", {"tests/conftest.py", "runner/alone.py"}, "kernels/spec.py"),
-        ("kernels/test_bench.py", {"tests/simulator/deep/bench.py"}, "kernels/spec.py"),  # loaded by conftests
+        ("kernels/test_bench.py", {"tests/simulator/bench.py"}, "kernels/spec.py"),
         ("reports/test_program.py", {"reports/__main__.py", "reports/table.py"}, "runner/alone.py"),  # named in texts
         ("test_pages.py", {"README.md", "runner/alone.py", "kernels/texts/one.ptx"}, "reports/published/x/table.md"),
     ],

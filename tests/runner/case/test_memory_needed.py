@@ -27,6 +27,7 @@ from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S
+from tests.runner.case.not_compiled import NOT_COMPILED
 
 KERNEL_PATIENCE_S = 10.0
 
@@ -51,7 +52,7 @@ def test_a_simulated_heap_of_the_need_is_enough_and_a_granule_less_is_not(number
 
         def program(fabric: Fabric, bound: Case) -> None:
             with SymmetricPool(fabric) as pool:
-                bind(fabric, pool, spec, [bound], [], KERNEL_PATIENCE_S)
+                bind(fabric, pool, spec, [bound], [NOT_COMPILED], KERNEL_PATIENCE_S)
 
         needed = heap_bytes_needed(case, spec)
         ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=needed)).run(program, case, NEVER_S)

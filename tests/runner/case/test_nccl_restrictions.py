@@ -186,7 +186,7 @@ def test_audits_and_histories_tell_restrictions_apart() -> None:
     from symlab.evidence.audit.pairing import paired
     from symlab.evidence.history.series import series_of
 
-    assert sorted(len(one.points) for one in series_of((one, None) for one in both())) == [1, 1, 2]
+    assert sorted(len(one.points) for one in series_of(both())) == [1, 1, 2]
     pairs = paired(both()[:3], both()[:3])
     assert [said_settings(one.first) for one in pairs] == ["Ring, LL, 8 channels", "Tree, LL, 16 channels", ""]
     assert all(len(one.before) == len(one.after) == 1 for one in pairs)

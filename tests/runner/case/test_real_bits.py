@@ -37,6 +37,7 @@ from runner.case.program import Plan
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.conftest import run_ranks
 from tests.patience import NEVER_S
+from tests.runner.case.not_compiled import NOT_COMPILED
 
 LAUNCHES = 2
 NUMELS = (1, 1001, (1 << 20) + 3)
@@ -177,7 +178,7 @@ def test_every_case_fits_the_heap_of_its_world(world_size: int) -> None:
 
     def allocated(fabric: Any) -> bool:
         with SymmetricPool(fabric) as pool:
-            bind(fabric, pool, catalogue.find(largest.name), [largest], [], patience_s=NEVER_S)
+            bind(fabric, pool, catalogue.find(largest.name), [largest], [NOT_COMPILED], patience_s=NEVER_S)
         return True
 
     world = SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes(world_size)))

@@ -21,6 +21,7 @@ from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
 from tests.golden import refused
 from tests.patience import NEVER_S
+from tests.runner.case.not_compiled import NOT_COMPILED
 from tests.runner.measuring import contestant
 
 SLOTS = 3
@@ -159,7 +160,7 @@ def test_each_slot_is_told_its_own_counts() -> None:
 
     def program(fabric: Fabric, _: None) -> list[list[int]]:
         with SymmetricPool(fabric) as pool:
-            kernel = bind(fabric, pool, spec, cases, [], 1.0)
+            kernel = bind(fabric, pool, spec, cases, [NOT_COMPILED] * 2, 1.0)
             table = kernel.memory.tables[COUNTS]
             words = table.inspect(fabric).view(torch.int64).tolist()
             starts = [(int(given[place].value) - table.address) // 8 for given in kernel.arguments]

@@ -102,7 +102,7 @@ def test_what_is_prepared_is_said_and_is_no_cases_time() -> None:
             said.append("ends")
 
     under_way = object.__new__(running.JobRunner)
-    under_way._listener = Console()  # type: ignore[assignment]
+    under_way._console = Console()  # type: ignore[assignment]
     with under_way.preparing("bringing vllm_comm to the ranks"):
         said.append("work")
     assert said == ["bringing vllm_comm to the ranks", "begins", "work", "ends"]
