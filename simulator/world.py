@@ -37,7 +37,7 @@ from simulator.parts import SimulatorOptions as SimulatorOptions
 from simulator.parts import described, made_clock, made_races, made_space, made_streams, register_counts
 from simulator.run.machine import Batch, Scratch
 from simulator.run.schedule import Scheduler, waiting_report
-from simulator.run.streams import Queued
+from simulator.run.streams import Queued, Streams
 
 if TYPE_CHECKING:
     from cases.finding import Finding
