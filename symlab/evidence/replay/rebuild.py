@@ -252,6 +252,9 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         asked = (first.request.configuration or {}).get("timing")
         if isinstance(asked, dict) and asked.get("predict"):
             pinned["timing"] = {**asked, "predict": False}  # nothing is measured
+        check = (first.request.configuration or {}).get("check")
+        if isinstance(check, dict) and any(record.findings is not None for record in wanted):
+            pinned["check"] = {**check, "races": True}  # they may be on for a brought kernel that does not run again
     if first.case.op == CUSTOM:  # its section says all of this
         for key in ("algorithms", "baselines", "dtype", "accumulator", "reduction", "sizes"):
             del pinned[key]
