@@ -23,6 +23,7 @@ from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.bringing import (
     differs_here,
     is_other_code,
+    is_place,
     recorded_digest_here,
     recorded_place,
     recorded_spec,
@@ -253,7 +254,8 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         if isinstance(asked, dict) and asked.get("predict"):
             pinned["timing"] = {**asked, "predict": False}  # nothing is measured
         check = (first.request.configuration or {}).get("check")
-        if isinstance(check, dict) and any(record.findings is not None for record in wanted):
+        is_brought = first.case.op == CUSTOM or any(map(is_place, ours))
+        if isinstance(check, dict) and not is_brought and any(record.findings is not None for record in wanted):
             pinned["check"] = {**check, "races": True}  # they may be on for a brought kernel that does not run again
     if first.case.op == CUSTOM:  # its section says all of this
         for key in ("algorithms", "baselines", "dtype", "accumulator", "reduction", "sizes"):
