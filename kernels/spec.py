@@ -258,7 +258,7 @@ def refuses_stress(spec: KernelSpec, collective: Collective, case: Case) -> Refu
     names = parts_of(case.stress)
     for name in names:
         if name not in spec.promises:
-            hint = spec.why_not.get(name, "its spec does not say so (KernelSpec.promises)")
+            hint = spec.why_not.get(name, "it does not say so (promises)")
             return Refusal("stress", f"{spec.name} does not promise {name}, {MEANINGS[name]}", hint)
     if "dead_rank" in names and case.world_size == 1:
         return Refusal("world_size", "dead_rank takes 2 or more ranks", "one waits for another")

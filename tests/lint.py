@@ -121,6 +121,9 @@ def dead_links(page: Path, text: str) -> Iterator[tuple[int, str]]:
             path, _, anchor = target.partition("#")
             if not ((page.parent / path).exists() if path else anchor in anchors):
                 yield number, f"{target} leads nowhere"
+        for named in re.findall(r"`([a-z_]+/[a-z_/]+\.(?:py|md))`", line):
+            if not any((folder / named).exists() for folder in (page.parent, ROOT, ROOT / "symlab", ROOT / "tests")):
+                yield number, f"{named} is no file"
 
 
 def shared_experiments(texts: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -72,8 +72,9 @@ def test_a_clock_of_work_is_for_benchmarks() -> None:
 
 
 def test_a_link_needs_its_file_or_its_title() -> None:
-    text = "# A title, here\n[a](#a-title-here) [b](x.md)\n[c](#no) [d](README.md)\n"
-    assert [(line, what.split()[0]) for line, what in dead_links(ROOT / "page.md", text)] == [(2, "x.md"), (3, "#no")]
+    text = "# A title, here\n[a](#a-title-here) [b](x.md)\n[c](#no) [d](README.md)\n`cases/gone.py` `cases/ops.py`\n"
+    found = [(line, what.split()[0]) for line, what in dead_links(ROOT / "page.md", text)]
+    assert found == [(2, "x.md"), (3, "#no"), (4, "cases/gone.py")]
 
 
 def test_files_of_tests_share_neither_names_nor_experiments() -> None:

@@ -66,6 +66,8 @@ SAMPLES = (4096, 1 << 20, 64)
 ARCH = "sm_90a"
 """What a function is compiled for to know its launch."""
 
+_TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
+
 Loader = Callable[[str, Path], Any]
 """The function at "file.py:NAME" beside a folder (kernels.brought.function_at), with its call and files."""
 
@@ -274,6 +276,18 @@ def _with_values(value: Any, names: Mapping[str, int]) -> Any:
 # From the file
 
 
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # its module has no types
+    """What YAML says, without keys that stand twice: of those the last would count, without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value} stands there twice", key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
 def described(file: Path, name: str, load: Loader) -> KernelSpec:
     """Return the spec of an entry. name: the entry's, with @ and values of parameters behind it, if any. load: how a
     function is loaded. ValueError, in one line, for what can't be, naming the key."""
@@ -314,7 +328,7 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
         raise ValueError("no dtypes (dtypes), give those that the kernel adds, such as [float32]")
     # Of types of 32 bits and more native and float32 are one; of narrower ones a kernel has one of them.
     usual = dict.fromkeys(one for dtype in dtypes for one in _usual_accumulators(dtype))
-    target = _target(made.ptx) if made.ptx else ""
+    target = found[1] if (found := _TARGET.search(made.ptx)) else ""
     archs = tuple(arch for arch in ARCHS if not refuses_target(target, arch))
     limits: dict[str, Any] = {"max_world_size": MAX_WORLD_SIZE, "max_size_bytes": None}
     for key in (key for key in limits if key in given):
@@ -400,16 +414,17 @@ def _check_expressions(made: Described) -> None:
 def _entry(file: Path, name: str) -> Mapping[str, Any]:
     """What a file says of a kernel."""
     try:
-        found = yaml.safe_load(read(file).content)
+        found = yaml.load(read(file).content, _Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{file.name}:{mark.line + 1}" if mark is not None else file.name
         raise ValueError(f"{where} is no YAML: {getattr(error, 'problem', None) or 'it is not UTF-8'}") from None
     if not isinstance(found, Mapping):
         raise ValueError(f"{file.name} names no kernels, give {{name: {{op: .., kernel: .., launch: ..}}}}")
-    if name not in found:
-        raise ValueError(f"there is no {name} in it: its kernels are {', '.join(map(str, found))}")
-    entry = found[name]
+    entries = {str(key): entry for key, entry in found.items()}
+    if name not in entries:
+        raise ValueError(f"there is no {name} in {file.name}: its kernels are {', '.join(entries)}")
+    entry = entries[name]
     if not isinstance(entry, Mapping):
         raise ValueError(f"{entry!r} describes no kernel ({name}), give {{op: .., kernel: .., launch: ..}}")
     for key in entry:
@@ -440,21 +455,24 @@ def _parameters(given: Any) -> dict[str, tuple[int, ...]]:
         listed = values if isinstance(values, list) else [values]
         if not re.fullmatch("[a-z_]+", str(name)) or name in (*OF_CASE, "rank", "grid"):
             raise ValueError(f"a parameter is called {name!r} (parameters), give small letters, and no name of a case")
-        if not listed or not all(type(one) is int and one >= 0 for one in listed):
-            raise ValueError(f"{values!r} are no choices (parameters.{name}), give whole numbers, the usual one first")
+        if not listed or not all(type(one) is int and one >= 0 for one in listed) or len({*listed}) < len(listed):
+            wanted = "give whole numbers, each once, the usual one first"
+            raise ValueError(f"{values!r} are no choices (parameters.{name}), {wanted}")
         found[str(name)] = tuple(listed)
     return found
 
 
 def _chosen(name: str, marks: str, parameters: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    chosen = {key: values[0] for key, values in parameters.items()}
-    for mark in marks.split("-") if marks else ():
+    chosen = dict[str, int]()
+    for mark in marks.split("-") if "@" in name else ():
         found = re.fullmatch(r"([a-z_]+)(\d+)", mark)
         if found is None or int(found[2]) not in parameters.get(found[1], ()):
             known = ", ".join(f"{key}{value}" for key, values in parameters.items() for value in values) or "none"
             raise ValueError(f"{name} chooses {mark!r}, which is no value of a parameter: known are {known}")
+        if found[1] in chosen:
+            raise ValueError(f"{name} chooses {found[1]} twice, give one value of it, or {name.partition('@')[0]}@all")
         chosen[found[1]] = int(found[2])
-    return chosen
+    return {key: chosen.get(key, values[0]) for key, values in parameters.items()}
 
 
 def _kernel(given: Any) -> tuple[str, str]:
@@ -471,15 +489,9 @@ def _text(path: Path) -> str:
         text = read(path).content.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError(f"{path.name} is not text, give PTX, not machine code") from None
-    _target(text)
+    if _TARGET.search(text) is None:
+        raise ValueError(f"{path.name} is no PTX: it has no .target")
     return text
-
-
-def _target(ptx: str) -> str:
-    found = re.search(r"^\s*\.target\s+(\w+)", ptx, re.MULTILINE)
-    if found is None:
-        raise ValueError("it is no PTX: it has no .target")
-    return found[1]
 
 
 def _op(given: Any) -> str:

@@ -43,7 +43,7 @@ def entry_of(ptx: str, name: str) -> PtxEntry:
         raise ValueError("it is no PTX: it has no .target")
     names = _ENTRY.findall(text)
     if name not in names:
-        raise ValueError(f"there is no entry {name} in it: its entries are {', '.join(names) or 'none'}")
+        raise ValueError(f"there is no entry {name} in the PTX: its entries are {', '.join(names) or 'none'}")
     after = text[next(found.end() for found in _ENTRY.finditer(text) if found[1] == name) :].lstrip()
     listed = after[1 : after.find(")")] if after.startswith("(") else ""
     return PtxEntry(name, target[1], tuple(_parameter(name, one) for one in listed.split(",") if one.strip()))

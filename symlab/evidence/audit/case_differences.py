@@ -172,9 +172,12 @@ def _tools(compiler: str) -> dict[str, str]:
 
 
 def counters_differ(recorded: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Return the first counter that differs, and the number of the others; "" if none does. Sums by launch, which older
-    records have besides, are left out."""
-    there, now = (by_dotted_path({name: one[name] for name in one if name != "launches"}) for one in (recorded, here))
+    """Return the first counter that differs, and the number of the others; "" if none does. Left out are sums by
+    launch, which older records have besides, and the orders of the race checker, which a machine's speed decides."""
+    there, now = (
+        by_dotted_path({name: one[name] for name in one if name not in ("launches", "race_orders")})
+        for one in (recorded, here)
+    )
     names = [name for name in dict.fromkeys([*there, *now]) if there.get(name) != now.get(name)]
     if not names:
         return ""

@@ -9,6 +9,7 @@ from typing import Any
 
 from cases.case import Case
 from cases.record.record import Record
+from runner.case.bringing import ALL_VALUES
 from runner.case.todays_code import MALFORMED
 from runner.request.chooser import BEST
 from runner.request.configured import merged
@@ -87,7 +88,7 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     places = {str(entry.get("place")): name for one in members for name, entry in (one.request.brought or {}).items()}
     specs = ALL_SPECS
     if not isinstance(request.algorithms, str):
-        named = tuple(places.get(name, name) for name in request.algorithms)
+        named = tuple(meant for name in request.algorithms for meant in _meant(name, places))
         request = dataclasses.replace(request, algorithms=named)
     elif not _has_todays_catalogue(members[0]):
         names = names_at(members[0])
@@ -99,6 +100,13 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
         request = dataclasses.replace(request, baselines=tuple(theirs))
     chooser = RecordedChooser(tuple(members)) if BEST in request.algorithms else None
     return [case.id for case in cases_of(resolved(request, fabric, specs, chooser=chooser))]
+
+
+def _meant(name: str, places: Mapping[str, str]) -> Sequence[str]:
+    """The algorithms that a name stands for, by the recorded places of brought kernels; itself, if none has it."""
+    stem = name.removesuffix(ALL_VALUES)
+    found = [one for place, one in places.items() if stem != name and (place == stem or place.startswith(f"{stem}@"))]
+    return found or [places.get(name, name)]
 
 
 def _has_todays_catalogue(record: Record) -> bool:

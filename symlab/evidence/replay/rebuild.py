@@ -23,6 +23,7 @@ from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.bringing import (
     differs_here,
     is_other_code,
+    is_place,
     recorded_digest_here,
     recorded_place,
     recorded_spec,
@@ -252,6 +253,10 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         asked = (first.request.configuration or {}).get("timing")
         if isinstance(asked, dict) and asked.get("predict"):
             pinned["timing"] = {**asked, "predict": False}  # nothing is measured
+        check = (first.request.configuration or {}).get("check")
+        is_brought = first.case.op == CUSTOM or any(map(is_place, ours))
+        if isinstance(check, dict) and not is_brought and any(record.findings is not None for record in wanted):
+            pinned["check"] = {**check, "races": True}  # they may be on for a brought kernel that does not run again
     if first.case.op == CUSTOM:  # its section says all of this
         for key in ("algorithms", "baselines", "dtype", "accumulator", "reduction", "sizes"):
             del pinned[key]

@@ -47,7 +47,7 @@ def test_a_parameter_has_other_values_under_another_name(place: Any) -> None:
     assert spec_at(place(SUM, "@blocks4")).algorithm == "sum"
     file = Path(place(SUM).rpartition(":")[0])
     assert variants(file, "sum") == ("sum@blocks4", "sum@blocks8")
-    for marks in ("@blocks5", "@threads8", "@8"):
+    for marks in ("@blocks5", "@threads8", "@8", "@", "@blocks4-blocks8"):
         with refused():
             spec_at(place(SUM, marks))
 
@@ -88,6 +88,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "an unknown op": {"op": "all_redcue"},
     "an op with counts": {"op": "all_to_all_v"},
     "no kernel": {"kernel": None},
+    "a value that stands twice": {"parameters": {"blocks": [4, 8, 4]}},
     "machine code": {"kernel": "one_shot.cubin:one_shot"},
     "no such file": {"kernel": "two_shot.ptx:two_shot"},
     "no such entry": {"kernel": "one_shot.ptx:two_shot"},
@@ -133,6 +134,12 @@ def test_a_wrong_entry_is_refused_in_one_line(what: str, place: Any) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_a_file_that_is_no_ptx_is_named(place: Any, tmp_path: Path) -> None:
+    (tmp_path / "other.ptx").write_text("no PTX", encoding="utf-8")
+    with refused():
+        spec_at(place(changed(SUM, kernel="other.ptx:one_shot")))
+
+
 @pytest.mark.parametrize("key", ["kernel", "arguments", "launch"])
 def test_a_wrong_entry_of_a_function(key: str, place: Any) -> None:
     value = {"kernel": "add_tensors.py:added_tensors", "arguments": ["input"], "launch": {"block": "numel"}}[key]
@@ -143,7 +150,9 @@ def test_a_wrong_entry_of_a_function(key: str, place: Any) -> None:
         raise ValueError(str(refusal))
 
 
-@pytest.mark.parametrize("text", ["sum: [", "- sum", "total: {op: all_reduce}", "sum: all_reduce", "sum: {op: \udc80}"])
+@pytest.mark.parametrize(
+    "text", ["sum: [", "- sum", "total: {op: all_reduce}", "sum: all_reduce", "sum: {op: \udc80}", "sum: 1\nsum: 2"]
+)
 def test_a_file_without_the_entry(text: str, tmp_path: Path) -> None:
     file = tmp_path / "kernels.yaml"
     file.write_bytes(text.encode("utf-8", "surrogateescape"))

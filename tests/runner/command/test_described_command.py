@@ -63,11 +63,24 @@ def test_a_record_of_an_entry_is_replayed_unless_its_files_changed(
     (folder,) = (tmp_path / "records").iterdir()
     capsys.readouterr()
     assert main(["replay", str(folder), "--records", "again"]) == 0
-    assert "1 BIT-EQUAL" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "1 BIT-EQUAL" in said
+    assert "check.races" not in said, "races are looked for by the same configuration, for the kernel is brought"
     text = (tmp_path / "own" / "one_shot.ptx").read_text()
     (tmp_path / "own" / "one_shot.ptx").write_text(text.replace("add.rn.f32", "sub.rn.f32"))
     main(["replay", str(folder), "--records", "again"])
     same_text(capsys.readouterr().err)
+
+
+@needs("evidence")
+def test_an_audit_of_entries_finds_nothing(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor that a kernel of the catalogue beside them was not checked for races when it ran again, alone."""
+    assert run(f"algorithms=[one_shot,{tmp_path}/own/kernels.yaml:sum@all]", "sizes=[1K]") == 0
+    (folder,) = (tmp_path / "records").iterdir()
+    main(["audit", str(folder), "--rerun", "all"])
+    said = capsys.readouterr().out
+    assert "  FINDING  " not in said, said
+    assert "3 of 3 findings of the race checker" in said, said
 
 
 def test_a_missing_barrier_is_a_race(run: Run, tmp_path: Path) -> None:

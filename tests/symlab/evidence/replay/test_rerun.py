@@ -137,6 +137,8 @@ def test_counters_are_compared_where_the_simulator_is_todays(made: Any, again: A
     first, *_ = made("sizes=[8]")
     here = with_sources(first)
     assert again([here])["counters"]["agree"] == [[first.id, "all_reduce/one_shot"]]
+    slower = edited(here, "counters", race_orders=["fabric.schedule=priority fabric.seed=0"])
+    assert again([slower])["counters"]["different"] == []
     more = edited(here, "counters", instructions=1)
     ((_, what),) = again([more])["counters"]["different"]
     assert what == "counter instructions is 1 in the record, 2000 here"
