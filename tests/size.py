@@ -38,10 +38,10 @@ MADE = (
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
     "product, code lines": 71_580,
-    "the core, code lines": 52_950,
+    "the core, code lines": 52_952,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_468,
-    "tests, code lines": 71_362,
+    "tests, code lines": 71_371,
     "Markdown, words": 29_954,
     "README.md, words": 1_600,
     "longest other page, words": 3_248,
