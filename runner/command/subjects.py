@@ -48,7 +48,7 @@ class Subject:
     def but_size(self) -> tuple[object, ...]:
         """Return what decides whether the case ends in time, but its size."""
         request = self.job.request
-        return replace(self.case, size_bytes=0), request.deadline_s, request.fabric
+        return replace(self.case, size_bytes=0), request.deadline_s, request.launches, request.timing, request.fabric
 
     def module(self, traits: Traits) -> str:
         """Return what has to be brought onto the ranks before; "" for nothing."""
