@@ -41,7 +41,7 @@ LIMITS = {
     "the core, code lines": 52_952,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_468,
-    "tests, code lines": 71_371,
+    "tests, code lines": 71_375,
     "Markdown, words": 29_954,
     "README.md, words": 1_600,
     "longest other page, words": 3_248,
