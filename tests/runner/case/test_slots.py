@@ -11,7 +11,7 @@ import torch
 from cases.case import Case
 from cases.ops import collective
 from kernels.catalogue import find
-from memory.fabric import Fabric, HeapFull
+from memory.fabric import Executable, Fabric, HeapFull
 from memory.pool import SymmetricPool
 from runner.case.allocation import COUNTS
 from runner.case.binding import bind, open_kernel
@@ -159,7 +159,7 @@ def test_each_slot_is_told_its_own_counts() -> None:
 
     def program(fabric: Fabric, _: None) -> list[list[int]]:
         with SymmetricPool(fabric) as pool:
-            kernel = bind(fabric, pool, spec, cases, [], 1.0)
+            kernel = bind(fabric, pool, spec, cases, [Executable(spec.name, "push", "sm_90a", "", "")] * 2, 1.0)
             table = kernel.memory.tables[COUNTS]
             words = table.inspect(fabric).view(torch.int64).tolist()
             starts = [(int(given[place].value) - table.address) // 8 for given in kernel.arguments]
