@@ -57,6 +57,9 @@ KEYS = {
 }
 LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster", "cooperative", "dependent")
 WORKSPACE_KEYS = ("dtype", "numel", "fill")
+TAKEN = (*WORDS, "input", "output", "counts", "status")
+"""Names that no workspace can have: runner/case/binding.py knows a table and a workspace by the last two."""
+
 OF_CASE = ("numel", "bytes", "itemsize", "world_size", "root", "input_numel", "output_numel")
 """What expressions may name of a case; those of arguments also rank, and all but the launch's grid and block."""
 
@@ -213,7 +216,7 @@ class Described:
             return Executable(self.full_name, name, arch, self.ptx, digest, assumptions=self.assumptions)
         key = repr(sorted(self.choices(case).items())), arch
         if key not in self.made:
-            calls = [self._call(case, rank) for rank in range(case.world_size)]
+            calls = self._calls(case)
             asked = {}
             if self.launches:
                 launch = self._launch(case)
@@ -223,6 +226,13 @@ class Described:
                 made.name, made.entry, arch, made.ptx, made.digest, made.cubin, self.assumptions, host
             )
         return self.made[key]
+
+    def _calls(self, case: Case) -> list[Any]:
+        """The function's calls by rank. ValueError for constants that differ: the code of all ranks is rank 0's."""
+        calls = [self._call(case, rank) for rank in range(case.world_size)]
+        if any(call.arguments != calls[0].arguments for call in calls):
+            raise ValueError("the function gets other constants on some ranks: give the same on all")
+        return calls
 
     def _call(self, case: Case, rank: int) -> Any:
         counts = collective(case.op).counts(case.numel, case.world_size)
@@ -391,7 +401,7 @@ def _tried(made: Described, dtypes: Sequence[str], arch: str) -> tuple[BroughtAr
         made.executable(case, arch)
     else:
         with _naming("arguments"):
-            made._call(case, 0)
+            made._calls(case)
     return parsed
 
 
@@ -503,8 +513,8 @@ def _op(given: Any) -> str:
 
 
 def _identifier(name: str) -> str:
-    if not name.isidentifier() or name in (*WORDS, "input", "output"):
-        raise ValueError(f"a workspace is called {name!r} (workspaces), give a name that no buffer or number has")
+    if not name.isidentifier() or name in TAKEN:
+        raise ValueError(f"a workspace is called {name!r} (workspaces), give a name other than {', '.join(TAKEN)}")
     return name
 
 

@@ -103,7 +103,7 @@ class BoundKernel(Slots):
         for name, table in memory.tables.items():
             if name != COUNTS:
                 of, _, offset = name.partition("+")
-                write_peers(fabric, table, [buffers[of] for buffers in self._buffers], int(offset or 0))
+                write_peers(fabric, table, [buffers[of.strip()] for buffers in self._buffers], int(offset or 0))
         for slot, case in enumerate(cases):
             self.write_counts(slot, case)
         self.set_patience(0 if fabric.traits.simulated else int(patience_s * 1e9))

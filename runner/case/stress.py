@@ -200,6 +200,8 @@ def _graphs(instance: Instance, is_late: bool) -> str:
     is_late each launch has a rank that is late with the replay that it is in."""
     fabric, slots = instance.fabric, range(len(instance.plan.cases))
     whole = [slots] if fabric.rank % 2 == 0 else [(slot,) for slot in slots]
+    for one in instance.plan.executables:
+        fabric.load(one)
     replays = [captured(fabric, partial(_launch_all, instance, some)) for some in whole]
     for number in _rounds(instance, slots):
         for place, replay in enumerate(replays):

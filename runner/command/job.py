@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from cases.case import Case
@@ -136,7 +135,8 @@ class _Run:
     def _note_late(self, attempt: Attempt, failure: WorldFailure) -> None:
         """Remember a library that did not end in time. A failure without errors is not of its own work."""
         if attempt.status is Status.TIMEOUT and attempt.subject.library and failure.errors:
-            self._means.late.setdefault(replace(attempt.case, size_bytes=0), attempt.case.size_bytes)
+            key, size_bytes = attempt.subject.but_size, attempt.case.size_bytes
+            self._means.late[key] = min(size_bytes, self._means.late.get(key, size_bytes))
 
     def _brought(self, module: str, world: World) -> Brought | None:
         """What came of bringing a module onto the ranks of this world; an unavailable module is tried once."""

@@ -37,8 +37,8 @@ class Means:
     and it gives that back beside one TimedResult a contestant. Without it nothing is timed. brought brings a module
     that a library's baseline needs onto the ranks of a world. predicted gives the prediction beside a timing
     (timing.predict), and raises nothing; without it there is none. prepared is called, with what the fabric can do,
-    before a case's time begins. late: cases of libraries without their size, and the size at which one did not end in
-    time: larger ones are refused.
+    before a case's time begins. late: the least size at which a library did not end in time, by all else that decides
+    it (Subject.but_size): larger ones are refused.
     """
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
@@ -54,7 +54,7 @@ class Means:
     brought: Callable[[World, str], Brought] | None = None
     predicted: Callable[[Contestant, Timing, Job], RecordedPrediction] | None = None
     prepared: Callable[[Traits], None] | None = None
-    late: dict[Case, int] = field(default_factory=dict)
+    late: dict[tuple[object, ...], int] = field(default_factory=dict)
 
 
 def usual_means() -> Means:

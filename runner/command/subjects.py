@@ -44,6 +44,12 @@ class Subject:
         self.contestant: Contestant | CompiledJob | None = None
         """What was made of it."""
 
+    @property
+    def but_size(self) -> tuple[object, ...]:
+        """Return what decides whether the case ends in time, but its size."""
+        request = self.job.request
+        return replace(self.case, size_bytes=0), request.deadline_s, request.launches, request.timing, request.fabric
+
     def module(self, traits: Traits) -> str:
         """Return what has to be brought onto the ranks before; "" for nothing."""
         return ""
@@ -129,7 +135,7 @@ class _Library(Subject):
         refusal = refuses_baseline(self.spec, self.case, traits) or refuses_settings(settings, self.case, traits)
         if refusal is None and module is not None and module.problem:
             return Refusal("baselines", f"{self.spec.name} is unavailable", module.problem)
-        late = means.late.get(replace(self.case, size_bytes=0), self.case.size_bytes)
+        late = means.late.get(self.but_size, self.case.size_bytes)
         if refusal is None and late < self.case.size_bytes:
             reason = f"{self.spec.name} did not end in time at {size_text(late)}, so larger sizes are not tried"
             return Refusal("deadline_s", reason, "give it more time, or these sizes alone")

@@ -34,17 +34,10 @@ from symlab.speed.tune.state import State, state_key
 from symlab.speed.tune.unseen import show_regret, unseen
 from symlab.speed.tune.verb import Options as Options
 from symlab.speed.tune.written import earlier_table, text_of, write
-from symlab.speed.tuned.table import (
-    EXHAUSTIVE,
-    MODEL,
-    Entry,
-    Guess,
-    slug_of,
-)
+from symlab.speed.tuned.table import EXHAUSTIVE, MODEL, Entry, Guess, slug_of
 
 SUFFIX = ".search"
 """What the name of the file with the search so far has behind that of the table."""
-
 
 MODELS_SHARE = 0.5
 """The most of --seconds that the model takes, where --model-seconds does not say."""

@@ -18,7 +18,6 @@ from runner.request.overrides import config_folders
 from runner.request.schema import TimingMode
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer, resolve
-from symlab.speed.tune.verb import Options as Options
 
 SIZES = tuple(1 << power for power in range(10, 29, 2))
 """Sizes that are searched where none are given: 1K, 4K, .. 256M."""

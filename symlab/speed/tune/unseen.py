@@ -12,10 +12,7 @@ from runner.request.sizes import format_bytes
 from runner.request_error import RequestError
 from symlab.speed.tune.jobs import FINALS_USUAL, baselines_of, composed_as, unless
 from symlab.speed.tune.regret import WORLDS, regrets, report, unseen_sizes
-from symlab.speed.tune.verb import Options as Options
-from symlab.speed.tuned.table import (
-    Table,
-)
+from symlab.speed.tuned.table import Table
 
 
 def show_regret(places: Sequence[Path], least_worlds: int = WORLDS) -> int:

@@ -13,14 +13,7 @@ from reports.table.text import counted
 from runner.request.sizes import format_bytes
 from runner.request_error import RequestError
 from symlab.speed.tune.entries import Kept, merged, ranges_in
-from symlab.speed.tune.verb import Options as Options
-from symlab.speed.tuned.table import (
-    UNIT,
-    Entry,
-    Table,
-    digest_of,
-    read,
-)
+from symlab.speed.tuned.table import UNIT, Entry, Table, digest_of, read
 
 
 def text_of(entries: Sequence[Entry]) -> str:

@@ -111,6 +111,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "a workspace without a size": {"workspaces": {"flags": {"dtype": "uint32"}, "epochs": {"numel": "grid"}}},
     "a workspace of nothing": {"workspaces": {"flags": {"numel": "grid - grid"}, "epochs": {"numel": "grid"}}},
     "a workspace called input": {"workspaces": {"input": {"numel": 1}}},
+    "a workspace called counts": {"workspaces": SUM["workspaces"] | {"counts": {"numel": 1}}},
+    "a workspace called status": {"workspaces": SUM["workspaces"] | {"status": {"numel": 1}}},
     "a fill that is no bytes": {"workspaces": {"flags": {"numel": 1, "fill": "ones"}, "epochs": {"numel": 1}}},
     "an unknown dtype of a workspace": {"workspaces": {"flags": {"numel": 1, "dtype": "u8"}, "epochs": {"numel": 1}}},
     "a parameter without values": {"parameters": {"blocks": []}},
@@ -148,6 +150,13 @@ def test_a_wrong_entry_of_a_function(key: str, place: Any) -> None:
         refusal = spec.refusal(case_of(spec), "sm_90a")
         assert refusal is not None
         raise ValueError(str(refusal))
+
+
+@pytest.mark.parametrize("constant", [{"constexpr": "rank"}, {"u32": "rank + 64"}])
+def test_a_constant_of_a_function_is_the_same_on_all_ranks(constant: dict[str, str], place: Any) -> None:
+    given = [*ADDED["arguments"][:2], constant]
+    with refused():
+        spec_at(place(changed(ADDED, arguments=given, parameters=None)))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from kernels.compile import executable
 from kernels.spec import KernelSpec, cases_in_turn
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
+from runner.case import stress
 from runner.case.check import merge
 from runner.case.program import RankOutcome
 from runner.case.stress import StressPlan, run_stressed, unnamed_death
@@ -87,6 +88,14 @@ def is_found(found: Callable[..., list[str]], spec: KernelSpec, stress: str) -> 
 )
 def test_right_kernels_are_right(found: Callable[..., list[str]], spec: KernelSpec, stress: str) -> None:
     assert found(spec, stress, 3) == [""] * 3
+
+
+def test_a_graph_captures_loaded_kernels(found: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[int, str]] = []
+    monkeypatch.setattr(SimulatorFabric, "load", lambda fabric, _: said.append((fabric.rank, "load")))
+    monkeypatch.setattr(stress, "captured", lambda fabric, queue: said.append((fabric.rank, "capture")) or queue)
+    assert found(retuned("all_reduce/one_shot", SMALL), "graph_out_of_step") == [""]
+    assert [what for rank, what in said if rank == 0] == ["load", "load", "load", "capture"]
 
 
 class TestDefects:

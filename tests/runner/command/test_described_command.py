@@ -55,6 +55,13 @@ def test_an_entry_stands_beside_the_catalogue(run: Run, tmp_path: Path) -> None:
     assert brought.request.kernel["choices"] == {"entry": "one_shot", "blocks": 8}
 
 
+def test_tables_of_peers_begin_within_buffers(run: Run, tmp_path: Path) -> None:
+    entry = changed(SUM, arguments=[{"peers": "input"}, {"peers": "flags + 16"}, "flags+16", *SUM["arguments"][3:]])
+    entry["workspaces"]["flags"]["numel"] = "grid * world_size + 4"
+    assert run("algorithms=[own/kernels.yaml:sum]", sum=entry) == 0
+    assert {one.status for one in records_in(tmp_path / "records").values()} == {Status.PASSED}
+
+
 @needs("evidence")
 def test_a_record_of_an_entry_is_replayed_unless_its_files_changed(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]

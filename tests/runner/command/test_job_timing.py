@@ -134,12 +134,14 @@ def asked_for(*arguments: str) -> ResolvedRequest:
     return on_its_fabric(composed.request)
 
 
-def done(shelf: Shelf, script: Script, *arguments: str) -> Shelf:
+def done(shelf: Shelf, script: Script, *arguments: str, late: dict[Any, int] | None = None) -> Shelf:
     request = asked_for(*arguments)
     job = Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
     means = script.tools().means
     assert means is not None
-    run_job(job, shelf, Means(means.refuses, means.compiled, means.ran, shelf.measure))
+    run_job(
+        job, shelf, Means(means.refuses, means.compiled, means.ran, shelf.measure, late={} if late is None else late)
+    )
     return shelf
 
 
@@ -233,12 +235,21 @@ class Hanging(Shelf):
         return super().measure(world, contestants, *rest)
 
 
-def hang(name: str = "", status: str = "TIMEOUT") -> WorldFailure:
-    """Ranks that waited for the end of a contestant's work, of size 8; one of them names it."""
-    request = asked_for("sizes=8", THREE_LIBRARIES)
+def hang(name: str = "", status: str = "TIMEOUT", size_bytes: int = 8) -> WorldFailure:
+    """Ranks that waited for the end of a contestant's work; one of them names it."""
+    request = asked_for(f"sizes={size_bytes}", THREE_LIBRARIES)
     works = [one.id for one in cases_of(request) if one.algorithm == name] or [""]
     errors = {0: DeadlineExceeded("rank 0 waits", rank=0), 1: DeadlineExceeded("x", rank=1, work=works[0])}
     return WorldFailure(status, 1, "work launched on rank 1 is still running", errors)
+
+
+def test_a_library_is_refused_beyond_the_least_size_at_which_it_was_late_in_jobs_of_the_same_settings() -> None:
+    late: dict[Any, int] = {}
+    for size in (64, 8):
+        done(Shelf(failures=[hang("nccl", size_bytes=size)]), Script(), f"sizes=[{size}]", "deadline_s=20", late=late)
+    others = (["deadline_s=20"], ["deadline_s=30"], ["deadline_s=20", "library.nccl_algo=Ring"])
+    found = [done(Shelf(), Script(), "sizes=[16]", *other, late=late).records[-1].status for other in others]
+    assert found == [Status.REFUSED, Status.PASSED, Status.PASSED]
 
 
 @pytest.mark.parametrize("status", ["DEADLOCK", "TIMEOUT"])

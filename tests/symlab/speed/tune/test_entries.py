@@ -208,6 +208,14 @@ def test_a_series_knows_where_its_choices_cross() -> None:
     assert series_of(cases[::-1], finals[::-1], [SEARCHED] * 2) == [second, first], "a sweep has sizes in any order"
 
 
+def test_a_tuning_goes_on_to_a_size_at_which_it_is_no_slower() -> None:
+    cases = [CASE, replace(CASE, size_bytes=8192)]
+    for us, end in ((5.99, 8191), (6.01, 4096)):
+        finals = [[kept("ll@t128b4l8", 2.0), kept("ll", 3.0)], [kept("ll@t128b4l8", us), kept("ll", 6.0)]]
+        found = series_of(cases, finals, [SEARCHED] * 2)
+        assert [one and (one.choice.name, one.up_to_bytes) for one in found] == [("ll@t128b4l8", end), ("ll", 8192)]
+
+
 def test_sizes_without_options_have_no_choice() -> None:
     both = [kept("ll@t128b4l8", 3.0), kept("lamport@t128b4l8", 3.03)]
     finals = [both, [], [kept("lamport@t128b4l8", 9.0)]]
