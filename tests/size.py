@@ -38,11 +38,11 @@ MADE = (
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
     "product, code lines": 71_602,
-    "the core, code lines": 52_948,
+    "the core, code lines": 52_963,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_464,
-    "tests, code lines": 71_364,
-    "Markdown, words": 29_954,
+    f"loaded by symlab {COMMAND}, code lines": 23_470,
+    "tests, code lines": 71_406,
+    "Markdown, words": 29_964,
     "README.md, words": 1_600,
     "longest other page, words": 3_248,
     "verbs of symlab --help": 14,
