@@ -5,18 +5,21 @@ The worker asks git, compares sources with today's, and compiles the kernels of 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cases.record.nccl_settings import contradiction
+from cases.record.reading import contents
 from cases.record.record import Record, Status
 from reports.table.compare import LIBRARY
 from reports.table.text import counted
 from symlab.evidence.audit.differences import older_than_code_digests
 from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
 from symlab.evidence.audit.machine import presence, why_missing
-from symlab.evidence.audit.material import Material
+from symlab.evidence.audit.material import Material, name_of
+from symlab.evidence.audit.ptx import StoredCode
 from symlab.evidence.audit.statistics import world_of
 
 UNTRACKED_NAMED = 5
@@ -74,7 +77,7 @@ def _brief(name: object) -> str:
 
 
 def kernels(material: Material) -> Iterator[Point]:
-    """What ran each case, by its digests, the same in all worlds."""
+    """What ran each case, by its digests, the same in all worlds, and as the PTX that is kept says."""
     yield from contradicted(f"{record.id}: {text}" for record in material.records for text in _run_by(record))
     with_kernel = [record for record in material.records if record.kernel is not None]
     if not with_kernel:
@@ -83,6 +86,7 @@ def kernels(material: Material) -> Iterator[Point]:
     lacking = [one.id for one in with_kernel if one.kernel and not (one.kernel.ptx_digest and one.kernel.source_digest)]
     yield from presence(lacking, len(with_kernel), "digests of sources and PTX of %s")
     yield from _one_code(with_kernel)
+    yield _stored_ptx(material, with_kernel)
 
 
 def _run_by(record: Record) -> Iterator[str]:
@@ -130,3 +134,38 @@ def _one_code(with_kernel: Sequence[Record]) -> Iterator[Point]:
     if not compared and not older:
         nothing = "no case has the digest of its PTX from two worlds: nothing to compare"
         yield Point(Outcome.DOES_NOT_APPLY, nothing)
+
+
+def _stored_ptx(material: Material, with_kernel: Sequence[Record]) -> Point:
+    """Whether PTX files beside the records are what their names and the records say."""
+    if not material.folders:
+        says = "PTX: no folder of a command here, so its text is not kept beside the records"
+        return Point(Outcome.NOT_CAPTURED, says)
+    bad: list[str] = []
+    codes: dict[str, StoredCode | None] = {}
+    for path in sorted(path for folder in material.folders for path in (folder / "ptx").glob("*.ptx")):
+        codes.setdefault(path.stem, None)
+        try:
+            data = contents(path)
+            if hashlib.sha256(data).hexdigest() != path.stem:
+                bad.append(f"ptx/{path.name} is not what its name says")
+            else:
+                codes[path.stem] = codes[path.stem] or StoredCode(data)
+        except ValueError as error:
+            bad.append(f"ptx/{path.name}: {error}")
+    folders = {name_of(folder, document): folder for folder, document in material.commands.items()}
+    wanted = set[str]()
+    for one in with_kernel:
+        if one.kernel is None or not one.kernel.ptx_digest:
+            continue
+        name = one.kernel.ptx_digest.removeprefix("sha256:")
+        wanted.add(name)
+        folder = folders.get(one.request.command)
+        if name not in codes or (folder is not None and not (folder / "ptx" / f"{name}.ptx").is_file()):
+            bad.append(f"ptx/{name}.ptx is missing{f' in {folder.name}' if folder is not None else ''}")
+        if code := codes.get(name):
+            bad += [f"{one.id}: ptx/{name[:12]}..: {what}" for what in code.contradicted(one.kernel)]
+    if not codes and not wanted:
+        return Point(Outcome.NOT_CAPTURED, "PTX: no file of it, and no record has its digest")
+    good = f"{counted(len(codes), 'PTX file')}: each is what its name and the records say, none is missing"
+    return captured_or(list(dict.fromkeys(bad)), good, len(with_kernel), "records and their PTX")

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cases.finding import summary_of
-from cases.record.record import Record, Status
+from cases.record.record import CHECK_WAS_OFF, WHOLE_SINCE, Record, Status
+from cases.record.request import as_today
 from reports.table.text import counted
 from symlab.evidence.audit.data import Data, data_of
-from symlab.evidence.audit.items import Outcome, Point, captured_or, listed
+from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
 from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.statistics import world_of
 
@@ -25,6 +26,7 @@ def inputs(material: Material) -> Iterator[Point]:
 def data(material: Material) -> Iterator[Point]:
     """What was checked, and what was found."""
     checked = [record for record in material.records if record.check is not None]
+    yield from contradicted(f"{one.id}: {text}" for one in material.records for text in _lacking(one))
     if checked:
         wrong = [f"{one.id}: {'; '.join(one.check.faults)}" for one in checked if one.check and one.check.faults]
         elements = sum(record.check.elements for record in checked if record.check)
@@ -41,6 +43,20 @@ def data(material: Material) -> Iterator[Point]:
     if not checked and not unchecked:
         yield Point(Outcome.NOT_CAPTURED, "no case has a check")
     yield from _races(material)
+
+
+def _lacking(record: Record) -> Iterator[str]:
+    """What a record lacks that its configuration asked for, or that every record has from schema 6 on."""
+    asked = as_today(record.request.configuration or {}).get("check")
+    if record.reason == CHECK_WAS_OFF and (record.check or (isinstance(asked, dict) and asked.get("results") is True)):
+        yield f"the reason is '{CHECK_WAS_OFF}', and a check was {'made' if record.check else 'asked for'}"
+    if record.schema < WHOLE_SINCE or record.check is None:
+        return
+    if record.check.output_digests is None:
+        yield f"a check of schema {record.schema} has digests of inputs and outputs, and this one has none"
+    is_simulated = record.fabric is not None and record.fabric.simulated
+    if is_simulated and record.status is Status.PASSED and not record.counters:
+        yield f"a simulated run of schema {record.schema} has counters, and this one has none"
 
 
 def _digests(checked: list[Record]) -> Iterator[Point]:

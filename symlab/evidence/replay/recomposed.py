@@ -23,13 +23,15 @@ from cases.record.record import WHOLE_SINCE, Record
 from cases.record.request import as_today
 from reports.record.leaves import by_dotted_path
 from runner.case.allowed_code import AllowedCode, allowed_code
+from runner.case.todays_code import MALFORMED
 from runner.environment.of_command import added_digest
 from runner.environment.repository import source_digests
 from runner.records.scrub import scrubbed_values
-from runner.request.compose import hydra_over
+from runner.request.compose import hydra_over, plan_jobs
 from runner.request.composer import Composer
 from runner.request.configured import plain_configuration
 from runner.request.experiments import CONF
+from runner.request.overrides import SHORT
 from runner.request.schema import Schema
 from runner.request_error import RequestError, first_line
 
@@ -42,6 +44,10 @@ _ELSEWHERE = ("records", "cache_dir", "track")
 
 _FORMER_DEFAULTS: dict[str, Any] = {"check.races": False}
 """Defaults that were others before: what they decide of kernels that are not brought is what today's do."""
+
+_OVERRIDE = re.compile(r"[+~]*[A-Za-z_][A-Za-z0-9_.@/]*=.*", re.DOTALL)
+
+_TAKES_A_WORD = frozenset({"-cd", "--config-dir", "-c", "--cfg", "-p", "--package", "-i", "--info"})
 
 
 def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
@@ -74,18 +80,65 @@ def configurations(
     for (commit, added, missing), some in by_source.items():
         with _configurations_of(commit) as (conf, problem), hydra_over(added, primary=conf):
             composer = Composer()
+            planned: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
                 not_kept = _not_kept(record, conf) if commit and not problem else ""
                 outcome, what = _recomposed(composer, record, problem or missing or not_kept, job, recomposed)
+                unplanned = _unplanned(record, planned, problem or missing) if outcome == "verified" else ""
                 if apart := _apart(jobs[job]):
                     outcome, what = "different", apart
+                elif unplanned:
+                    outcome, what = (
+                        ("not_comparable", f"{not_kept}; {unplanned}") if not_kept else ("different", unplanned)
+                    )
                 if outcome == "verified":
                     found["verified"] += 1
                 else:
                     found[outcome].append([*job, what])
     return recomposed, found
+
+
+def _unplanned(record: Record, planned: dict[tuple[str, ...], list[tuple[str, ...]]], problem: str) -> str:
+    """What the command line asks for that a job's record denies: more jobs than the record says there were, or other
+    overrides of this job; "" where it agrees, or can't be planned here. planned: what command lines gave so far."""
+    request = record.request
+    line = tuple(request.command_line)
+    if problem or not line or request.replays is not None or request.jobs is None:
+        return ""
+    if line not in planned:
+        try:
+            planned[line] = plan_jobs(_given(line), any(word in ("-m", "--multirun") for word in line))
+        except (RequestError, *MALFORMED):
+            planned[line] = []
+    jobs = planned[line]
+    if len(jobs) > request.jobs:
+        return f"the command line asks for {len(jobs)} jobs, the record says {request.jobs}"
+    if len(jobs) != request.jobs or not 0 <= request.job < len(jobs):
+        return ""
+    wanted, there = ({_in_full(one) for one in some} for some in (jobs[request.job], request.overrides))
+    more = sorted(there - wanted)
+    return f"the overrides have {more[0]}, the command line does not give it to job {request.job + 1}" if more else ""
+
+
+def _given(command_line: Sequence[str]) -> list[str]:
+    """Return the overrides among the words of a command line."""
+    pairs = zip(("", *command_line), command_line, strict=False)
+    return [
+        word
+        for before, word in pairs
+        if not word.startswith("-") and before not in _TAKES_A_WORD and _OVERRIDE.fullmatch(word)
+    ]
+
+
+def _in_full(override: str) -> str:
+    """Return an override without its plus signs, and a short key as what it is short for: sizes=4K as sizes.list=4K.
+
+    Overrides of older records have short keys, too: then check=false was not short for anything.
+    """
+    key, _, value = override.lstrip("+").partition("=")
+    return f"{key if value.lstrip().startswith('{') else SHORT.get(key, key)}={value}"
 
 
 def _apart(members: Sequence[Record]) -> str:

@@ -256,6 +256,29 @@ def _with_difference(**changes: Any) -> Change:
     return changed
 
 
+def _other_ptx(old: str, new: str) -> Change:
+    """Each PTX file says something else, has the name of what it says, and the records name it."""
+    import hashlib
+
+    def changed(folder: Path) -> None:
+        names = {}
+        for path in sorted(folder.rglob("*.ptx")):
+            text = path.read_text(encoding="utf-8")
+            assert old in text
+            there = text.replace(old, new).encode()
+            names[f"sha256:{path.stem}"] = f"sha256:{hashlib.sha256(there).hexdigest()}"
+            path.unlink()
+            (path.parent / f"{names[f'sha256:{path.stem}'][7:]}.ptx").write_bytes(there)
+
+        def renamed(document: Document) -> None:
+            if document["kernel"] is not None:
+                document["kernel"]["ptx_digest"] = names[document["kernel"]["ptx_digest"]]
+
+        every(renamed)(folder)
+
+    return changed
+
+
 def _ended(status: str, code: int, **changes: Any) -> Change:
     """two_shot did not pass: the counts and the exit code of command.json follow, and PTX of no record is removed."""
 
@@ -468,9 +491,18 @@ DATA = (
 ORIGIN = (
     Kind("more changed files than are counted", "measured", _with_difference(changed=["a", "b"]), TREE),
     Kind("changes with a digest and no changed file", "measured", _with_difference(changed_files=0), TREE),
+    Kind("other PTX", "measured", replace_in("*.ptx", "an invented", "another"), "kernels"),
     Kind("a kernel taken away", "measured", every(put("kernel", None), "one_shot"), "kernels"),
     Kind("a library in the simulator", "run", every(lambda document: document.update(kernel=None, library="NCCL 2.28.9"), "one_shot"), "kernels"),
+    Kind("PTX of another kernel, with its name", "measured", _other_ptx(".entry entry_0", ".entry entry_1"), "kernels"),
+    Kind("PTX with more multimem", "measured", _other_ptx("//", "// multimem.red.add.f32"), "kernels"),
+    Kind("PTX of other code, with its name", "run", _other_ptx("ret;", "nop; ret;"), "kernels"),
     Kind("races that were asked for, and are not there", "run", every(put("request.configuration.check.races", True)), "data"),
+    Kind("no counters of a simulated run", "run", every(put("counters", {})), "data"),
+    Kind("'check was off' of a checked record", "measured", first(put("reason", "check was off")), "data"),
+    Kind("a check that was off after all", "run", first(lambda document: document.update(check=None, reason="check was off")), "data"),
+    Kind("no digests of a check", "measured", every(lambda document: document["check"].update(output_digests=None, input_digests=None)), "data"),
+    Kind("PTX that is gone", "measured", remove("*.ptx"), "kernels"),
     Kind("other sources than the commit's", "run", every(put("environment.sources.kernels", "sha256:" + "5" * 64)), "commit"),
     Kind("a record older than its commit", "run", every(lambda document: document.update(
         started="2020-01-01T00:00:00.000+00:00", ended="2020-01-01T00:00:00.000+00:00", duration_s=0.0)), "commit"),

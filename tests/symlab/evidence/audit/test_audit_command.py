@@ -84,7 +84,7 @@ def test_one_place_is_checked_against_the_list(capsys: pytest.CaptureFixture[str
     path = next(Path("records/command0/ptx").iterdir())
     path.write_text("tampered", encoding="utf-8")
     assert main(["audit", "records"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith("FINDING: findings in manifest; data ")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("FINDING: findings in kernels, manifest; data ")
 
 
 def test_formats(capsys: pytest.CaptureFixture[str]) -> None:

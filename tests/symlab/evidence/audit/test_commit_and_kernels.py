@@ -16,6 +16,7 @@ from tests.reports.export.sweeps import OWN, RING_LL, nccl_record
 from tests.reports.synthetic import KIB, record
 from tests.symlab.evidence.audit.complete_set import (
     ENVIRONMENT,
+    PTX,
     audited,
     changed,
     kept,
@@ -100,6 +101,17 @@ def test_what_can_not_be_compared_is_not_verified() -> None:
         members = [with_kernel(one, **silent) if one.kernel else one for one in records()]
         wanted = (NOT_CAPTURED, DOES_NOT_APPLY) if "ptx_digest" in silent else (NOT_CAPTURED,)
         tells(audited(members), "kernels", *wanted)
+
+
+def test_stored_ptx_that_was_changed_or_is_gone(tmp_path: Path) -> None:
+    place = kept(tmp_path / "records")
+    tells(audited(place=place), "kernels", CAPTURED)
+    paths = sorted(place.rglob("*.ptx"))
+    paths[0].write_text(PTX + " ", encoding="utf-8")
+    tells(audited(place=place), "kernels", FINDING)
+    for path in paths:
+        path.unlink()
+    tells(audited(place=place), "kernels", FINDING)
 
 
 def test_what_nccl_was_asked_for_and_what_is_named_agree() -> None:
