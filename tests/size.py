@@ -37,12 +37,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 71_602,
+    "product, code lines": 71_708,
     "the core, code lines": 52_963,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_470,
-    "tests, code lines": 71_406,
-    "Markdown, words": 29_964,
+    "tests, code lines": 71_463,
+    "Markdown, words": 29_969,
     "README.md, words": 1_600,
     "longest other page, words": 3_248,
     "verbs of symlab --help": 14,
