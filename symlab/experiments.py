@@ -45,7 +45,7 @@ def experiment(
     >>> done.exit_code, [record.case.size_bytes for record in done.records]
     (0, [1024, 4096])
     """
-    from runner.command.ready import ready
+    from runner.command.runnable_jobs import ready
     from runner.command.session import run_within
     from runner.request.compose import compose_jobs, hydra_over
     from runner.world.launcher import find

@@ -13,10 +13,10 @@ from cases.finding import Finding
 from cases.record.record import Check, Record, Status
 from kernels.spec import KernelSpec
 from runner.case.contestant import Contestant
+from runner.command.case_programs import check_of, outcomes_of
 from runner.command.job import run_job
 from runner.command.means import usual_means
 from runner.command.plan import Job
-from runner.command.ran import check_of, outcomes_of
 from runner.environment.of_command import Surroundings
 from runner.records.scrub import scrubbed_record
 from runner.request.validate import ResolvedRequest
@@ -159,7 +159,7 @@ class _Tensors:
         self.outputs: tuple[torch.Tensor | None, ...] | None = None
 
     def ran(self, world: RunnerWorld, contestant: Contestant, request: ResolvedRequest) -> Check | None:
-        """Run a contestant, as runner.command.ran.ran does."""
+        """Run a contestant, as runner.command.case_programs.ran does."""
         outcomes = outcomes_of(world, contestant, request, self._inputs, self._brings_output)
         if self._brings_output:
             self.outputs = tuple(outcome.output for outcome in outcomes)

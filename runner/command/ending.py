@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reports.record.seal import digest_of
 from reports.table.average import too_slow
 from runner.command.console import Console, failures, summary
-from runner.command.mirrored import short_path
+from runner.command.to_mlflow import short_path
 
 if TYPE_CHECKING:
     from cases.record.record import Record
@@ -39,7 +39,7 @@ def report(
     """
     shown = short_path(folder)
     if records and not console.is_quiet:
-        from reports.numerics.at_end import console_report
+        from reports.numerics.closing_text import console_report
 
         console.say(console_report(records, shown, TOLD_BELOW))
     console.announce(summary(records, expected))

@@ -24,9 +24,9 @@ from reports.table.text import counted, size_text
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import measured_in_turns
 from runner.command.attempt import Attempt, described
+from runner.command.case_programs import read_traits
 from runner.command.means import Means, usual_means
 from runner.command.plan import Job
-from runner.command.ran import read_traits
 from runner.interrupt import shielded
 from runner.world.world import World, WorldFailure
 

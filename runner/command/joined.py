@@ -32,7 +32,7 @@ PROGRAMS = frozenset(
         "runner.case.library_modules:bring_module",
         "runner.case.program:run_case",
         "runner.case.stress:run_stressed",
-        "runner.command.ran:read_traits",
+        "runner.command.case_programs:read_traits",
         "runner.custom.program:run_custom",
         "runner.environment.gpus:rank_facts",
         "runner.timing.measure:measure",

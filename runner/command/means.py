@@ -17,8 +17,8 @@ from kernels.spec import KernelSpec
 from memory.fabric import Executable, Traits
 from memory.held_interrupts import uninterrupted
 from runner.case.contestant import Contestant
+from runner.command.case_programs import brought, measured, ran
 from runner.command.plan import Job
-from runner.command.ran import brought, measured, ran
 from runner.request.validate import ResolvedRequest
 from runner.world.world import World
 from symlab.rooms import part_of

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.command.leading import led_tools
-from runner.command.left import check_folder_of, is_whole, left_in
-from runner.command.rebuilt import UNTRACKED, rebuilt, recorded_command
+from runner.command.recorded_jobs import UNTRACKED, rebuilt, recorded_command
 from runner.command.resumption import changed_since, console_of, nothing_left
 from runner.command.running import Earlier, Tools
 from runner.command.session import run_command
 from runner.command.still_working import check_no_worker, wait_for_mirror
+from runner.command.unfinished_cases import check_folder_of, is_whole, left_in
 from runner.environment.host import now_text
 from runner.environment.of_command import Surroundings
 from runner.launch import slurm

@@ -13,9 +13,9 @@ from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode
 from runner.command.console import Console, summary
 from runner.command.ending import exit_code_for
-from runner.command.left import Left
 from runner.command.plan import Command
-from runner.command.rebuilt import UNTRACKED, working_folder
+from runner.command.recorded_jobs import UNTRACKED, working_folder
+from runner.command.unfinished_cases import Left
 from runner.records.command_json import CommandDocument
 
 

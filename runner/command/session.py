@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from reports.table.text import counted
 from runner.command.console import Console
 from runner.command.ending import EXIT_FAILED, exit_code_for, report
-from runner.command.mirrored import Mirrored, short_path
 from runner.command.plan import Command
 from runner.command.running import Asked, Earlier, JobRunner, Tools
+from runner.command.to_mlflow import Mirrored, short_path
 from runner.environment.host import load, now_text
 from runner.environment.of_command import Surroundings, added_digest
 from runner.interrupt import exit_code_of, is_first, name_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from runner.command.heading import headline
 from runner.command.leading import led, led_tools
-from runner.command.ready import prepared, ready
+from runner.command.runnable_jobs import prepared, ready
 from runner.request_error import RequestError
 from runner.world.launcher import find
 

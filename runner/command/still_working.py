@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from memory.owned_folder import is_alive
-from runner.command.rebuilt import UNTRACKED
+from runner.command.recorded_jobs import UNTRACKED
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles
 from runner.launch.workers import SLURM

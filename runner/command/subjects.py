@@ -19,10 +19,10 @@ from memory.fabric import Traits
 from reports.table.text import size_text
 from runner.case.contestant import Contestant, spec_for
 from runner.case.nccl_settings import refuses_settings
+from runner.command.case_programs import patience_s
 from runner.command.kernel_info import custom_kernel_info, kernel_info
 from runner.command.means import Means
 from runner.command.plan import Job
-from runner.command.ran import patience_s
 from runner.world.world import World
 
 if TYPE_CHECKING:

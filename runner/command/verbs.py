@@ -93,7 +93,7 @@ def resume(options: ResumeOptions, given: tuple[str, ...], tools: Any) -> int:
     """
     from runner.case.allowed_code import allowed_code
     from runner.command.leading import led
-    from runner.command.rebuilt import recorded_command
+    from runner.command.recorded_jobs import recorded_command
     from runner.command.resume import resume as resumed
 
     def joined() -> JoinedCommand:

@@ -24,7 +24,7 @@ def track(records: tuple[Path, ...], uri: str, experiment: str) -> int:
 
     RECORDS are record files, folders of them, or bundles. Sending twice does nothing.
     """
-    from runner.track.later import send_later
+    from runner.track.send_later import send_later
 
     return send_later(records, uri, experiment)
 

@@ -180,7 +180,7 @@ def _values(cell: Cell) -> tuple[str, str, str, str]:
 
 
 def sample() -> list[Row]:
-    """Few rows, none of them refused: one world size after the other, and one plan after the other."""
+    """A few rows that are not refused, with world sizes and plans in turn."""
     chosen = [cell for number, cell in enumerate(cells()) if cell.accumulator == NONE or number % 4 == 0]
     found = []
     for number, cell in enumerate(chosen):

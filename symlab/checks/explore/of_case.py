@@ -63,7 +63,7 @@ def case_subject(contestant: Contestant, request: ResolvedRequest, options: Simu
 def _case_judged(
     contestant: Contestant, request: ResolvedRequest, world: ThreadWorld, deadline_s: float, launches: int
 ) -> Judgement:
-    from runner.command.ran import check_of, outcomes_of
+    from runner.command.case_programs import check_of, outcomes_of
 
     # Under stress one seed, which is that of the world's order, not the first of the request's.
     request = replace(request, launches=launches, deadline_s=deadline_s, stress_seeds=1)

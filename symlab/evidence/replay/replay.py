@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from reports.table.text import counted
 from runner.command.console import Console
 from runner.request_error import RequestError
-from symlab.evidence.replay.replayed import damage_of, records_of, without_case
+from symlab.evidence.replay.replay_subjects import damage_of, records_of, without_case
 from symlab.evidence.replay.verb import Wanted as Wanted
 
 if TYPE_CHECKING:

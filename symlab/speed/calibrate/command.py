@@ -15,7 +15,7 @@ from cases.record.record import Record, Status
 from reports.record.bundle import read
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
-from runner.command.ready import run_quietly
+from runner.command.runnable_jobs import run_quietly
 from runner.gpu.gpu_type import Floors, impossible
 from runner.gpu.names import CONF, SUFFIX
 from runner.gpu.reading import gpu_type, type_of_device

@@ -17,7 +17,7 @@ from runner.case.expected import expected_refusal
 from runner.request_error import first_line
 from runner.world.world import WorldFailure
 from symlab.speed.best import TableChooser
-from symlab.speed.predict.asked import Asked, simulated
+from symlab.speed.predict.asked_jobs import Asked, simulated
 from symlab.speed.predict.explaining import Explanation, explained
 from symlab.speed.predict.predictable import DEPENDENT, is_dependent
 from symlab.speed.predict.predicting import HEAP_BYTES, Prediction, predicted

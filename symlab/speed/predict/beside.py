@@ -28,9 +28,9 @@ from symlab.speed.predict.model import Rates
 from symlab.speed.predict.of_request import type_beside
 from symlab.speed.predict.predictable import DEPENDENT, check_ranks, is_dependent
 from symlab.speed.predict.predicting import weighed
+from symlab.speed.predict.profile_cache import FORM, compiled_already, kept_work
 from symlab.speed.predict.rates import Known, rates_of
 from symlab.speed.predict.stored_score import Stored, stored
-from symlab.speed.predict.works import FORM, compiled_already, kept_work
 
 LIMIT_S = 120.0
 """Maximum time of simulating a case for its prediction."""

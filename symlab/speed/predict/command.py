@@ -19,7 +19,7 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.request.experiments import CONF
 from runner.request_error import RequestError
 from symlab.speed.predict import on_records, published
-from symlab.speed.predict.asked import asked_jobs
+from symlab.speed.predict.asked_jobs import asked_jobs
 from symlab.speed.predict.asking import series_of
 from symlab.speed.predict.score import scored
 from symlab.speed.predict.shown import Series, document

@@ -12,9 +12,9 @@ from kernels.spec import KernelSpec
 from runner.request.sizes import format_bytes
 from simulator.clock.costs import Costs
 from simulator.clock.profile import LaunchProfile, Path, Segment
+from symlab.speed.predict.profile_cache import runnable_of
 from symlab.speed.predict.profiling import DEADLINE_S, clocked, most_whole_bytes, shrunk
 from symlab.speed.predict.rates import Known
-from symlab.speed.predict.works import runnable_of
 
 
 @dataclass(frozen=True, slots=True)

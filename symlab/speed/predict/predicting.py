@@ -16,11 +16,11 @@ from runner.timing.calls import HEAP_SHARE, calls_for, slots_for
 from symlab.speed.predict.assumptions import SWITCH, WAIT_FACTOR, corners
 from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.model import REGIMES, Fitted, Rates, Terms, columns, terms_of, times_us
+from symlab.speed.predict.profile_cache import work_of
 from symlab.speed.predict.profiling import Clock
 from symlab.speed.predict.rates import Known, rates_of
 from symlab.speed.predict.splits import SCORED_RANKS
 from symlab.speed.predict.stored_score import Stored
-from symlab.speed.predict.works import work_of
 
 HEAP_BYTES = 8 << 30
 """Symmetric heap that a prediction assumes for the slots of all contestants: that of the published runs."""

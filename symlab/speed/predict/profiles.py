@@ -26,7 +26,7 @@ from memory.worker_process import end_with_parent
 from runner.request_error import first_line
 from symlab.speed.predict.budget import Budget
 from symlab.speed.predict.case_work import CaseWork
-from symlab.speed.predict.works import runnable_of, work_of
+from symlab.speed.predict.profile_cache import runnable_of, work_of
 
 
 @dataclass(frozen=True, slots=True)

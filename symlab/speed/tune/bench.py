@@ -13,7 +13,7 @@ from kernels.compile_error import CompilationError
 from memory.fabric import Executable, Traits
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import heap_bytes_to_measure
-from runner.command.ran import read_traits
+from runner.command.case_programs import read_traits
 from runner.request.schema import Limit, TimingMode
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError

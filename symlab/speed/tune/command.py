@@ -18,7 +18,7 @@ from typing import Any
 
 from reports.table.text import counted
 from runner.command.plan import PreparedJob
-from runner.command.ready import run_quietly
+from runner.command.runnable_jobs import run_quietly
 from runner.interrupt import exit_code_of
 from runner.request.compose import ComposedJob, hydra_over
 from runner.request_error import RequestError

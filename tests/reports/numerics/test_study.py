@@ -13,7 +13,7 @@ import pytest
 from cases.record.record import Check, FabricInfo, Record
 from reports.__main__ import main
 from reports.numerics import accuracy, study
-from reports.numerics.at_end import console_report
+from reports.numerics.closing_text import console_report
 from reports.record import bundle
 from reports.table import sheet, table
 from tests.golden import same_text

@@ -22,8 +22,8 @@ from cases.record.record import Record, load
 from reports.record.seal import MANIFEST, broken
 from runner.__main__ import main
 from runner.case.allowed_code import allowed_code
-from runner.command import left, still_working
-from runner.command.rebuilt import recorded_command
+from runner.command import still_working, unfinished_cases
+from runner.command.recorded_jobs import recorded_command
 from runner.command.resume import resume
 from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
@@ -424,12 +424,12 @@ def test_what_was_interrupted_before_it_was_timed_is_left() -> None:
     timed = synthetic_record()
     asked = replace(timed.request, configuration={"timing": {"mode": "graph"}})
     untimed = replace(timed, timing=None, request=asked)
-    assert left._is_untimed(untimed)
-    assert not left._is_untimed(timed)
+    assert unfinished_cases._is_untimed(untimed)
+    assert not unfinished_cases._is_untimed(timed)
     never = replace(asked, configuration={"timing": {"mode": "none"}})
-    assert not left._is_untimed(replace(untimed, request=never))
+    assert not unfinished_cases._is_untimed(replace(untimed, request=never))
     assert untimed.fabric is not None
-    assert not left._is_untimed(replace(untimed, fabric=replace(untimed.fabric, simulated=True)))
+    assert not unfinished_cases._is_untimed(replace(untimed, fabric=replace(untimed.fabric, simulated=True)))
 
 
 def structure(runs: dict[str, list[Any]]) -> dict[str, Any]:

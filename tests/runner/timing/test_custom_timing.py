@@ -14,8 +14,8 @@ import torch
 
 from cases.record.timing import LinkLimit
 from memory.pool import SymmetricPool
+from runner.command.case_programs import PATIENCE_S
 from runner.command.means import usual_means
-from runner.command.ran import PATIENCE_S
 from runner.custom.description import CustomJob, custom_job
 from runner.custom.running import CompiledJob, plan_of
 from runner.timing.combine import TimedResult, combine

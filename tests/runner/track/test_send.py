@@ -28,9 +28,9 @@ from runner.track import problems, send
 from runner.track.__main__ import main as send_later
 from runner.track.background import Connection, Mirror, in_process
 from runner.track.by_command import by_command
-from runner.track.later import send_folder
 from runner.track.pages import view_key
 from runner.track.problems import problem_of
+from runner.track.send_later import send_folder
 from runner.world.world import WorldFailure
 from tests.dashboard import serving
 from tests.golden import refused, same_text

@@ -24,7 +24,7 @@ from kernels import catalogue
 from kernels.compile import executable
 from runner.case import program
 from runner.case.program import Plan, run_case
-from runner.command.ran import read_traits
+from runner.command.case_programs import read_traits
 from runner.world.fabrics import NvshmemOpener, look
 from runner.world.processes import ProcessWorld
 from runner.world.world import WorldFailure

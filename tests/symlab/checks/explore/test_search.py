@@ -208,7 +208,7 @@ def test_a_wrong_element_is_placed_in_the_launch_that_wrote_it(
     size_bytes: int, between: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A world counts all launches from 0; checks count those that are checked, between which others come."""
-    spec, job = catalogue.find("send_recv/push"), "runner.command.ran"
+    spec, job = catalogue.find("send_recv/push"), "runner.command.case_programs"
     case = Case("send_recv", "push", "float32", "float32", "sum", size_bytes, 2, "out_of_place")
     made = Executable(spec.name, "entry", "sm_90a", "", "sha256:0")
     with hydra_over(None):

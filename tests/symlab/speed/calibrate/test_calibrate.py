@@ -14,6 +14,7 @@ from cases.case import Case
 from cases.record.record import KernelInfo, Record, Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from reports.record.bundle import read
+from runner.command import runnable_jobs, session
 from runner.gpu.gpu_type import FLOOR_NAMES, Floors, Origin
 from runner.gpu.names import CONF
 from runner.gpu.reading import gpu_type
@@ -263,14 +264,12 @@ def test_an_interrupt_says_what_ran(capsys: pytest.CaptureFixture[str], monkeypa
 
 
 def test_what_ran_before_an_interrupt_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from runner.command import ready, session
-
-    monkeypatch.setattr(ready, "ready", lambda *_, **__: (None, None))
+    monkeypatch.setattr(runnable_jobs, "ready", lambda *_, **__: (None, None))
     for ran, notes in ((tuple(records()[:9]), [f"records of 9 cases: {tmp_path}"]), ((), [])):
         ended = session.Ended(130, tmp_path, ran, KeyboardInterrupt())
         monkeypatch.setattr(session, "run_within", lambda *_, ended=ended: ended)
         with pytest.raises(KeyboardInterrupt) as caught:
-            ready.run_quietly((), ())
+            runnable_jobs.run_quietly((), ())
         assert getattr(caught.value, "__notes__", []) == notes
 
 

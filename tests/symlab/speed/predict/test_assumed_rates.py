@@ -84,7 +84,7 @@ def test_multimem_is_wider_than_peers_on_a_calibrated_type(cache):
 
 def test_many_ranks_of_a_rack_are_an_experiment_of_four_jobs(capsys):
     """What it would simulate takes minutes: here only which jobs there are."""
-    from symlab.speed.predict.asked import asked_jobs
+    from symlab.speed.predict.asked_jobs import asked_jobs
 
     jobs = asked_jobs(("+exp=nvl72",), False, None)
     assert [one.request.world_size for one in jobs] == [8, 16, 36, 72]

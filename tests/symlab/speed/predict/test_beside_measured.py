@@ -23,7 +23,7 @@ from runner.request.gpu_types import NO_GPU
 from runner.request.schema import TimingMode
 from runner.request_error import RequestError
 from simulator.run import schedule
-from symlab.speed.predict import beside, budget, profiling, works
+from symlab.speed.predict import beside, budget, profile_cache, profiling
 from symlab.speed.predict.beside import beside_measured, digest_of_rates
 from symlab.speed.predict.of_request import check_beside, type_beside
 from symlab.speed.predict.predicting import predicted
@@ -74,8 +74,8 @@ def test_the_time_beside_is_that_of_symlab_predict(cache: Path, algorithm: str) 
     low, high = stored().intervals[found.regime]
     is_wider = found.low_us < found.time_us * low and found.high_us > found.time_us * high
     assert is_wider == (algorithm == "multimem_one_shot")
-    work = works.work_of(case, find(case.name), "sm_90a", cache)
-    assert found.work == {**work.document(), "form": works.FORM}
+    work = profile_cache.work_of(case, find(case.name), "sm_90a", cache)
+    assert found.work == {**work.document(), "form": profile_cache.FORM}
     assert found.floors_digest == digest_of_rates(known.rates)
 
 
@@ -177,7 +177,7 @@ def test_the_code_that_was_timed_is_simulated_and_none_is_compiled(
     def compiles(*_: object) -> None:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr(works, "executable", compiles)
+    monkeypatch.setattr(profile_cache, "executable", compiles)
     assert beside_measured(one, TIMING, gpu_type("h200"), tmp_path).time is not None
 
 

@@ -13,7 +13,7 @@ from reports.record.bundle import KERNELS_NAME
 from reports.record.bundle import PUBLISHED as PLACE
 from runner.request.experiments import CONF
 from simulator.clock.costs import H200_TRIAL
-from symlab.speed.predict import profiling, recorded_kernels, works
+from symlab.speed.predict import profile_cache, profiling, recorded_kernels
 from symlab.speed.predict.case_work import weighed
 from symlab.speed.predict.published import runnable_of
 
@@ -122,7 +122,7 @@ def test_blocks_are_halved_with_the_message_and_stay_multiples(size, blocks, lea
 def test_an_extended_profile_on_16_ranks_is_that_of_the_whole(cache, monkeypatch):
     """What predictions of many ranks rely on: fewer blocks with as much for each have the path of all."""
     case = Case("all_reduce", "two_shot", "bfloat16", "float32", "sum", 1 << 20, 16)
-    runnable = works.runnable_of(case, find(case.name), "sm_90a", cache)
+    runnable = profile_cache.runnable_of(case, find(case.name), "sm_90a", cache)
     extended = profiling.profiled(runnable, H200_TRIAL, {})
     monkeypatch.setattr(profiling, "WHOLE_RANKS", 16)
     whole = profiling.profiled(runnable, H200_TRIAL, {})
@@ -139,7 +139,7 @@ def test_the_switch_asks_every_gpu_for_what_it_reduces(cache):
     size, found = 64 << 10, {}
     for algorithm in ("multimem_one_shot", "multimem_two_shot"):
         case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", size, 4)
-        runnable = works.runnable_of(case, find(case.name), "sm_90a", cache)
+        runnable = profile_cache.runnable_of(case, find(case.name), "sm_90a", cache)
         (found[algorithm],) = (
             one for one in profiling.profiled(runnable, H200_TRIAL, {}).phases if one.memory_bytes > size
         )
@@ -158,7 +158,7 @@ def test_the_switch_asks_every_gpu_for_what_it_reduces(cache):
 def test_a_resized_message_takes_no_inbox_of_the_whole(cache):
     """reduce/bulk has an inbox of seven messages on 8 ranks: 14 GB in all at 256 MiB, which ended the process."""
     case = Case("reduce", "bulk", "bfloat16", "float32", "sum", 256 << 20, 8)
-    runnable = works.runnable_of(case, find(case.name), "sm_90a", cache)
+    runnable = profile_cache.runnable_of(case, find(case.name), "sm_90a", cache)
     small = runnable.resized(1 << 20, runnable.least_blocks)
     assert sum(one.size_bytes for one in runnable.spec.workspaces(case)) > 1 << 30
     assert sum(one.size_bytes for one in small.spec.workspaces(small.case)) < 16 << 20
@@ -168,7 +168,7 @@ def test_a_resized_message_has_workspaces_for_its_blocks(cache):
     """Flags of two_shot are by block: of 16 at 1 MiB, of 64 at 16 MiB."""
     case = Case("reduce", "two_shot", "bfloat16", "float32", "sum", 16 << 20, 8)
     spec = find(case.name)
-    runnable = works.runnable_of(case, spec, "sm_90a", cache)
+    runnable = profile_cache.runnable_of(case, spec, "sm_90a", cache)
     small = runnable.resized(1 << 20, runnable.blocks)
     assert spec.launch(replace(case, size_bytes=1 << 20)).grid[0] < runnable.blocks == small.blocks
     assert small.spec.workspaces(small.case) == spec.workspaces(case)
@@ -184,7 +184,7 @@ def test_a_resized_message_has_the_workspaces_of_the_code_of_the_whole(spec):
         size_bytes = min(size, spec.max_size_bytes or size)
         dtype = "bfloat16" if "bfloat16" in spec.dtypes else spec.dtypes[0]
         whole = Case(spec.op, spec.algorithm, dtype, accumulator, spec.reductions[0], size_bytes, ranks)
-        runnable = works.compiled_already(whole, spec, code)
+        runnable = profile_cache.compiled_already(whole, spec, code)
         most_bytes = profiling.most_whole_bytes(ranks)
         size_bytes, blocks = profiling.shrunk(size_bytes, runnable.blocks, runnable.least_blocks, most_bytes)
         for asked in ((min(size_bytes, most_bytes), blocks), (profiling.LEAST_BYTES, runnable.least_blocks)):
@@ -209,7 +209,7 @@ def _clocked(name, ranks, size_bytes, folder):
     spec = find(name)
     accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
     case = Case(*name.split("/"), "bfloat16", accumulator, spec.reductions[0], size_bytes, ranks)
-    return profiling.clocked(works.runnable_of(case, spec, "sm_90a", folder), H200_TRIAL)
+    return profiling.clocked(profile_cache.runnable_of(case, spec, "sm_90a", folder), H200_TRIAL)
 
 
 def test_one_shot_waits_for_two_barriers_and_one_load(cache):
@@ -232,6 +232,6 @@ def test_one_shot_waits_for_two_barriers_and_one_load(cache):
 def test_two_shot_beyond_the_messages_that_it_pulls_is_simulated(cache):
     """Of 4 MiB it pushes, with a scratch that 1 MiB does not have."""
     case = Case("all_reduce", "two_shot", "bfloat16", "float32", "sum", 4 << 20, 2)
-    work = works.work_of(case, find(case.name), "sm_90a", cache)
+    work = profile_cache.work_of(case, find(case.name), "sm_90a", cache)
     assert work.how == "blocks"
     assert _most(work, "written") == pytest.approx(2 << 20, abs=65536), "in each phase: half to the other, its sum back"

@@ -19,7 +19,7 @@ from runner.world.world import WorldFailure
 from simulator.clock.costs import H200_TRIAL
 from simulator.clock.profile import Segment
 from symlab.__main__ import main
-from symlab.speed.predict import asking, command, explaining, profiling, shown, works
+from symlab.speed.predict import asking, command, explaining, profile_cache, profiling, shown
 from symlab.speed.predict.evidence import is_evidence
 from symlab.speed.predict.model import Fitted
 from symlab.speed.predict.predicting import predicted
@@ -98,13 +98,13 @@ def test_an_uncalibrated_type_gives_the_order_and_says_why(cache, capsys):
 
 
 def test_a_profile_is_simulated_once_by_a_simulator(cache, monkeypatch):
-    first = works.work_of(ONE, find(ONE.name), "sm_90a", cache)
-    monkeypatch.setattr(works, "profiled", lambda *_: pytest.fail("simulated anew"))
-    assert works.work_of(ONE, find(ONE.name), "sm_90a", cache) == first
-    monkeypatch.setattr(works, "simulator_digest", lambda: "sha256:other")
-    monkeypatch.setattr(works, "least_steps", lambda *_: {})
+    first = profile_cache.work_of(ONE, find(ONE.name), "sm_90a", cache)
+    monkeypatch.setattr(profile_cache, "profiled", lambda *_: pytest.fail("simulated anew"))
+    assert profile_cache.work_of(ONE, find(ONE.name), "sm_90a", cache) == first
+    monkeypatch.setattr(profile_cache, "simulator_digest", lambda: "sha256:other")
+    monkeypatch.setattr(profile_cache, "least_steps", lambda *_: {})
     with pytest.raises(pytest.fail.Exception, match="simulated anew"):
-        works.work_of(ONE, find(ONE.name), "sm_90a", cache)
+        profile_cache.work_of(ONE, find(ONE.name), "sm_90a", cache)
 
 
 def test_the_interval_is_that_of_the_regime(cache):
@@ -315,8 +315,8 @@ def test_a_folder_that_cannot_be_written_to_costs_the_cache_alone(tmp_path, monk
     def full(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(works, "replacing", full)
-    assert works.work_of(ONE, find(ONE.name), "sm_90a", tmp_path).least
+    monkeypatch.setattr(profile_cache, "replacing", full)
+    assert profile_cache.work_of(ONE, find(ONE.name), "sm_90a", tmp_path).least
     assert not list(tmp_path.glob("profile-*"))
 
 
@@ -391,7 +391,7 @@ def test_only_a_deadline_that_ended_is_the_hosts(monkeypatch, compile_cache):
         raise WorldFailure("TIMEOUT", 0, "rank 0: the step limit")
 
     monkeypatch.setattr(profiling.ThreadWorld, "run", failing)
-    runnable = works.runnable_of(ONE, find(ONE.name), "sm_90a", compile_cache)
+    runnable = profile_cache.runnable_of(ONE, find(ONE.name), "sm_90a", compile_cache)
     for limit_s, kind in ((NEVER_S, WorldFailure), (0.0, profiling.NotSimulated)):
         with pytest.raises(WorldFailure) as raised:
             profiling.clocked(runnable, H200_TRIAL, limit_s)

@@ -20,9 +20,9 @@ from simulator.clock.costs import H200_TRIAL
 from symlab.speed.predict import budget, profiles, profiling
 from symlab.speed.predict.budget import Budget
 from symlab.speed.predict.case_work import CaseWork
+from symlab.speed.predict.profile_cache import runnable_of, work_of
 from symlab.speed.predict.profiles import LOST, Found, Profiles, Unprofiled
 from symlab.speed.predict.profiling import profiled
-from symlab.speed.predict.works import runnable_of, work_of
 
 ARCH = "sm_90a"
 

@@ -16,9 +16,9 @@ from reports.tracking import database_path, resolved_uri
 from runner.case.allowed_code import AllowedCode
 from runner.case.bringing import refuse_requested
 from runner.command.joined import JoinedCommand
-from runner.command.left import Left, check_folder_of, document_in
 from runner.command.plan import Command, PreparedJob
-from runner.command.ready import prepared
+from runner.command.runnable_jobs import prepared
+from runner.command.unfinished_cases import Left, check_folder_of, document_in
 from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument
 from runner.records.scrub import WITHHELD, scrubbed
 from runner.request.compose import ComposedJob, gpu_asked
