@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.chosen import drawn
-from tests.faults.kept import DRAWS, README, Draw, equivalents, kept_draws, kinds, table
+from tests.faults.kept import DRAWS, README, Draw, kept_draws, kinds, table
 from tests.faults.made import Fault, faults_of, found_again
 from tests.faults.reached import Reached
 from tests.faults.trial import LAYERS, copy_of, tried
@@ -83,20 +83,15 @@ def _is_wanted(draw: Draw, fault: Fault, layer: str) -> bool:
 
 
 def _drawn(options: argparse.Namespace, draw: Draw, reached: Reached) -> list[Fault]:
-    """The draw's faults as they are stored, whatever was recorded since, and for each that changes nothing another."""
-    proofs = equivalents()
-    kept = [one for one in draw.faults() if one.name not in proofs]
-    if len(kept) >= options.count:
-        return kept[: options.count]
+    """The draw's faults as they are stored, whatever was recorded since; of a new draw those that its seed draws."""
+    if kept := draw.faults():
+        return kept
     faults = []
     for path in sorted(reached.paths):
         text = _git(options.root, "show", f"HEAD:{path}", strip=False)
         lines = reached.lines(path)
         faults += [one for one in faults_of(path, text) if not lines.isdisjoint(range(one.first, one.last + 1))]
-    names, bare = {one.name for one in draw.faults()}, {one.room for one in draw.faults() if one.name in proofs}
-    further = [one for one in drawn(faults, options.count, draw.seed, proofs) if one.name not in names]
-    further.sort(key=lambda one: one.room not in bare)
-    return sorted([*kept, *further[: options.count - len(kept)]], key=lambda one: (one.path, one.line))
+    return sorted(drawn(faults, options.count, draw.seed), key=lambda one: (one.path, one.line))
 
 
 def _again(options: argparse.Namespace, draw: Draw) -> list[Fault]:
@@ -116,7 +111,7 @@ def _again(options: argparse.Namespace, draw: Draw) -> list[Fault]:
 
 
 def _readme(draws: Path) -> int:
-    lines = [*kinds(), "", *table(kept_draws(draws), equivalents())]
+    lines = [*kinds(), "", *table(kept_draws(draws))]
     README.write_text(included(README.read_text(encoding="utf-8"), "faults", lines), encoding="utf-8")
     return 0
 

@@ -14,7 +14,6 @@ from tests.faults.trial import Found
 
 HERE = Path(__file__).resolve().parent
 DRAWS = HERE / "draws"
-EQUIVALENT = HERE / "equivalent.json"
 README = HERE.parent / "README.md"
 
 
@@ -74,13 +73,7 @@ def kept_draws(folder: Path = DRAWS) -> list[Draw]:
     return found
 
 
-def equivalents(place: Path = EQUIVALENT) -> dict[str, str]:
-    """Return why faults that change nothing do so, by their names."""
-    found: dict[str, str] = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
-    return found
-
-
-def table(draws: Sequence[Draw], proofs: Mapping[str, str]) -> Iterator[str]:
+def table(draws: Sequence[Draw]) -> Iterator[str]:
     """The lines of the table: for each draw who finds how many, and all that only the full layer or none finds."""
     yield "| draw | product code | faults | quick layer | full layer alone | none | not looked at |"
     yield "|---|---|---:|---:|---:|---:|---:|"
@@ -98,10 +91,6 @@ def table(draws: Sequence[Draw], proofs: Mapping[str, str]) -> Iterator[str]:
         by = (full.by or full.how or "no test") if full is not None else "no quick test"
         does = f"{one.kind}: {_code(one.before)} to {_code(one.after)}"
         yield f"| {draw.place.stem}: {one.path}:{one.line} | {does} | {by} |"
-    if proofs:
-        yield from ("", "| changes nothing, and was replaced | because |", "|---|---|")
-    for name, why in proofs.items():
-        yield f"| {_code(name)} | {why} |"
 
 
 def kinds() -> Iterator[str]:

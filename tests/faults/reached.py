@@ -54,10 +54,6 @@ class Reached:
         recorded = self._data.contexts_by_lineno(str(Path(self.root, path)))
         return {line: [test for test in tests if test] for line, tests in recorded.items()}
 
-    def runs(self, fault: Fault) -> bool:
-        """Return whether a test runs a fault's statement."""
-        return not self.lines(fault.path).isdisjoint(range(fault.first, fault.last + 1))
-
     def tests(self, fault: Fault) -> list[str]:
         """Return the test functions that reach a fault, the closest first: those in the folder of its subject, then
         those that run few files. Of what runs as a file is imported these are all that run a line of the file."""
