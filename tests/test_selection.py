@@ -86,18 +86,14 @@ def test_a_kernels_row_goes_by_its_code_and_not_by_the_files_of_kernels() -> Non
         (made,) = selection.rows_of(tests, Invented(TREE, versions), codes, {}, Durations({}))  # type: ignore[arg-type]
         return made
 
+    assert kernel_of("tests/a.py::test_x[all_reduce/one_shot_rotated-2]", CODES) == "all_reduce/one_shot_rotated"
+    assert kernel_of("tests/all_reduce/one_shot.py::test_x[runner/case]", CODES) == ""
     before = of({}, CODES)
     assert (before.name, before.kernel) == (f"{TEST} all_reduce/one_shot", "all_reduce/one_shot")
     assert why(of({"kernels/spec.py": 1}, CODES), before.digests) is None
     assert why(of({}, CODES | {"all_reduce/one_shot": "sha256:3"}), before.digests) is Why.TESTS
     assert why(of({}, CODES | {"all_reduce/one_shot_rotated": "sha256:3"}), before.digests) is None
     assert why(of({"simulator/world.py": 1}, CODES), before.digests) is Why.FAR
-
-
-def test_the_kernel_of_a_case_is_the_whole_name() -> None:
-    assert kernel_of("tests/a.py::test_x[all_reduce/one_shot_rotated-2]", CODES) == "all_reduce/one_shot_rotated"
-    assert kernel_of("tests/all_reduce/one_shot.py::test_x", CODES) == ""
-    assert kernel_of("tests/a.py::test_x[runner/case]", CODES) == ""
 
 
 def test_many_cases_are_rows_of_their_own_and_every_test_is_in_one() -> None:
@@ -138,15 +134,13 @@ def test_what_is_unchanged_rotates_with_the_commit() -> None:
     assert not choose(rows, passed, "a", 1, 1).left
 
 
-def test_without_a_time_all_that_has_not_passed_runs() -> None:
-    rows = [row("a"), row("b"), row("c", kernel="op/k")]
-    assert names(everything(rows, {"a": NOW})) == ["b", "c"]
-    assert names(everything(rows, {"a": NOW, "b": ("-", "near", "far"), "c": NOW})) == ["b"]
-
-
 def report(test: str, when: str = "call", **more: Any) -> Any:
     values = {"nodeid": test, "when": when, "duration": 1.0, "failed": False, "skipped": False, "longrepr": None}
     return SimpleNamespace(**{**values, **more})
+
+
+def skipped(reason: str) -> Any:
+    return report("3", "setup", skipped=True, longrepr=("file", 1, f"Skipped: {reason}"))
 
 
 @pytest.fixture
@@ -169,23 +163,17 @@ def test_a_row_is_recorded_once_all_of_it_passed(recorder: Callable[..., dict[st
     assert recorder(*first, report("2"), report("2", "teardown")) == {"a": [*NOW, 4.0], "b": [*NOW, 2.0]}
 
 
-@pytest.mark.parametrize("when", ["setup", "call", "teardown"])
-def test_a_failure_records_nothing(when: str, recorder: Callable[..., dict[str, Any]]) -> None:
-    assert recorder(report("3", when, failed=True), report("3", "teardown", failed=when == "teardown")) == {}
-
-
-def test_a_skip_for_want_of_a_tool_is_no_pass(recorder: Callable[..., dict[str, Any]]) -> None:
-    for reason, count in (("there is no .venv-foreign (make foreign)", 0), ("one core compiles in one process", 1)):
-        skipped = report("3", "setup", skipped=True, longrepr=("file", 1, f"Skipped: {reason}"))
-        assert len(recorder(skipped, report("3", "teardown"))) == count
-
-
-def test_rows_are_added_to_the_file_a_line_each(tmp_path: Path) -> None:
-    place = tmp_path / "full.json"
-    selection.record(place, {"b": ["1", "2", "3", 4.0]})
-    selection.record(place, {"a": ["1", "2", "3", 4.0], "b": ["5", "2", "3", 4.0]})
-    assert place.read_text() == '{\n"a": ["1", "2", "3", 4.0],\n"b": ["5", "2", "3", 4.0]\n}\n'
-    assert selection.stored(tmp_path / "missing.json") == {}
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [
+        *((report("3", when, failed=True), 0) for when in ("setup", "call", "teardown")),
+        *((skipped("make foreign"), 0), (skipped("one core compiles in one process"), 1)),
+    ],
+)
+def test_a_failure_and_a_skip_for_want_of_a_tool_are_no_pass(
+    first: Any, count: int, recorder: Callable[..., dict[str, Any]]
+) -> None:
+    assert len(recorder(first, report("3", "teardown"))) == count
 
 
 def test_no_tracked_file_changes_while_tests_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

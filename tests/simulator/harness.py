@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,13 @@ class Outcome:
     wall_s: float
     counters: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def right(self) -> list[Any]:
+        """What all ranks returned. Raises what any rank raised."""
+        if any(self.errors):
+            raise self.error()
+        return self.results
+
     def error(self) -> BaseException:
         """The first error that isn't the echo of another rank's."""
         found = [one for one in self.errors if one is not None]
@@ -144,8 +152,7 @@ def run(world: SimulatedWorld, *programs: Program, deadline_s: float | None = No
 def succeed(world: SimulatedWorld, *programs: Program) -> Outcome:
     """run, and raise what any rank raised."""
     outcome = run(world, *programs)
-    if any(outcome.errors):
-        raise outcome.error()
+    assert outcome.right is outcome.results
     return outcome
 
 
@@ -201,6 +208,35 @@ def launching(
     return program
 
 
+OF_LAUNCHES = ("cluster", "shared_bytes", "cooperative", "stream")
+
+
+def ran(
+    body: str,
+    values: Mapping[str, Any] = MappingProxyType({}),
+    grid: Extent = 1,
+    block: Extent = 1,
+    ranks: int = 1,
+    before: str = "",
+    registers: str = "",
+    **options: Any,
+) -> Outcome:
+    """Run a body once on every rank of a new world. values: by the parameters' names, as launching takes them; numbers
+    have 32 bits, those of NumPy their own. A result has the words of the last buffer. options: of the launch, and of
+    the world."""
+    kinds = {True: "u64", False: "u32"}
+    heads = [
+        f"struct{len(one)} {name}"
+        if isinstance(one, bytes)
+        else f"{kinds[one is PEER or isinstance(one, np.ndarray | np.uint64)]} {name}"
+        for name, one in values.items()
+    ]
+    how = {name: options.pop(name) for name in OF_LAUNCHES if name in options}
+    given = [int(one) if isinstance(one, np.uint64) else one for one in values.values()]
+    program = launching(module(body, heads, before, registers), grid, block, given, **how)
+    return run(make_world(ranks, **options), program)
+
+
 def simple(
     body: str,
     inputs: Sequence[npt.NDArray[Any]] = (),
@@ -248,9 +284,8 @@ def stored(
     **options: Any,
 ) -> list[int]:
     """What each thread stores of %r2 (99: nothing), the same on all ranks."""
-    ptx = module(body + STORE, ["u64 out"], before, registers)
-    program = launching(ptx, grid, block, [np.full(grid * block, 99, np.uint32)], cluster=cluster)
-    results = succeed(make_world(ranks, **options), program).results
+    out = {"out": np.full(grid * block, 99, np.uint32)}
+    results = ran(body + STORE, out, grid, block, ranks, before, registers, cluster=cluster, **options).right
     assert all(one == results[0] for one in results)
     return list(results[0])
 
@@ -265,7 +300,6 @@ def failed(
     **options: Any,
 ) -> str:
     """The fault or deadlock of one rank, by its kind and text."""
-    ptx = module(body, before=before, registers=registers)
-    error = run(make_world(1, **options), launching(ptx, grid, block, cluster=cluster)).error()
+    error = ran(body, {}, grid, block, 1, before, registers, cluster=cluster, **options).error()
     assert isinstance(error, DeviceFault | Deadlock), error
     return f"{type(error).__name__}: {error}"

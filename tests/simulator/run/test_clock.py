@@ -11,7 +11,7 @@ from memory.fabric import Deadlock, DeviceFault
 from simulator.fabric import SimulatorFabric
 from simulator.run.schedule import STEP_NS
 from tests.golden import refused
-from tests.simulator.harness import executable, get, launching, make_world, module, put, run, simple, start, succeed
+from tests.simulator.harness import executable, get, make_world, module, put, ran, simple, start, succeed
 
 WAIT = """
   mov.u64 %d1, %globaltimer;
@@ -28,13 +28,8 @@ OPTIONS = [{}, {"schedule": "random", "seed": 3}]
 
 def waited(**options: Any) -> list[int]:
     """What each of 64 threads of two ranks waited, in vain."""
-
-    def program(fabric: SimulatorFabric) -> Any:
-        flags = put(fabric, "flags", np.zeros(4, np.uint32))
-        start(fabric, executable(module(WAIT, ["u64 flag"])), 2, 32, [flags.address])
-        return get(fabric, flags, "u8")[1]
-
-    return [int(one) for one in succeed(make_world(2, **options), program).results]
+    found = ran(WAIT, {"flag": np.zeros(4, np.uint32)}, 2, 32, 2, **options).right
+    return [words[2] + (words[3] << 32) for words in found]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["fair", "random"])
@@ -73,9 +68,7 @@ def test_all_threads_of_a_step_read_the_same_time() -> None:
 def test_a_spin_without_the_clock_is_still_a_deadlock() -> None:
     body = "mov.u64 %d1, %globaltimer; SPIN: ld.acquire.sys.global.b32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;"
 
-    program = launching(executable(module(body, ["u64 flag"])), 1, 32, [np.zeros(1, np.uint32)])
-
-    assert isinstance(run(make_world(1), program).error(), Deadlock)
+    assert isinstance(ran(body, {"flag": np.zeros(1, np.uint32)}, 1, 32).error(), Deadlock)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from memory.fabric import Deadlock, PeerLost
 from simulator.fabric import SimulatorFabric
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
-from tests.simulator.harness import Program, executable, launching, make_world, module, put, run, start
+from tests.simulator.harness import Outcome, Program, executable, launching, make_world, module, put, ran, run, start
 
 FILES = '.file 1 "kernels/example.py"\n'
 WAIT = """
@@ -23,8 +23,7 @@ WAIT = """
 ZEROS = np.zeros(2, np.uint32)
 
 
-def deadlocked(*programs: Any, world_size: int = 1, **options: Any) -> str:
-    outcome = run(make_world(world_size, **options), *programs)
+def deadlock(outcome: Outcome) -> str:
     assert outcome.wall_s < PATIENCE_S
     assert all(isinstance(one, Deadlock) for one in outcome.errors), outcome.errors
     return re.sub(r"after \d+ steps", "after some steps", str(outcome.errors[0]))
@@ -68,8 +67,7 @@ class TestDeadlocks:
     @pytest.mark.parametrize("name", KERNELS)
     def test_a_kernel(self, name: str, options: dict[str, Any]) -> None:
         body, grid, block, world_size, flag = KERNELS[name]
-        ptx = module(body, ["u64 flag"], before=FILES)
-        same_text(deadlocked(launching(ptx, grid, block, [flag]), world_size=world_size, **options))
+        same_text(deadlock(ran(body, {"flag": flag}, grid, block, world_size, FILES, **options)))
 
     def test_a_flag_of_a_peer_and_of_64_bits(self, options: dict[str, Any]) -> None:
         ptx = module("SPIN: ld.volatile.global.b64 %d1, [%flag]; setp.ne.u64 %p1, %d1, 7; @%p1 bra SPIN;", ["u64 flag"])
@@ -82,7 +80,7 @@ class TestDeadlocks:
             fabric.synchronize()
             fabric.barrier()
 
-        same_text(deadlocked(program, world_size=2, **options))
+        same_text(deadlock(run(make_world(2, **options), program)))
 
     def test_a_spin_through_the_switch(self, options: dict[str, Any]) -> None:
         body = (
@@ -94,7 +92,7 @@ class TestDeadlocks:
             start(fabric, executable(module(body, ["u64 flag"])), 1, 1, [fabric.multicast_address(flags)])
             fabric.synchronize()
 
-        same_text(deadlocked(program, world_size=2, **options))
+        same_text(deadlock(run(make_world(2, **options), program)))
 
     @pytest.mark.parametrize(("failure", "kind"), [(None, Deadlock), (RuntimeError("out of luck"), PeerLost)])
     def test_a_rank_that_left_or_failed(self, failure: Exception | None, kind: type, options: dict[str, Any]) -> None:

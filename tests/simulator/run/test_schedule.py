@@ -15,9 +15,10 @@ from simulator.run.machine import Batch
 from simulator.run.streams import Queued
 from simulator.world import SimulatedWorld
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
-from tests.simulator.harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
+from tests.simulator.harness import Outcome, executable, get, make_world, module, put, ran, run, start, succeed
 
-STORE = module("st.global.b32 [%out], %block;", ["u64 out"])
+STORE = "st.global.b32 [%out], %block;"
+CELL = {"out": np.zeros(1, np.uint32)}
 FILES = '.file 1 "kernels/example.py"\n'
 
 RING = module(
@@ -41,11 +42,11 @@ RING = module(
 )
 
 
-def ring(fabric: SimulatorFabric) -> list[int]:
+def ring(fabric: SimulatorFabric, ptx: str = RING) -> list[int]:
     mine = put(fabric, "ring", np.zeros(4, np.uint32))
     fabric.barrier()
     following = fabric.peer_address(mine, (fabric.rank + 1) % fabric.world_size)
-    start(fabric, executable(RING), 3, 64, [mine.address, following, fabric.rank])
+    start(fabric, executable(ptx), 3, 64, [mine.address, following, fabric.rank])
     fabric.synchronize()
     fabric.barrier()
     return [int(one) for one in get(fabric, mine, "u4")[:3]]
@@ -79,11 +80,7 @@ class TestSeeds:
         world = make_world(3, schedule="random", seed=5)
         counters = []
         for _ in range(2):
-
-            def program(fabric: SimulatorFabric) -> None:
-                ring(fabric)
-
-            outcome = succeed(world, program)
+            outcome = succeed(world, ring)
             counters.append({key: outcome.counters[key] for key in ("steps", "instructions", "trace")})
         assert counters[0] == counters[1]
 
@@ -98,7 +95,7 @@ class TestSeeds:
             out = put(fabric, "out", np.zeros(1, np.uint32))
             for rank in range(2):
                 if rank == fabric.rank:
-                    start(fabric, executable(STORE), 12, 32, [out.address])
+                    start(fabric, executable(module(STORE, ["u64 out"])), 12, 32, [out.address])
                     fabric.synchronize()
                 fabric.barrier()
 
@@ -116,33 +113,20 @@ class TestSeeds:
 
         monkeypatch.setattr(SimulatedWorld, "_batch", noted)
         for seed in range(4):
-            succeed(
-                make_world(4, schedule=schedule, seed=seed), launching(STORE, 8, 32, [np.zeros(1, np.uint32)], at=0)
-            )
+            assert ran(STORE, CELL, 8, 32, 4, schedule=schedule, seed=seed).right
         assert all(ranks == [0, 1, 2, 3] for ranks in found) == (schedule == "priority")
 
     def test_a_race_shows_its_several_results(self) -> None:
         """Blocks store to one cell without any order: some seeds must disagree, or random orders are none."""
-        program = launching(STORE, 8, 32, [np.zeros(1, np.uint32)], at=0)
-
-        found = {succeed(make_world(1, schedule="random", seed=seed), program).results[0] for seed in range(20)}
+        found = {tuple(ran(STORE, CELL, 8, 32, schedule="random", seed=seed).right[0]) for seed in range(20)}
         assert len(found) > 1
 
     @pytest.mark.slow
     def test_a_message_without_its_flag_is_caught(self) -> None:
         """The ring with its wait taken out: some of 20 seeds must give a wrong number."""
         broken = RING.replace("@%p4 bra WAIT;", "")
-
-        def program(fabric: SimulatorFabric) -> list[int]:
-            mine = put(fabric, "ring", np.zeros(4, np.uint32))
-            fabric.barrier()
-            following = fabric.peer_address(mine, (fabric.rank + 1) % 4)
-            start(fabric, executable(broken), 3, 64, [mine.address, following, fabric.rank])
-            fabric.synchronize()
-            fabric.barrier()
-            return [int(one) for one in get(fabric, mine, "u4")[:3]]
-
-        outcomes = [run(make_world(4, schedule="random", seed=seed), program).results for seed in range(20)]
+        worlds = [make_world(4, schedule="random", seed=seed) for seed in range(20)]
+        outcomes = [run(world, lambda fabric: ring(fabric, broken)).results for world in worlds]
         assert any(found != expected_ring(4) for found in outcomes)
 
 
@@ -180,13 +164,10 @@ class TestRunaways:
         """Neither reading nothing nor reading what never changes makes it a deadlock."""
         text = f"mov.u32 %r1, 1; mov.u32 %r2, 0; LOOP: {load} mad.lo.u32 %r1, %r1, 3, 1; add.u32 %r2, %r2, 1;"
         text += "setp.lt.u32 %p1, %r2, 2000; @%p1 bra LOOP; st.global.b32 [%flag], %r1;"
-
-        program = launching(executable(module(text, ["u64 flag"])), 1, 1, [np.zeros(1, np.uint32)], at=0)
-
         wanted = 1
         for _ in range(2000):
             wanted = (wanted * 3 + 1) % 2**32
-        assert succeed(make_world(1, schedule=schedule), program).results == [wanted]
+        assert ran(text, {"flag": np.zeros(1, np.uint32)}, schedule=schedule).right == [[wanted]]
 
     def test_deadline(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(schedule, "time", Clock(looks=20))

@@ -10,7 +10,7 @@ import pytest
 
 from memory.fabric import Deadlock
 from simulator.fabric import SimulatorFabric
-from tests.simulator.harness import executable, get, launching, make_world, module, put, run, start, succeed
+from tests.simulator.harness import executable, get, make_world, module, put, ran, start, succeed
 
 SEEDS = range(64)
 LINE = 8
@@ -56,15 +56,17 @@ def test_a_line_comes_apart_where_that_is_not_declared() -> None:
     assert any(1 in line for line in lines), "so do the halves of a lane's 16 bytes"
 
 
+FIVE = np.array([5], np.uint32)
+
+
 def voting(counts: str) -> str:
     """A loop that loads a flag and ends when a lane of the warp has counted to 100, or when the flag is 7. counts: what
     each lane adds."""
-    return module(
+    return (
         f"mov.u32 %r2, 0; setp.eq.u32 %p1, %lane, 0; {counts}\n"
         "SPIN: ld.volatile.global.b32 %r1, [%flag]; add.u32 %r2, %r2, %r3;\n"
         "setp.eq.u32 %p2, %r1, 7; setp.ge.u32 %p3, %r2, 100; or.pred %p2, %p2, %p3;\n"
-        "vote.sync.any.pred %p4, %p2, 0xffffffff; @!%p4 bra SPIN;",
-        ["u64 flag"],
+        "vote.sync.any.pred %p4, %p2, 0xffffffff; @!%p4 bra SPIN;"
     )
 
 
@@ -72,24 +74,20 @@ def voting(counts: str) -> str:
 class TestVotes:
     def test_lanes_whose_registers_stay_leave_by_anothers_vote(self, options: dict[str, Any]) -> None:
         """One lane counts, the other 31 come back as they were; no memory changes."""
-        kernel = executable(voting("selp.u32 %r3, 1, 0, %p1;"))
-
-        succeed(make_world(**options), launching(kernel, 1, 32, [np.array([5], np.uint32)]))
+        assert ran(voting("selp.u32 %r3, 1, 0, %p1;"), {"flag": FIVE}, 1, 32, **options).right == [[5]]
 
     def test_a_warp_all_of_whose_lanes_stay_is_a_deadlock(self, options: dict[str, Any]) -> None:
-        kernel = executable(voting("mov.u32 %r3, 0;"))
-
-        (error,) = run(make_world(**options), launching(kernel, 1, 64, [np.array([5], np.uint32)])).errors
+        error = ran(voting("mov.u32 %r3, 0;"), {"flag": FIVE}, 1, 64, **options).error()
         assert isinstance(error, Deadlock), error
         assert "spins: sees 5 at" in str(error)
         assert "tensor 'flag'" in str(error)
 
     def test_a_warp_that_sleeps_wakes_when_the_flag_comes(self, options: dict[str, Any]) -> None:
-        kernel = executable(voting("mov.u32 %r3, 0;"))
+        kernel = executable(module(voting("mov.u32 %r3, 0;"), ["u64 flag"]))
         signal = executable(module("mov.u32 %r1, 7; st.release.sys.global.b32 [%flag], %r1;", ["u64 flag"]))
 
         def program(fabric: SimulatorFabric) -> None:
-            flag = put(fabric, "flag", np.array([5], np.uint32))
+            flag = put(fabric, "flag", FIVE)
             fabric.barrier()
             if fabric.rank == 0:
                 start(fabric, kernel, 1, 64, [flag.address])
