@@ -25,6 +25,7 @@ from tests.simulator.harness import (
     make_world,
     module,
     put,
+    ran,
     run,
     start,
     stored,
@@ -176,11 +177,9 @@ def test_variables_of_a_module_live_from_launch_to_launch_and_on_each_rank() -> 
 def test_a_variable_of_a_peers_module_is_out_of_reach(reach: str) -> None:
     """By an address that the peer wrote into symmetric memory, and by what leads to a peer's part of a tensor."""
     body = f"mov.u64 %d1, counter; {reach} setp.ne.u32 %p1, %rank, 0; @%p1 ret; ld.global.u32 %r1, [%d2];"
-    code = executable(module(body, ["u64 mine", "u64 theirs", "u32 rank"], ".global .align 4 .u32 counter = 5;\n"))
-
-    program = launching(code, 1, 1, [np.zeros(1, np.uint64), PEER, RANK])
-
-    error = next(one for one in run(make_world(2), program).errors if isinstance(one, DeviceFault))
+    values = {"mine": np.zeros(1, np.uint64), "theirs": PEER, "rank": RANK}
+    outcome = ran(body, values, ranks=2, before=".global .align 4 .u32 counter = 5;\n")
+    error = next(one for one in outcome.errors if isinstance(one, DeviceFault))
     same_text(str(error), "0x[0-9a-f]+")
 
 
@@ -247,13 +246,8 @@ def test_a_read_only_load_of_symmetric_memory_is_a_fault() -> None:
 
 
 def test_what_was_discarded_is_poison() -> None:
-    code = executable(module("discard.global.L2 [%src], 128; ld.global.u32 %r1, [%src+4];", ["u64 src"]))
-
-    def program(fabric: SimulatorFabric) -> None:
-        start(fabric, code, 1, 1, [put(fabric, "data", np.zeros(64, np.uint32)).address])
-        fabric.synchronize()
-
-    same_text(str(run(make_world(1), program).error()))
+    body = "discard.global.L2 [%data], 128; ld.global.u32 %r1, [%data+4];"
+    same_text(str(ran(body, {"data": np.zeros(64, np.uint32)}).error()))
 
 
 def test_a_fault_in_a_function_is_named_with_its_line() -> None:
@@ -268,4 +262,4 @@ def test_what_is_unsupported_is_listed_for_all_kernels_at_once() -> None:
     assert [one.text.split()[0] for one in found] == ["frobnicate.b32", "frobnicate.u32", "tanh.exact.f32"]
     assert [ptx.splitlines()[one.line - 1].strip() for one in found] == [f"{one.text};" for one in found]
     with pytest.raises(UnknownInstruction, match="no frobnicate.u32 yet"):
-        succeed(make_world(1), lambda fabric: (start(fabric, executable(ptx), 1, 1), fabric.synchronize()))
+        succeed(make_world(1), launching(ptx))

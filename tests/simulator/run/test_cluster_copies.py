@@ -11,7 +11,7 @@ from memory.fabric import Deadlock, DeviceFault
 from simulator.observe.events import CopyMoment, Listener, MbarrierOperation
 from simulator.world import SimulatedWorld
 from tests.golden import same_text
-from tests.simulator.harness import executable, in_orders, launching, make_world, module, run, succeed
+from tests.simulator.harness import executable, in_orders, launching, make_world, module, ran, succeed
 
 schedules = in_orders(6)
 SYNC = "barrier.cluster.arrive; barrier.cluster.wait;"
@@ -51,8 +51,7 @@ def watched(body: str, grid: int, block: int, cluster: int, **options: Any) -> t
 
 def failed(body: str) -> str:
     """The fault or deadlock of two blocks of a thread each, in one cluster."""
-    program = launching(module(f"{SHARED} {body}", ["u64 in"]), 2, 1, [np.arange(256, dtype=np.uint32)], cluster=2)
-    error = run(make_world(1), program).error()
+    error = ran(f"{SHARED} {body}", {"in": np.arange(256, dtype=np.uint32)}, 2, cluster=2).error()
     assert isinstance(error, DeviceFault | Deadlock)
     return f"{type(error).__name__}: {error}"
 

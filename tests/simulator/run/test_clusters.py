@@ -16,12 +16,11 @@ from tests.simulator.harness import (
     failed,
     get,
     in_orders,
-    launching,
     make_world,
     module,
     orders,
     put,
-    run,
+    ran,
     start,
     stored,
     succeed,
@@ -205,13 +204,7 @@ def test_the_shared_memory_of_a_block_that_returned_is_gone() -> None:
 def test_a_block_may_not_have_begun_before_a_barrier_of_the_cluster() -> None:
     body = ".shared .align 4 .b32 word; mapa.shared::cluster.u32 %r1, word, 1; st.shared::cluster.u32 [%r1], 7;"
     body += SYNC
-    said = []
-    for seed in range(8):
-        code = executable(module(body))
-
-        program = launching(code, 2, 1, cluster=2)
-
-        said.append(str((run(make_world(1, schedule="random", seed=seed), program).errors or [None])[0]))
+    said = [str(ran(body, {}, 2, cluster=2, schedule="random", seed=seed).errors[0]) for seed in range(8)]
     assert any("shared memory of block 1, which may not have begun: no barrier of the cluster" in one for one in said)
 
 
@@ -288,9 +281,7 @@ def test_a_block_that_misses_the_barrier_ends_in_a_report(options: dict[str, Any
 
 def test_a_report_names_blocks_in_three_dimensions_and_says_how_many_are_missing() -> None:
     body = f"mov.u32 %r1, %ctaid.y; setp.eq.u32 %p1, %r1, 1; @%p1 bra ELSE; {SYNC} ret; ELSE: bar.sync 1, 64;"
-    code = executable(module(body))
-
-    error = run(make_world(1), launching(code, (2, 2, 1), 32, cluster=(1, 2, 1))).error()
+    error = ran(body, {}, (2, 2, 1), 32, cluster=(1, 2, 1)).error()
     assert isinstance(error, Deadlock)
     said = str(error)
     same_text(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from dataclasses import replace
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from memory.fabric import Argument, Deadlock, DeviceFault, Launch
 from simulator.fabric import SimulatorFabric
 from tests.golden import refused, same_text
-from tests.simulator.harness import executable, get, launching, make_world, module, put, run, start, succeed
+from tests.simulator.harness import Outcome, executable, get, make_world, module, put, ran, start, succeed
 
 GRID, BLOCK = (3, 2, 2), (5, 4, 3)
 THREADS, BLOCKS = 60, 12
@@ -54,25 +54,19 @@ def test_every_thread_knows_its_place_in_three_dimensions(options: dict[str, Any
 
 def test_a_fault_names_block_and_thread_and_where_they_are() -> None:
     body = f"{NUMBER} setp.eq.u32 %p1, %n, 437; mov.u64 %d1, 3; @%p1 ld.global.u32 %r1, [%d1];"
-    code = executable(module(body))
-
-    fault = run(make_world(1), launching(code, GRID, BLOCK)).error()
+    fault = ran(body, {}, GRID, BLOCK).error()
     assert isinstance(fault, DeviceFault)
     same_text(str(fault))  # 7 * 60 + 17 = 437
 
 
 def test_only_what_has_more_than_x_is_named_in_three_dimensions() -> None:
-    code = executable(module("mov.u64 %d1, 3; ld.global.u32 %r1, [%d1];"))
-
-    same_text(str(run(make_world(1), launching(code, (1, 1, 2), 4)).error()))
+    same_text(str(ran("mov.u64 %d1, 3; ld.global.u32 %r1, [%d1];", {}, (1, 1, 2), 4).error()))
 
 
 def test_a_deadlock_names_them_too() -> None:
     spin = "AGAIN: ld.relaxed.sys.global.u32 %r1, [%flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN;"
     wait = "mov.u32 %r2, %tid.y; setp.eq.u32 %p2, %r2, 1; @%p2 bra MEET; bra.uni SPIN; MEET: bar.sync 0; ret; SPIN:"
-    code = executable(module(f"{wait} {spin}", ["u64 flag"]))
-
-    error = run(make_world(1), launching(code, (1, 2, 1), (2, 2, 1), [np.zeros(1, np.uint32)])).error()
+    error = ran(f"{wait} {spin}", {"flag": np.zeros(1, np.uint32)}, (1, 2, 1), (2, 2, 1)).error()
     assert isinstance(error, Deadlock)
     same_text(str(error))
 
@@ -89,45 +83,30 @@ REVERSE = """
 """
 
 
-def reversed_blocks(fabric: SimulatorFabric, shared_bytes: int) -> list[list[int]]:
-    out = fabric.allocate(4 * 3 * 40, 256, "out")
-    code = executable(module(REVERSE, ["u64 out"], before=EXTERN))
-    start(fabric, code, 3, 40, [out.address], shared_bytes=shared_bytes)
-    found: list[list[int]] = get(fabric, out, "u4").reshape(3, 40).tolist()
-    return found
+def reversed_blocks(shared_bytes: int, ranks: int = 1) -> Outcome:
+    return ran(REVERSE, {"out": np.zeros(120, np.uint32)}, 3, 40, ranks, EXTERN, shared_bytes=shared_bytes)
 
 
 def test_dynamic_shared_memory_lies_behind_the_kernels_own() -> None:
-    found = succeed(make_world(2), lambda fabric: reversed_blocks(fabric, 160)).results
-    assert found == [[[40 * block + 39 - thread for thread in range(40)] for block in range(3)]] * 2
+    assert (
+        reversed_blocks(160, 2).right == [[40 * block + 39 - thread for block in range(3) for thread in range(40)]] * 2
+    )
 
 
-def test_an_access_beyond_the_dynamic_shared_memory_is_a_fault() -> None:
+@pytest.mark.parametrize("shared_bytes", [156, 0])
+def test_an_access_beyond_the_dynamic_shared_memory_is_a_fault(shared_bytes: int) -> None:
     """156 bytes are one word too few: dynamic memory begins at byte 16, behind the kernel's own 8."""
-    fault = run(make_world(1), lambda fabric: reversed_blocks(fabric, 156)).error()
+    fault = reversed_blocks(shared_bytes).error()
     assert isinstance(fault, DeviceFault)
     same_text(str(fault))
 
 
-def test_a_kernel_that_got_no_dynamic_shared_memory() -> None:
-    fault = run(make_world(1), lambda fabric: reversed_blocks(fabric, 0)).error()
-    same_text(str(fault))
-
-
 def test_dynamic_shared_memory_is_poisoned_and_bulk_copies_stay_within_it() -> None:
-    unwritten = executable(module("ld.shared.u32 %r1, [dynamic+12];", before=EXTERN))
     beyond = (
         "mov.u32 %r1, dynamic; add.u32 %r1, %r1, 32; cp.async.bulk.global.shared::cta.bulk_group [%out], [%r1], 16;"
     )
-    copying = executable(module(beyond, ["u64 out"], before=EXTERN))
-
-    def copies(fabric: SimulatorFabric) -> None:
-        start(fabric, copying, 1, 1, [fabric.allocate(64, 256, "out").address], shared_bytes=32)
-        fabric.synchronize()
-
-    same_text(str(run(make_world(1), launching(unwritten, 1, 1, shared_bytes=16)).error()))
-    said = str(run(make_world(1), copies).error())
-    same_text(said)
+    same_text(str(ran("ld.shared.u32 %r1, [dynamic+12];", before=EXTERN, shared_bytes=16).error()))
+    same_text(str(ran(beyond, {"out": np.zeros(16, np.uint32)}, before=EXTERN, shared_bytes=32).error()))
 
 
 @pytest.mark.parametrize(("arch", "most"), [("sm_90a", 232_448), ("sm_100a", 232_448), ("sm_120a", 101_376)])
@@ -179,9 +158,7 @@ def test_a_struct_by_value_on_every_rank() -> None:
     ],
 )
 def test_a_load_beyond_a_parameter_or_across_its_alignment_is_refused(load: str) -> None:
-    code = executable(module(load, ["u32 small", "struct12 one"]))
-
-    same_text(str(run(make_world(1), launching(code, 1, 1, [1, bytes(12)])).error()))
+    same_text(str(ran(load, {"small": 1, "one": bytes(12)}).error()))
 
 
 # What a launch can't be
@@ -267,15 +244,11 @@ def test_a_cooperative_launch_has_a_workspace_for_each_rank_and_kernel(options: 
 def test_shared_memory_that_a_kernel_declares_is_as_much_as_ptxas_takes(
     target: str, size_bytes: int, is_right: bool
 ) -> None:
-    text = module(f".shared .align 4 .b8 mine[{size_bytes}];").replace(".target sm_90a", f".target {target}")
-    code = replace(executable(text), arch=target)
+    text = module(f".shared .align 4 .b8 mine[{size_bytes}];", target=target)
 
     def program(fabric: SimulatorFabric) -> None:
-        if is_right:
-            fabric.launch(code, Launch(1, 32), [])
-        else:
-            with refused(ValueError):
-                fabric.launch(code, Launch(1, 32), [])
+        with nullcontext() if is_right else refused(ValueError):
+            fabric.launch(executable(text, arch=target), Launch(1, 32), [])
         fabric.synchronize()
 
     succeed(make_world(1, arch=target), program)

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from memory.fabric import Deadlock
-from simulator.fabric import SimulatorFabric
 from simulator.memory.space import LaneFault
 from simulator.run.mbarriers import MAX_COUNT, MBarrier, Mbarriers, MisusedBarrier
 from tests.golden import refused, same_text
-from tests.simulator.harness import executable, launching, make_world, module, run, start
+from tests.simulator.harness import failed, ran
 
 MISUSES: dict[str, Callable[[MBarrier], object]] = {
     "more dropped than expected": lambda one: one.drop(3),
@@ -54,16 +54,7 @@ def test_a_deadlock_names_the_mbarrier_and_what_it_lacks(options: dict[str, Any]
       READY: bar.sync 0; setp.ge.u32 %p2, %r1, {waiters}; @%p2 ret;
       SPIN: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra SPIN;
     """
-    ptx = module(body, ["u64 src"])
-
-    def program(fabric: SimulatorFabric) -> None:
-        source = fabric.allocate(4096, 256, "src")
-        fabric.view(source).zero_()
-        start(fabric, executable(ptx), 1, 8, [source.address])
-        fabric.synchronize()
-
-    outcome = run(make_world(1, **options), program)
-    error = outcome.errors[0]
+    error = ran(body, {"src": np.zeros(1024, np.uint32)}, 1, 8, **options).error()
     assert isinstance(error, Deadlock)
     for thread in range(waiters):
         assert re.search(
@@ -88,12 +79,11 @@ def test_a_deadlock_of_any_form_of_wait_names_the_mbarrier(form: str) -> None:
       mbarrier.init.shared.b64 [bar], 3; mbarrier.expect_tx.relaxed.cta.shared.b64 [bar], 96;
       mbarrier.complete_tx.shared.b64 [bar], 32; {WAITS[form]}
     """
-
-    error = run(make_world(1), launching(executable(module(body)), 1, 1)).errors[0]
-    assert isinstance(error, Deadlock)
+    said = failed(body, block=1)
     arrivals = "2 of 3" if form == "state" else "3 of 3"
     wanted = f"waits for an mbarrier in phase 0 ({arrivals} arrivals and 64 bytes to come) at byte 0x0 of shared memory"
-    assert wanted in str(error)
+    assert said.startswith("Deadlock")
+    assert wanted in said
 
 
 @pytest.mark.parametrize(
@@ -109,9 +99,7 @@ def test_a_deadlock_of_any_form_of_wait_names_the_mbarrier(form: str) -> None:
 )
 def test_what_the_isa_leaves_undefined_is_a_fault(text: str) -> None:
     body = f".shared .align 8 .b8 bar[16]; .reg .b64 %s;\nmbarrier.init.shared.b64 [bar], 2;\n{text}"
-
-    error = run(make_world(1), launching(executable(module(body)), 1, 1)).error()
-    same_text(str(error))
+    same_text(str(ran(body).error()))
 
 
 OVERWRITES = {
@@ -137,14 +125,7 @@ def _overwrite(text: str) -> BaseException | None:
       mbarrier.init.shared.b64 [bar], 1; mbarrier.init.shared.b64 [other], 1; mov.u32 %r1, 1;
       {text.replace("[room]", "[bar+-8]").replace("WAIT", wait)}
     """
-
-    def program(fabric: SimulatorFabric) -> None:
-        source = fabric.allocate(64, 256, "src")
-        fabric.view(source).zero_()
-        start(fabric, executable(module(body, ["u64 src"])), 1, 1, [source.address])
-        fabric.synchronize()
-
-    return run(make_world(1), program).errors[0]
+    return ran(body, {"src": np.zeros(16, np.uint32)}).errors[0]
 
 
 @pytest.mark.parametrize("how", OVERWRITES)
@@ -172,9 +153,7 @@ def test_an_object_of_another_block_is_not_overwritten_either() -> None:
       mov.u32 %r2, bar; mapa.shared::cluster.u32 %r2, %r2, 1; st.shared::cluster.u32 [%r2], %r1;
       OVER: barrier.cluster.arrive; barrier.cluster.wait;
     """
-
-    said = str(run(make_world(1), launching(executable(module(body)), 2, 1, cluster=(2, 1, 1))).error())
-    same_text(said)
+    same_text(str(ran(body, {}, 2, cluster=(2, 1, 1)).error()))
 
 
 @pytest.mark.parametrize(("count", "is_taken"), [(0, False), (1, True), (MAX_COUNT, True), (MAX_COUNT + 1, False)])

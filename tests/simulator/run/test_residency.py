@@ -25,6 +25,7 @@ from tests.simulator.harness import (
     make_world,
     module,
     put,
+    ran,
     run,
     start,
     succeed,
@@ -99,17 +100,11 @@ class TestTwoPhases:
           atom.add.global.u32 %r2, [%count], 1; add.u32 %r2, %r2, 1; atom.max.global.u32 %r3, [%count+4], %r2;
           MEET: bar.sync 0; @%p1 ret; atom.add.global.u32 %r2, [%count], -1; atom.add.global.u32 %r2, [%count+8], 1;
         """
-        code = executable(module(body, ["u64 count"]))
-
-        def program(fabric: SimulatorFabric) -> list[int]:
-            count = put(fabric, "count", np.zeros(3, np.uint32))
-            start(fabric, code, 21, 1024, [count.address])
-            return [int(one) for one in get(fabric, count, "u4")]
-
-        left, most, done = succeed(make_world(1, gpu=gpu(2), **options), program).results[0]
+        count = {"count": np.zeros(3, np.uint32)}
+        left, most, done = ran(body, count, 21, 1024, gpu=gpu(2), **options).right[0]
         assert (left, done) == (0, 21)
         assert 2 <= most <= 4
-        assert succeed(make_world(1), program).results[0][1] == 21
+        assert ran(body, count, 21, 1024).right == [[0, 21, 21]]
 
 
 def test_the_waiting_blocks_are_named() -> None:
@@ -136,13 +131,9 @@ def test_a_peer_that_has_no_place_is_waited_for_in_vain() -> None:
       mul.wide.u32 %d2, %r3, 4; add.u64 %d2, %d2, %own;
       SPIN: ld.acquire.sys.global.u32 %r5, [%d2]; setp.eq.u32 %p2, %r5, 0; @%p2 bra SPIN;
     """
-    code = executable(module(body, ["u64 own", "u64 peer"]))
-
-    program = launching(code, 4, 1024, [np.zeros(4, np.uint32), PEER])
-
-    succeed(make_world(2, gpu=gpu(2)), program)
-    text = deadlock_of(run(make_world(2, gpu=gpu(1)), program))
-    same_text(text)
+    values = {"own": np.zeros(4, np.uint32), "peer": PEER}
+    assert ran(body, values, 4, 1024, 2, gpu=gpu(2)).right
+    same_text(deadlock_of(ran(body, values, 4, 1024, 2, gpu=gpu(1))))
 
 
 def test_launches_follow_each_other_in_a_ranks_stream() -> None:
@@ -163,11 +154,7 @@ def test_a_step_budget_that_ran_out_names_them_too() -> None:
       mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 ret;
       SPIN: atom.add.global.u32 %r1, [%count], 1; setp.ne.u32 %p1, %r1, -1; @%p1 bra SPIN;
     """
-    code = executable(module(body, ["u64 count"]))
-
-    program = launching(code, 6, 1024, [np.zeros(1, np.uint32)])
-
-    error = run(make_world(1, gpu=gpu(2), step_budget=300), program).error()
+    error = ran(body, {"count": np.zeros(1, np.uint32)}, 6, 1024, gpu=gpu(2), step_budget=300).error()
     assert isinstance(error, DeadlineExceeded)
     same_text(str(error))
 
@@ -178,19 +165,12 @@ def test_a_block_knows_its_multiprocessor() -> None:
       mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 ret; mov.u32 %r2, %smid; mov.u32 %r3, %nsmid;
       mul.wide.u32 %d1, %block, 8; add.u64 %d1, %d1, %out; st.global.u32 [%d1], %r2; st.global.u32 [%d1+4], %r3;
     """
-    code = executable(module(body, ["u64 out"]))
-
-    def program(fabric: SimulatorFabric) -> Any:
-        out = put(fabric, "out", np.zeros((20, 2), np.uint32))
-        start(fabric, code, 20, 1024, [out.address])
-        return get(fabric, out, "u4").reshape(20, 2)
-
     for options in ORDERS:
-        found = succeed(make_world(2, gpu=gpu(3), **options), program).results[1]
-        assert set(found[:, 1].tolist()) == {3}
-        assert set(found[:, 0].tolist()) == {0, 1, 2}
+        found = ran(body, {"out": np.zeros(40, np.uint32)}, 20, 1024, 2, gpu=gpu(3), **options).right[1]
+        assert set(found[1::2]) == {3}
+        assert set(found[::2]) == {0, 1, 2}
         if not options:
-            assert found[:6, 0].tolist() == [0, 1, 2, 0, 1, 2]
+            assert found[:12:2] == [0, 1, 2, 0, 1, 2]
 
 
 @pytest.mark.parametrize("options", ORDERS[:3], ids=ORDER_IDS[:3])
