@@ -15,7 +15,7 @@ from simulator.ptx.ir import Address, Immediate, Instruction, Register
 from simulator.ptx.parse import PtxSyntaxError, parse_kernel
 from simulator.run.decode import unsupported_forms
 from tests.golden import refused, same_text
-from tests.simulator.harness import HEADER, executable, get, launching, make_world, module, put, run, simple, start
+from tests.simulator.harness import HEADER, executable, launching, make_world, module, run, simple, start
 
 STORE = "st.global.b32 [%out], %r1;"
 
@@ -327,15 +327,8 @@ class TestEndings:
     )
     def test_falling_off(self, ending: str) -> None:
         ptx = module(f"mad.lo.u64 %d1, %lane64, 4, %out; {ending}", ["u64 out"]).replace("\n  ret;\n", "\n")
-
-        def program(fabric: SimulatorFabric) -> list[int]:
-            out = put(fabric, "out", np.full(8, 99, np.uint32))
-            start(fabric, executable(ptx), 2, 4, [out.address])
-            return [int(one) for one in get(fabric, out, "u4")]
-
-        outcome = run(make_world(1, step_budget=1000), program)
-        assert outcome.errors == [None]
-        assert outcome.results[0] == list(range(8))
+        program = launching(ptx, 2, 4, [np.full(8, 99, np.uint32)])
+        assert run(make_world(1, step_budget=1000), program).right == [list(range(8))]
 
     def test_nothing_at_all(self) -> None:
         ptx = f"{HEADER}.visible .entry kernel()\n{{\n}}\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,10 +67,13 @@ def outcome_of(
 
 
 def right_under(body: str, expected: Callable[[int], Any], **how: Any) -> list[bool]:
-    """Whether the result is right, for each schedule; a fault counts as wrong."""
+    return rights((outcome_of(body, schedule, **how) for schedule in SCHEDULES), expected)
+
+
+def rights(outcomes: Iterable[Outcome], expected: Callable[[int], Any]) -> list[bool]:
+    """Whether the results are right, of each schedule's run; a fault counts as wrong."""
     found = []
-    for schedule in SCHEDULES:
-        outcome = outcome_of(body, schedule, **how)
+    for outcome in outcomes:
         assert all(error is None or isinstance(error, DeviceFault) for error in outcome.errors[:1])
         good = not any(outcome.errors)
         found.append(

@@ -14,12 +14,12 @@ from simulator.fabric import SimulatorFabric
 from simulator.observe.events import LaneCopyMoment, Listener, MbarrierOperation
 from tests.golden import refused, same_text
 from tests.simulator.harness import Outcome, executable, get, make_world, module, put, run, start
+from tests.simulator.run.test_copies import SCHEDULES, rights
 
 SHARED = "  .shared .align 16 .b8 stage[4096];\n  .shared .align 8 .b8 bar[16];\n  .reg .pred %q;\n"
 BLOCK = 64
 ROWS = 8
 DATA = np.random.default_rng(5).integers(1, 1 << 31, (ROWS, BLOCK), np.int64).astype(np.uint32)
-SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(9))]
 PLACES = (
     "mov.u32 %r1, %tid.x; mov.u32 %r2, stage; mad.lo.u32 %r3, %r1, 4, %r2; mad.lo.u64 %d1, %lane64, 4, %src; "
     "mad.lo.u64 %d2, %lane64, 4, %dst; "
@@ -52,16 +52,7 @@ def outcome_of(body: str, schedule: dict[str, Any], ranks: int = 1, listener: Li
 
 
 def right_under(body: str, expected: Callable[[int], Any], ranks: int = 1) -> list[bool]:
-    """Whether the result is right, for each schedule; a fault counts as wrong."""
-    found = []
-    for schedule in SCHEDULES:
-        outcome = outcome_of(body, schedule, ranks)
-        assert all(error is None or isinstance(error, DeviceFault) for error in outcome.errors[:1])
-        good = not any(outcome.errors)
-        found.append(
-            good and all(np.array_equal(result, expected(rank)) for rank, result in enumerate(outcome.results))
-        )
-    return found
+    return rights((outcome_of(body, schedule, ranks) for schedule in SCHEDULES), expected)
 
 
 def rows(*first: Any) -> Any:
@@ -213,17 +204,8 @@ class TestRefusals:
             raise outcome_of(body, {}).error()
 
     def test_a_source_that_was_never_written_is_poison(self) -> None:
-        body = f"{COPY}{COMMIT}{WAIT}"
-        ptx = module(PLACES + body, ["u64 src", "u64 dst"], registers=SHARED)
-
-        def program(fabric: SimulatorFabric) -> None:
-            src = fabric.allocate(4 * BLOCK, 256, "fresh")
-            start(fabric, executable(ptx), 1, BLOCK, [src.address, src.address])
-            fabric.synchronize()
-
-        error = run(make_world(1), program).error()
         with refused(DeviceFault):
-            raise error
+            raise outcome_of(f"discard.global.L2 [%src], 128; {COPY}{COMMIT}{WAIT}", {}).error()
 
     def test_what_is_not_read_may_lie_anywhere(self) -> None:
         """As kernels do at the edges of a tensor: src-size 0, or ignore-src, where the address is beyond it."""
