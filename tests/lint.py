@@ -6,7 +6,6 @@ have file names of their own, and those whose texts are kept exist.
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections import defaultdict
@@ -25,73 +24,30 @@ UNWANTED = (
 )
 """Words of riddles: "unknown", "unavailable", "maximum", "number of", or the one who acts, say it at once."""
 
-CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time"}
-SMALLER = {ast.Lt: 0, ast.LtE: 0, ast.Gt: 1, ast.GtE: 1}
-"""By comparison: which of its two sides is the smaller one."""
+SHORT = r"(?:[1-9]\d?|1[01]\d)(?:\.\d+)?"
+"""1 to 119 seconds, in figures."""
 
-TOOK = {"wall_s", "duration_s", "seconds", "elapsed_s"}
-"""Attributes that hold how long something took."""
+SIGNALS = "send_signal|kill|killpg|pthread_kill|raise_signal|interrupt_main|terminate|press"
+SPEED = {
+    r"assert .*monotonic.*<|= .*monotonic\(\) - |\b(?:wall_s|duration_s|elapsed_s|seconds) <=? [\d.]": (
+        "asserts speed: count work, look at the order of events, or use tests.patience.within"
+    ),
+    r"process_time|perf_counter": "reads a clock of work, also in the text of a program that a test starts",
+    rf"^(?!.*(?:urlopen|_connection)).*(?:\btimeout=|\.(?:wait|join)\(|\brun\([^()]*, [^()]*, ){SHORT}[,)]": (
+        "gives up too early: use PATIENCE_S of tests/patience.py"
+    ),
+    rf"\b(?:deadline|limit|patience|timeout)_s=(?:{SHORT}|0?\.\d*[1-9])\b(?!\.)|_deadline_s={SHORT}\b": (
+        "a short deadline: give NEVER_S and a Clock, or SOON_S"
+    ),
+    rf"^( *)(?:\w+\.)?sleep\(.*\n(?:\1.*\n){{0,3}}?\1.*(?:{SIGNALS})\(": (
+        "a sleep before a signal: press Ctrl-C with pressed(), once it has begun"
+    ),
+    r"\bTimer\(": "a timer may outlive its test: pressed() ends with its block",
+}
+"""Patterns of what a busy machine would refuse, or which would hang it."""
 
-PATIENT = {"PATIENCE_S", "NEVER_S"}
-"""Limits of tests/patience.py, which no busy machine reaches."""
-
-SHORT_S = range(1, 120)
-WAITS = {"run", "call", "check_call", "check_output", "communicate", "wait", "wait_for", "join"}
-
-
-def reads_a_clock(node: ast.AST) -> bool:
-    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
-    names = {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in calls}
-    return bool({name.removesuffix("_ns") for name in names} & CLOCKS)
-
-
-def is_lapse(node: ast.AST, lapses: set[str]) -> bool:
-    """Whether an expression has a clock's value, a name of `lapses`, which hold differences of two of them, or what a
-    result says it took."""
-    return reads_a_clock(node) or any(
-        (isinstance(one, ast.Name) and one.id in lapses) or (isinstance(one, ast.Attribute) and one.attr in TOOK)
-        for one in ast.walk(node)
-    )
-
-
-def is_patient(node: ast.AST) -> bool:
-    return (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) in PATIENT
-
-
-def upper_bounds(tree: ast.AST) -> list[int]:
-    """Lines that assert that a clock, or a difference of two of its values, is below something else than the limits of
-    tests/patience.py."""
-    lapses = {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Sub) for one in ast.walk(node.value))
-        for target in node.targets
-        if isinstance(target, ast.Name) and reads_a_clock(node.value)
-    }
-    found = []
-    for node in ast.walk(tree):
-        for one in ast.walk(node.test) if isinstance(node, ast.Assert) else ():
-            if isinstance(one, ast.Compare):
-                sides = [one.left, *one.comparators]
-                smaller = [at + SMALLER[type(op)] for at, op in enumerate(one.ops) if type(op) in SMALLER]
-                larger = [at + 1 - SMALLER[type(op)] for at, op in enumerate(one.ops) if type(op) in SMALLER]
-                pairs = [(sides[at], sides[beyond]) for at, beyond in zip(smaller, larger, strict=True)]
-                found += [node.lineno for side, limit in pairs if is_lapse(side, lapses) and not is_patient(limit)]
-    return found
-
-
-def short_waits(tree: ast.AST) -> list[int]:
-    """Lines that wait for a process, a thread, a world or an event, and give up after 1 to 119 seconds."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WAITS:
-            last = (
-                node.args[-1:] if node.func.attr != "run" or len(node.args) == 3 else []
-            )  # world.run(program, x, 20.0)
-            given = [word.value for word in node.keywords if word.arg == "timeout"] + last
-            numbers = [one.value for one in given if isinstance(one, ast.Constant) and type(one.value) in (int, float)]
-            found += [node.lineno for number in numbers if SHORT_S.start <= number < SHORT_S.stop]
-    return found
+OWN_CLOCKS = ("test_publish_sets.py", "test_faults_gpu.py")
+"""Files with short deadlines: on a clock that the test sets, and of kernels on GPUs, which no busy host delays."""
 
 
 def unwanted_in(text: str) -> list[str]:
@@ -102,15 +58,11 @@ def unwanted_in(text: str) -> list[str]:
     return [word for word in UNWANTED if re.search(rf"\b{word}\b(?! for\b)", plain)]
 
 
-def speed(text: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+def speed(text: str) -> Iterator[tuple[int, str]]:
     """A busy machine would refuse what is right: tests/patience.py has limits, tests/benchmarks measure."""
-    for line in upper_bounds(tree):
-        yield line, "asserts speed: count work, look at the order of events, or use tests.patience.within"
-    for line in short_waits(tree):
-        yield line, "gives up too early: use PATIENCE_S of tests/patience.py"
-    for number, line_text in enumerate(text.splitlines(), start=1):
-        if re.search(r"process_time|perf_counter", line_text):
-            yield number, "reads a clock of work, also in the text of a program that a test starts"
+    for pattern, what in SPEED.items():
+        for found in re.finditer(pattern, text, re.MULTILINE):
+            yield text.count("\n", 0, found.start()) + 1, what
 
 
 def dead_links(page: Path, text: str) -> Iterator[tuple[int, str]]:
@@ -149,9 +101,13 @@ def same_names(paths: Iterable[Path]) -> Iterator[str]:
 
 def of_source(path: Path, text: str) -> Iterator[tuple[int, str]]:
     """Violations of a Python file, each with its line."""
-    is_free = path.parent.name == "benchmarks" or path.name in ("patience.py", "lint.py", "test_lint.py")
-    if path.is_relative_to(ROOT / "tests") and not is_free:
-        yield from speed(text, ast.parse(text))
+    free = ("lint.py", "test_lint.py", "patience.py", "test_patience.py")
+    if (
+        path.is_relative_to(ROOT / "tests")
+        and path.parent.name not in ("benchmarks", "faults")
+        and path.name not in free
+    ):
+        yield from (one for one in speed(text) if "deadline" not in one[1] or path.name not in OWN_CLOCKS)
 
 
 def written() -> list[Path]:
