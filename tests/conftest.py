@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -33,6 +31,8 @@ from memory.fabric import (
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests import compiled_kernels, cuda_programs, layers, planned, skips
 from tests.browser import browser as browser
+from tests.kernels.sabotaged import SABOTAGED
+from tests.memory import nvshmem_stand_in, process_world
 from tests.patience import PATIENCE_S
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -83,28 +83,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--by-marks"):
         layers.mark(items, layers.Durations.stored())
     planned.keep(config, items)
-
-
-SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in", "memory_process_world", "kernels_sabotaged")
-"""Modules of tests/memory and tests/kernels that tests import by these names whatever the import mode, in the order of
-their imports."""
-
-
-def _load(name: str) -> None:
-    if name in sys.modules:
-        return
-    folder, _, file = name.partition("_")
-    path = Path(__file__).parent / folder / f"{file}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-
-
-for _name in SHARED:
-    _load(_name)
 
 
 class DictionaryWorld:
@@ -354,11 +332,10 @@ def dictionary_world() -> type[DictionaryWorld]:
 @pytest.fixture(scope="session")
 def gpu_worlds() -> Iterator[Callable[[int, int], Any]]:
     """gpu_worlds(world_size, heap_bytes): processes on GPUs over the real NVSHMEM; skips where there are too few."""
-    module = sys.modules["memory_process_world"]
-    kept = module.KeptWorlds(module.on_gpus)
+    kept = process_world.KeptWorlds(process_world.on_gpus)
 
     def get(world_size: int, heap_bytes: int = 1 << 20) -> Any:
-        if reason := module.missing(world_size):
+        if reason := process_world.missing(world_size):
             pytest.skip(reason)
         return kept.get(world_size, heap_bytes)
 
@@ -377,7 +354,7 @@ def make_world(request: pytest.FixtureRequest) -> Callable[..., Any]:
             case "simulator":
                 return SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes, multicast=multicast))
             case "nvshmem-stand-in":
-                return sys.modules["memory_nvshmem_stand_in"].StandInWorld(world_size, heap_bytes, multicast)
+                return nvshmem_stand_in.StandInWorld(world_size, heap_bytes, multicast)
         world = request.getfixturevalue("gpu_worlds")(world_size, heap_bytes)
         if not multicast and run_ranks(world, lambda fabric: fabric.traits.multicast)[0]:
             pytest.skip("these GPUs have multicast, and the test is about those that have not")
@@ -419,5 +396,4 @@ def interrupted() -> type[InterruptedFabric]:
 @pytest.fixture(scope="session")
 def sabotaged() -> dict[str, KernelSpec]:
     """The specs of tests/kernels/sabotaged.py, by name."""
-    specs: dict[str, KernelSpec] = sys.modules["kernels_sabotaged"].SABOTAGED
-    return specs
+    return SABOTAGED

@@ -30,7 +30,6 @@ DIGITS = 8
 
 _NAMED = re.compile(rf"\b(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
 _STARTED = re.compile(r"-m[\"', ]+([a-z_]+(?:\.[a-z_]+)*)")
-_LOADED = re.compile(r"(memory|kernels|simulator)_(\w+)")
 
 
 class Depends:
@@ -77,10 +76,6 @@ class Depends:
 
     def resolved(self, name: str) -> Iterator[str]:
         """The file of the longest beginning of a dotted name that is a module, and the packages above it."""
-        if loaded := _LOADED.fullmatch(name.partition(".")[0]):
-            folder, file = loaded.groups()
-            yield from (one for one in self.files if one.startswith(f"tests/{folder}/") and one.endswith(f"/{file}.py"))
-            return
         words = name.split(".")
         if words[0] not in PACKAGES:
             return

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from memory_nvshmem_stand_in import AloneWorld
-from memory_process_world import KeptWorlds
 
 from memory.fabric import Disagreement, PeerLost
 from memory.pool import SymmetricPool
+from tests.memory.nvshmem_stand_in import AloneWorld
+from tests.memory.process_world import KeptWorlds
 
 
 def on_stand_in(heap_bytes: int) -> Callable[..., Any]:

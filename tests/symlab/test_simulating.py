@@ -448,7 +448,7 @@ def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_
 
 
 def test_a_peer_in_reach_is_given_where_another_is_not(on_ranks: Any) -> None:
-    from memory_nvshmem_stand_in import StandInWorld
+    from tests.memory.nvshmem_stand_in import StandInWorld
 
     world = StandInWorld(3, unmapped=[(0, 2)])
     seen: set[int] = set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
-import sys
 import threading
 import time
 import weakref
@@ -24,6 +23,7 @@ from runner.world import threads as threads_module
 from runner.world.fabrics import HostOffer
 from runner.world.threads import ThreadWorld
 from tests.golden import refused
+from tests.memory import nvshmem_stand_in
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
 from tests.runner.conftest import is_running
 from tests.runner.rank_programs import FileOpener
@@ -408,7 +408,7 @@ def test_a_launchers_processes_start_no_worlds_of_gpus(two_gpus: None, monkeypat
 
 def test_ranks_work_on_the_nvshmem_fabric(two_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the stand-in for the library and the driver, which is strict: pools, peers, multicast and launches."""
-    machine = sys.modules["memory_nvshmem_stand_in"].StandInWorld(2)
+    machine = nvshmem_stand_in.StandInWorld(2)
 
     def store(fabric: Any, target: int, value: int) -> None:
         machine.at(fabric.rank, target, 4).view(torch.int32)[0] = value
