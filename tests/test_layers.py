@@ -18,28 +18,20 @@ def numbered(count: int) -> list[set[object]]:
     return [{("n", str(at))} for at in range(count)]
 
 
-def test_all_cheap_cases_of_a_small_function_are_quick() -> None:
-    assert quick_cases([0.0] * MAX_CASES, numbered(MAX_CASES)) == set(range(MAX_CASES))
-
-
-def test_a_function_with_one_slow_case_keeps_the_others() -> None:
-    assert quick_cases([0.1, 9.0, 0.1], numbered(3)) == {0, 2}
-
-
-def test_a_function_of_expensive_cases_keeps_the_cheapest() -> None:
-    assert quick_cases([0.45, 0.4, 0.48], numbered(3)) == {1}
-
-
-def test_a_function_without_a_cheap_case_is_slow() -> None:
-    assert quick_cases([FIRST_S, 3.0], numbered(2)) == set()
-    assert quick_cases([FIRST_S - 0.01], numbered(1)) == {0}
-
-
-def test_further_cases_end_at_a_sum_of_seconds() -> None:
-    seconds = [0.2] * 5
-    chosen = quick_cases(seconds, numbered(5))
-    assert len(chosen) == int(FUNCTION_S / 0.2)
-    assert quick_cases([0.01, FURTHER_S], numbered(2)) == {0}
+@pytest.mark.parametrize(
+    ("seconds", "quick"),
+    [
+        ([0.0] * MAX_CASES, set(range(MAX_CASES))),
+        ([0.1, 9.0, 0.1], {0, 2}),
+        ([0.45, 0.4, 0.48], {1}),
+        ([FIRST_S, 3.0], set()),
+        ([FIRST_S - 0.01], {0}),
+        ([0.01, FURTHER_S], {0}),
+    ],
+)
+def test_a_function_keeps_its_cheap_cases_and_its_cheapest(seconds: list[float], quick: set[int]) -> None:
+    assert quick_cases(seconds, numbered(len(seconds))) == quick
+    assert len(quick_cases([0.2] * 5, numbered(5))) == int(FUNCTION_S / 0.2)
 
 
 def test_of_many_cases_a_fixed_number_that_is_spread_over_the_table() -> None:
