@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
 from typing import Any
 
 import numpy as np
@@ -15,32 +14,12 @@ from memory.fabric import Disagreement, HeapFull, NoMulticast, PeerLost, Region
 from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatorOptions
 from tests.golden import refused, same_text
-from tests.patience import PATIENCE_S
 from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
 
 NOTHING = executable(module(""))
 
 
 class TestTogether:
-    @pytest.mark.parametrize("world_size", [1, 2, 72])
-    def test_exchange(self, world_size: int) -> None:
-        def program(fabric: SimulatorFabric) -> list[tuple[str, ...]]:
-            return [fabric.exchange(f"{fabric.rank}/{turn}") for turn in range(3)]
-
-        wanted = [tuple(f"{rank}/{turn}" for rank in range(world_size)) for turn in range(3)]
-        assert succeed(make_world(world_size), program).results == [wanted] * world_size
-
-    def test_a_barrier_waits(self) -> None:
-        arrived: list[int] = []
-
-        def program(fabric: SimulatorFabric) -> int:
-            time.sleep(0.02 * fabric.rank)
-            arrived.append(fabric.rank)
-            fabric.barrier()
-            return len(arrived)
-
-        assert succeed(make_world(4), program).results == [4] * 4
-
     @pytest.mark.parametrize("calls", [("allocate 64", "barrier", "allocate 64", "allocate 128"), ("free 0", "free 1")])
     def test_disagreement_names_the_ranks(self, calls: tuple[str, ...]) -> None:
         def program(fabric: SimulatorFabric) -> None:
@@ -56,31 +35,6 @@ class TestTogether:
         assert {type(one) for one in outcome.errors} == {Disagreement}
         assert len({str(one) for one in outcome.errors}) == 1
         same_text(str(outcome.errors[0]))
-
-    @pytest.mark.parametrize(("world_size", "leaves"), [(3, 1), (2, 0)])
-    def test_a_rank_that_leaves(self, world_size: int, leaves: int) -> None:
-        def program(fabric: SimulatorFabric) -> None:
-            if fabric.rank != leaves:
-                fabric.exchange("hello")
-
-        outcome = run(make_world(world_size), program)
-        errors = [type(one) for one in outcome.errors]
-        assert errors == [type(None) if rank == leaves else PeerLost for rank in range(world_size)]
-        same_text(str(outcome.error()))
-        assert outcome.wall_s < PATIENCE_S
-
-    @pytest.mark.parametrize("failure", [RuntimeError("broken"), KeyboardInterrupt()])
-    def test_a_rank_that_fails(self, failure: BaseException) -> None:
-        def program(fabric: SimulatorFabric) -> None:
-            fabric.barrier()
-            if fabric.rank == 2:
-                raise failure
-            fabric.barrier()
-
-        outcome = run(make_world(3), program)
-        assert outcome.errors[2] is failure
-        assert [type(one) for one in outcome.errors[:2]] == [PeerLost] * 2
-        same_text("\n".join(map(str, outcome.errors[:2])))
 
     def test_everything_raises_afterwards(self) -> None:
         """A broken world stays broken, for every call of every rank; giving memory up still works."""
@@ -114,23 +68,6 @@ class TestTogether:
 
 
 class TestMemory:
-    def test_poison_write_read(self) -> None:
-        def program(fabric: SimulatorFabric) -> list[list[int]]:
-            data = fabric.allocate(8, 256, "data")
-            out = [fabric.read(data, 0, 8).tolist()]
-            fabric.write(data, 2, torch.tensor([1, 2, 3], dtype=torch.uint8))
-            out.append(fabric.read(data, 0, 8).tolist())
-            out.append(fabric.read(data, 3, 2).tolist())
-            fabric.view(data)[:] = 9
-            out.append(fabric.read(data, 0, 8).tolist())
-            fabric.free(data)
-            again = fabric.allocate(8, 256, "again")
-            assert again.address == data.address
-            return [*out, fabric.read(again, 0, 8).tolist()]
-
-        wanted = [[255] * 8, [255, 255, 1, 2, 3, 255, 255, 255], [2, 3], [9] * 8, [255] * 8]
-        assert succeed(make_world(2), program).results == [wanted] * 2
-
     def test_a_read_is_a_copy_and_a_view_is_not(self) -> None:
         def program(fabric: SimulatorFabric) -> tuple[int, int]:
             data = put(fabric, "data", np.array([5], np.uint8))
@@ -139,21 +76,6 @@ class TestMemory:
             return int(view[0]), int(copy[0])
 
         assert succeed(make_world(1), program).results == [(6, 5)]
-
-    def test_the_same_offset_on_every_rank_and_an_address_for_every_viewer(self) -> None:
-        def program(fabric: SimulatorFabric) -> tuple[list[int], int]:
-            fabric.allocate(100 * 256, 256, "first")
-            data = fabric.allocate(64, 1 << 14, "data")
-            assert data.address % (1 << 14) == 0
-            peers = [fabric.peer_address(data, peer) for peer in range(4)]
-            assert peers[fabric.rank] == data.address
-            return peers, fabric.multicast_address(data)
-
-        results = succeed(make_world(4), program).results
-        every = [address for peers, multicast in results for address in (*peers, multicast)]
-        assert len(set(every)) == 20
-        heaps = [[address - peers[0] for address in peers] for peers, _ in results]
-        assert all(one == heaps[0] for one in heaps)
 
     def test_what_is_not_allocated_here(self) -> None:
         def program(fabric: SimulatorFabric) -> set[str]:

@@ -23,28 +23,6 @@ def words(raw: np.ndarray) -> np.ndarray:
 
 @schedules
 class TestDivergence:
-    @pytest.mark.parametrize(("grid", "block"), [(7, 100), (20, 1024)])
-    def test_loops_of_each_lanes_own_length(self, options: dict[str, Any], grid: int, block: int) -> None:
-        """Collatz steps: a loop with a branch inside, as long as the lane's number says."""
-        body = f"""
-          add.u32 %r1, %lane, 1; mov.u32 %r2, 0;
-          LOOP: setp.eq.u32 %p1, %r1, 1; @%p1 bra DONE;
-            add.u32 %r2, %r2, 1; and.b32 %r3, %r1, 1; setp.eq.u32 %p2, %r3, 0; @%p2 bra HALVE;
-            mad.lo.u32 %r1, %r1, 3, 1; bra LOOP;
-            HALVE: shr.u32 %r1, %r1, 1; bra LOOP;
-          DONE: {OUT} st.global.b32 [%d1], %r2;
-        """
-        lanes = grid * block
-        if lanes > 1000 and options:
-            lanes, grid = 2048, 2
-        found = words(simple(body, output_bytes=4 * lanes, grid=grid, block=block, **options))
-        number, steps = np.arange(1, lanes + 1, dtype=np.int64), np.zeros(lanes, np.int64)
-        while (number != 1).any():
-            going = number != 1
-            number = np.where(going, np.where(number % 2 == 0, number // 2, 3 * number + 1), number)
-            steps += going
-        assert np.array_equal(found, steps)
-
     def test_registers_survive_divergence_and_chunk_edges(self, options: dict[str, Any]) -> None:
         """Random programs of branches and arithmetic on few registers, beside a plain interpreter in Python."""
         for seed in range(6):
@@ -133,19 +111,6 @@ def random_program(seed: int) -> tuple[str, Any]:
 
 @schedules
 class TestBarriers:
-    def test_threads_that_leave_before(self, options: dict[str, Any]) -> None:
-        """The barrier counts who is still there; who comes later waits for nobody that has gone."""
-        body = f"""
-          .shared .align 4 .b8 one[4];
-          mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 40; {OUT} st.global.b32 [%d1], 7; @%p1 ret;
-          setp.ne.u32 %p2, %r1, 3; @%p2 bra WAIT; mov.u32 %r2, 0;
-          WORK: add.u32 %r2, %r2, 1; setp.lt.u32 %p3, %r2, 50; @%p3 bra WORK; st.shared.u32 [one], %r2;
-          WAIT: bar.sync 0; ld.shared.u32 %r3, [one]; st.global.b32 [%d1], %r3;
-        """
-        found = words(simple(body, output_bytes=4 * 300, grid=3, block=100, **options)).reshape(3, 100)
-        assert (found[:, :40] == 50).all()
-        assert (found[:, 40:] == 7).all()
-
     def test_the_last_to_leave_opens_it(self, options: dict[str, Any]) -> None:
         body = f"""
           mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra WAIT; mov.u32 %r2, 0;
@@ -156,35 +121,10 @@ class TestBarriers:
         assert found[1:].tolist() == list(range(1, 64))
         assert found[0] == 0xFFFFFFFF
 
-    def test_two_barriers_in_different_arms(self, options: dict[str, Any]) -> None:
-        """Barrier 0 is one barrier wherever it stands: PTX counts arrivals, not places."""
-        body = f"""
-          .shared .align 4 .b8 both[8];
-          mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 1; shl.b32 %r3, %r2, 2; mov.u32 %r4, both;
-          add.u32 %r3, %r3, %r4; st.shared.u32 [%r3], %r2;
-          @%p1 bra ODD; bar.sync 0; ld.shared.u32 %r5, [both+4]; bra MET;
-          ODD: bar.sync 0; ld.shared.u32 %r5, [both];
-          MET: {OUT} st.global.b32 [%d1], %r5;
-        """
-        found = words(simple(body, output_bytes=4 * 64, grid=1, block=64, **options))
-        assert np.array_equal(found, 1 - np.arange(64) % 2)
-
 
 @schedules
 class TestWarpBarriers:
     """The last warp of a block of 100 has 4 lanes."""
-
-    def test_one_lane_of_each_warp_works_for_the_others(self, options: dict[str, Any]) -> None:
-        body = f"""
-          .shared .align 4 .b8 made[16];
-          mov.u32 %r1, %laneid; mov.u32 %r2, %warpid; shl.b32 %r3, %r2, 2; mov.u32 %r4, made; add.u32 %r3, %r3, %r4;
-          setp.ne.u32 %p1, %r1, 3; @%p1 bra WAIT; mov.u32 %r5, 0;
-          WORK: add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 60; @%p2 bra WORK;
-          add.u32 %r5, %r5, %r2; st.shared.u32 [%r3], %r5;
-          WAIT: bar.warp.sync 0xffffffff; ld.shared.u32 %r6, [%r3]; {OUT} st.global.b32 [%d1], %r6;
-        """
-        found = words(simple(body, output_bytes=4 * 300, grid=3, block=100, **options)).reshape(3, 100)
-        assert np.array_equal(found, np.broadcast_to(60 + np.arange(100) // 32, (3, 100)))
 
     def test_warps_do_not_wait_for_each_other(self, options: dict[str, Any]) -> None:
         """Warp 0 stays away from its barrier until warp 2 has passed its own."""
@@ -198,16 +138,6 @@ class TestWarpBarriers:
         flag = np.zeros(64, np.uint32)
         found = words(simple(body, inputs=[flag], output_bytes=4 * 100, grid=1, block=100, **options))
         assert np.array_equal(found, np.arange(100) // 32)
-
-    def test_lanes_that_have_left_are_not_waited_for(self, options: dict[str, Any]) -> None:
-        body = f"""
-          mov.u32 %r1, %laneid; and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 1; @%p1 bra WAIT; mov.u32 %r3, 0;
-          WORK: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, %r1; @%p2 bra WORK; ret;
-          WAIT: bar.warp.sync -1; {OUT} st.global.b32 [%d1], %r1;
-        """
-        found = words(simple(body, output_bytes=4 * 64, grid=1, block=64, **options))
-        assert found[1::2].tolist() == [*range(1, 32, 2)] * 2
-        assert (found[::2] == 0xFFFFFFFF).all()
 
 
 @schedules
