@@ -110,42 +110,26 @@ def test_the_interval_has_the_median_and_covers_it_in_95_of_100_cases() -> None:
     assert half_width([3.0] * 5) == float("inf"), "five samples have no 95 %"
 
 
-@pytest.mark.parametrize(
-    ("names", "as_good", "ranges"),
-    [
-        (
-            ("lamport", "ll@t128b4l8", "ll@t128b4l8", "two_shot"),
-            (),
-            [(500, 1999), (2000, 2449), (2450, 3000), (3001, 8000)],
-        ),
-        (
-            ("lamport", "ll@t128b4l8", "ll@t128b4l8", "two_shot"),
-            (0,),
-            [(500, 1000), (1001, 2449), (2450, 3000), (3001, 8000)],
-        ),
-        (
-            ("lamport", "ll@t128b4l8", "ll@t128b4l8", "two_shot"),
-            (3,),
-            [(500, 1999), (2000, 2449), (2450, 3999), (4000, 8000)],
-        ),
-        (
-            ("ll@t128b4l8", "ll", "ll@t128b4l8", "ll@t128b4l8"),
-            (),
-            [(500, 1500), (1501, 2500), (2501, 3464), (3465, 8000)],
-        ),
-        (("lamport", "two_shot", "lamport", "lamport"), (), [(500, 1999), (2000, 2000), (2001, 3464), (3465, 8000)]),
-        (("lamport", "two_shot", "one_shot", "one_shot"), (), [(500, 1500), (1501, 2500), (2501, 3464), (3465, 8000)]),
-    ],
-)
-def test_what_wins_at_one_size_alone_is_for_that_size_alone(
-    names: tuple[str, ...], as_good: tuple[int, ...], ranges: list[tuple[int, int]]
-) -> None:
+ALONE = """
+lamport     ll@t128b4l8 ll@t128b4l8 two_shot    |   | 500-1999 2000-2449 2450-3000 3001-8000
+lamport     ll@t128b4l8 ll@t128b4l8 two_shot    | 0 | 500-1000 1001-2449 2450-3000 3001-8000
+lamport     ll@t128b4l8 ll@t128b4l8 two_shot    | 3 | 500-1999 2000-2449 2450-3999 4000-8000
+ll@t128b4l8 ll          ll@t128b4l8 ll@t128b4l8 |   | 500-1500 1501-2500 2501-3464 3465-8000
+lamport     two_shot    lamport     lamport     |   | 500-1999 2000-2000 2001-3464 3465-8000
+lamport     two_shot    one_shot    one_shot    |   | 500-1500 1501-2500 2501-3464 3465-8000
+"""
+"""Choices of sizes 1000 to 4000; the size at which another tuning is as good; the ranges."""
+
+
+@pytest.mark.parametrize("row", ALONE.split("\n")[1:-1])
+def test_what_wins_at_one_size_alone_is_for_that_size_alone(row: str) -> None:
     """Between another tuning and one of the catalogue's own the own one is taken, unless the other one is as good at
     its size, and between two sizes that agree what they agree on; where both would be, they meet where they cross."""
+    names, as_good, ranges = (part.split() for part in row.split("|"))
     entries = [entry(name, 1000 * number, 1, 1) for number, name in enumerate(names, 1)]
-    equal = [["ll@t128b4l8"] if place in as_good else [] for place in range(4)]
+    equal = [["ll@t128b4l8"] if str(place) in as_good else [] for place in range(4)]
     found = with_ranges(crossed(entries, [dict.fromkeys(names, 2.0)] * 4, equal))
-    assert [(one.from_bytes, one.up_to_bytes) for one in found] == ranges
+    assert [f"{one.from_bytes}-{one.up_to_bytes}" for one in found] == ranges
 
 
 def test_where_two_choices_differ_they_and_the_catalogues_own_run_once() -> None:
