@@ -4,12 +4,9 @@ Words are plain; links of pages lead somewhere; tests assert no speed, share no 
 have file names of their own, and those whose texts are kept exist.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.golden.texts import Texts
@@ -50,7 +47,7 @@ OWN_CLOCKS = ("test_publish_sets.py", "test_faults_gpu.py")
 """Files with short deadlines: on a clock that the test sets, and of kernels on GPUs, which no busy host delays."""
 
 
-def unwanted_in(text: str) -> list[str]:
+def unwanted_in(text):
     """The unwanted words of a text, also where a line of a comment or of a message ends between them."""
     joined = re.sub(r"[\"']\s*\n\s*[rbf]?[\"']", "", text)
     joined = re.sub(r"\n\s*(#|//|\*) ?", "\n", joined)
@@ -58,14 +55,14 @@ def unwanted_in(text: str) -> list[str]:
     return [word for word in UNWANTED if re.search(rf"\b{word}\b(?! for\b)", plain)]
 
 
-def speed(text: str) -> Iterator[tuple[int, str]]:
+def speed(text):
     """A busy machine would refuse what is right: tests/patience.py has limits, tests/benchmarks measure."""
     for pattern, what in SPEED.items():
         for found in re.finditer(pattern, text, re.MULTILINE):
             yield text.count("\n", 0, found.start()) + 1, what
 
 
-def dead_links(page: Path, text: str) -> Iterator[tuple[int, str]]:
+def dead_links(page, text):
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -78,9 +75,9 @@ def dead_links(page: Path, text: str) -> Iterator[tuple[int, str]]:
                 yield number, f"{named} is no file"
 
 
-def shared_experiments(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
+def shared_experiments(texts):
     """Two files with one experiment pass alone and fail where one worker runs both."""
-    files: defaultdict[str, set[str]] = defaultdict(set)
+    files = defaultdict(set)
     for path, text in texts:
         for name in re.findall(r"track\.experiment=([\w-]+)\"", text):
             files[name].add(path)
@@ -89,8 +86,8 @@ def shared_experiments(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
             yield f"{' and '.join(sorted(paths))}: share the MLflow experiment {name}"
 
 
-def same_names(paths: Iterable[Path]) -> Iterator[str]:
-    places: defaultdict[str, list[str]] = defaultdict(list)
+def same_names(paths):
+    places = defaultdict(list)
     for path in paths:
         if path.name not in ("conftest.py", "__main__.py"):
             places[path.name].append(path.as_posix())
@@ -99,7 +96,7 @@ def same_names(paths: Iterable[Path]) -> Iterator[str]:
             yield f"{' and '.join(found)}: tests' files have names of their own, not {name} twice"
 
 
-def of_source(path: Path, text: str) -> Iterator[tuple[int, str]]:
+def of_source(path, text):
     """Violations of a Python file, each with its line."""
     free = ("lint.py", "test_lint.py", "patience.py", "test_patience.py")
     if (
@@ -110,7 +107,7 @@ def of_source(path: Path, text: str) -> Iterator[tuple[int, str]]:
         yield from (one for one in speed(text) if "deadline" not in one[1] or path.name not in OWN_CLOCKS)
 
 
-def written() -> list[Path]:
+def written():
     """The files of all packages that hold docstrings, comments, messages or texts of pages."""
     suffixes = {".py", ".yaml", ".j2", ".js", ".css"}
     return [
@@ -121,7 +118,7 @@ def written() -> list[Path]:
     ]
 
 
-def violations() -> Iterator[str]:
+def violations():
     """All violations of the checkout, each a line that begins with its place."""
     sources = sorted(path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py"))
     pages = [ROOT / page for page in PAGES]
@@ -138,7 +135,7 @@ def violations() -> Iterator[str]:
     yield from shared_experiments((path.name, texts[path]) for path in tests if path.name.startswith("test_"))
 
 
-def without_test(keys: Iterable[str]) -> Iterator[str]:
+def without_test(keys):
     """Kept texts of tests that are gone: by file and function."""
     for key in keys:
         path, _, function = key.partition("[")[0].partition(" #")[0].partition("::")
@@ -148,7 +145,7 @@ def without_test(keys: Iterable[str]) -> Iterator[str]:
             yield f"tests/golden/texts.txt: no test {path}::{name} (make golden)"
 
 
-def name_of(path: Path) -> str:
+def name_of(path):
     return path.relative_to(ROOT).as_posix()
 
 

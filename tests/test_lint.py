@@ -1,7 +1,5 @@
 """The rules of tests/lint.py find what they are for, and the files that they are about."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -48,7 +46,7 @@ main(["run", "deadline_s=0", "deadline_s=600", "deadline_s=1e2"])
 
 
 @pytest.mark.parametrize(("line", "count"), [*((one, 1) for one in WRONG), *((one, 0) for one in RIGHT)])
-def test_what_a_busy_machine_would_refuse_is_found(line: str, count: int) -> None:
+def test_what_a_busy_machine_would_refuse_is_found(line, count):
     assert [number for number, _ in speed(f"x = 1\n{line}\n")] == [2] * count
     for name in ("runner/x.py", "tests/patience.py", "tests/benchmarks/x.py"):
         assert not list(of_source(ROOT / name, line))
@@ -62,7 +60,7 @@ def test_what_a_busy_machine_would_refuse_is_found(line: str, count: int) -> Non
         ("while not begun():\n    time.sleep(0.05)\nos.kill(pid, 2)", []),
     ],
 )
-def test_a_sleep_before_a_signal_is_found(text: str, lines: list[int]) -> None:
+def test_a_sleep_before_a_signal_is_found(text, lines):
     assert [number for number, _ in speed(text)] == lines
 
 
@@ -76,23 +74,23 @@ def test_a_sleep_before_a_signal_is_found(text: str, lines: list[int]) -> None:
         ("it is asked for, for nobodys", []),
     ],
 )
-def test_unwanted_words_are_found_across_lines(text: str, words: list[str]) -> None:
+def test_unwanted_words_are_found_across_lines(text, words):
     assert unwanted_in(text) == words
 
 
-def test_all_packages_are_read() -> None:
+def test_all_packages_are_read():
     names = {path.relative_to(ROOT).as_posix() for path in written()}
     assert {name.partition("/")[0] for name in names} == {*PACKAGES, "conf"}
     assert {"runner/track/send.py", "reports/html/page.js", "conf/config.yaml"} <= names
 
 
-def test_a_link_needs_its_file_or_its_title() -> None:
+def test_a_link_needs_its_file_or_its_title():
     text = "# A title, here\n[a](#a-title-here) [b](x.md)\n[c](#no) [d](README.md)\n`cases/gone.py` `cases/ops.py`\n"
     found = [(line, what.split()[0]) for line, what in dead_links(ROOT / "page.md", text)]
     assert found == [(2, "x.md"), (3, "#no"), (4, "cases/gone.py")]
 
 
-def test_files_of_tests_share_neither_names_nor_experiments() -> None:
+def test_files_of_tests_share_neither_names_nor_experiments():
     assert list(same_names([Path("tests/a/x.py"), Path("tests/b/y.py"), Path("tests/b/conftest.py")])) == []
     (line,) = same_names([Path("tests/a/x.py"), Path("tests/b/x.py")])
     assert line.startswith("tests/a/x.py and tests/b/x.py: ")
@@ -102,7 +100,7 @@ def test_files_of_tests_share_neither_names_nor_experiments() -> None:
     assert line.startswith("a.py and b.py: ")
 
 
-def test_texts_of_tests_that_are_gone_are_named() -> None:
+def test_texts_of_tests_that_are_gone_are_named():
     here = "tests/test_lint.py::test_texts_of_tests_that_are_gone_are_named"
     assert list(without_test([here, f"{here}[a::b] #2"])) == []
     for gone in (f"{here}_not", "tests/test_gone.py::test_a[x]"):

@@ -3,27 +3,22 @@
 A draw is by digests of the seed and of places: more faults of a seed are those that fewer were, and further ones.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
-
-from tests.faults.made import Fault
 
 LOUD = {"arguments", "result"}
 """Kinds that mostly raise a TypeError at once, which any test finds."""
 
 
-def drawn(faults: Sequence[Fault], count: int, seed: str) -> list[Fault]:
+def drawn(faults, count, seed):
     """Return count faults of those given, or fewer if there are too few, each of another line, of whose kinds each is
     as likely as the others. LOUD ones are made only where a line has no other, and three of four such lines come last.
     """
-    lines: dict[tuple[str, int], list[Fault]] = defaultdict(list)
+    lines = defaultdict(list)
     for one in faults:
         lines[one.path, one.line].append(one)
 
-    def order(place: tuple[str, int]) -> tuple[bool, str]:
+    def order(place):
         drawn_at = _digest(seed, *place)
         return {one.kind for one in lines[place]} <= LOUD and drawn_at[-1] not in "048c", drawn_at
 
@@ -36,5 +31,5 @@ def drawn(faults: Sequence[Fault], count: int, seed: str) -> list[Fault]:
     return found
 
 
-def _digest(*parts: object) -> str:
+def _digest(*parts):
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()

@@ -1,29 +1,24 @@
 """Divergence, barriers, early exits, queues of launches: against NumPy and plain Python."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from simulator.fabric import SimulatorFabric
 from tests.simulator.harness import executable, get, in_orders, make_world, module, put, simple, start, succeed
 
 OUT = "mad.lo.u64 %d1, %lane64, 4, %out;"
 schedules = in_orders(4)
 
 
-def words(raw: np.ndarray) -> np.ndarray:
+def words(raw):
     return raw.view(np.uint32)
 
 
 @schedules
 class TestDivergence:
-    def test_registers_survive_divergence_and_chunk_edges(self, options: dict[str, Any]) -> None:
+    def test_registers_survive_divergence_and_chunk_edges(self, options):
         """Random programs of branches and arithmetic on few registers, beside a plain interpreter in Python."""
         for seed in range(6):
             text, reference = random_program(seed)
@@ -34,7 +29,7 @@ class TestDivergence:
             assert [int(found[lane]) for lane in lanes] == [reference(lane) for lane in lanes], f"seed {seed}"
 
 
-_MEANING: dict[str, Callable[[int, int], int]] = {
+_MEANING = {
     "add.u32": lambda x, y: x + y,
     "sub.u32": lambda x, y: x - y,
     "mul.lo.u32": lambda x, y: x * y,
@@ -44,7 +39,7 @@ _MEANING: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def execute(steps: list[Any], r: list[int]) -> None:
+def execute(steps, r):
     """What a random program does to the registers r of one lane."""
     for kind, *rest in steps:
         if kind == "assign":
@@ -60,12 +55,12 @@ def execute(steps: list[Any], r: list[int]) -> None:
                 execute(inner, r)
 
 
-def random_program(seed: int) -> tuple[str, Any]:
+def random_program(seed):
     """A structured program over %r1..%r4 and its meaning: statements are assignments, ifs and counted loops."""
     rng = random.Random(seed)
     counter = iter(range(1000))
 
-    def block(depth: int) -> tuple[str, list[Any]]:
+    def block(depth):
         texts, steps = [], []
         for _ in range(rng.randrange(2, 5)):
             text, step = statement(depth)
@@ -73,7 +68,7 @@ def random_program(seed: int) -> tuple[str, Any]:
             steps.append(step)
         return " ".join(texts), steps
 
-    def statement(depth: int) -> tuple[str, Any]:
+    def statement(depth):
         way = rng.random()
         target, a, b = (rng.randrange(1, 5) for _ in range(3))
         if depth == 0 or way < 0.4:
@@ -100,7 +95,7 @@ def random_program(seed: int) -> tuple[str, Any]:
 
     text, program = block(3)
 
-    def reference(lane: int) -> int:
+    def reference(lane):
         r = [0, lane, lane * 2654435761 & 0xFFFFFFFF, 12345, lane ^ 0x55]
         execute(program, r)
         return r[1]
@@ -111,7 +106,7 @@ def random_program(seed: int) -> tuple[str, Any]:
 
 @schedules
 class TestBarriers:
-    def test_the_last_to_leave_opens_it(self, options: dict[str, Any]) -> None:
+    def test_the_last_to_leave_opens_it(self, options):
         body = f"""
           mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra WAIT; mov.u32 %r2, 0;
           WORK: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 60; @%p2 bra WORK; ret;
@@ -126,7 +121,7 @@ class TestBarriers:
 class TestWarpBarriers:
     """The last warp of a block of 100 has 4 lanes."""
 
-    def test_warps_do_not_wait_for_each_other(self, options: dict[str, Any]) -> None:
+    def test_warps_do_not_wait_for_each_other(self, options):
         """Warp 0 stays away from its barrier until warp 2 has passed its own."""
         body = f"""
           mov.u32 %r1, %warpid; setp.ne.u32 %p1, %r1, 0; @%p1 bra MEET;
@@ -142,14 +137,14 @@ class TestWarpBarriers:
 
 @schedules
 class TestLaunches:
-    def test_a_queue_runs_in_order(self, options: dict[str, Any]) -> None:
+    def test_a_queue_runs_in_order(self, options):
         """x = 3x + k for k of each launch: any other order gives another number; writes come in between."""
         ptx = module(
             f"{OUT} ld.global.b32 %r1, [%d1]; mad.lo.u32 %r1, %r1, 3, %k; st.global.b32 [%d1], %r1;",
             ["u64 out", "u32 k"],
         )
 
-        def program(fabric: SimulatorFabric) -> list[int]:
+        def program(fabric):
             out = put(fabric, "out", np.zeros(64, np.uint32))
             for k in range(1, 6 + fabric.rank):
                 start(fabric, executable(ptx), 2, 32, [out.address, k])
@@ -166,7 +161,7 @@ class TestLaunches:
             expected.append([value, 4])
         assert succeed(make_world(3, **options), program).results == expected
 
-    def test_nobody_starves_beside_another_kernel(self, options: dict[str, Any]) -> None:
+    def test_nobody_starves_beside_another_kernel(self, options):
         """On rank 1 one thread polls and counts its polls (never asleep) for what a sister does in a later block of code;
         on rank 0 another kernel keeps the world busy meanwhile, and ends only when rank 1 is done."""
         busy = module(
@@ -182,7 +177,7 @@ class TestLaunches:
             ["u64 flag"],
         )
 
-        def program(fabric: SimulatorFabric) -> bool:
+        def program(fabric):
             flag = put(fabric, "flag", np.zeros(4, np.uint32))
             fabric.barrier()
             start(fabric, executable(poll if fabric.rank else busy), 1, 2, [fabric.peer_address(flag, 0)])
@@ -195,7 +190,7 @@ class TestLaunches:
 
 @pytest.mark.parametrize("lanes", [16383, 16384, 16385, 32768, 40000])
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_chunk_edges(lanes: int, ranks: int) -> None:
+def test_chunk_edges(lanes, ranks):
     """A sum of a table's neighbour in a loop, with registers kept and registers of the block only, at every edge."""
     block = next(size for size in (1024, 1000, 128, 127, 113, 51, 43, 5, 1) if lanes % size == 0)
     body = f"""
@@ -207,7 +202,7 @@ def test_chunk_edges(lanes: int, ranks: int) -> None:
     ptx = module(body, ["u64 in0", "u64 out"])
     tables = [np.random.default_rng(rank).integers(0, 1 << 30, lanes + 4, dtype=np.uint32) for rank in range(ranks)]
 
-    def program(fabric: SimulatorFabric) -> np.ndarray:
+    def program(fabric):
         source, out = put(fabric, "in", tables[fabric.rank]), fabric.allocate(4 * lanes, 256, "out")
         start(fabric, executable(ptx), lanes // block, block, [source.address, out.address])
         return get(fabric, out, "u4")

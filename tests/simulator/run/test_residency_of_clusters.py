@@ -1,16 +1,13 @@
 """Clusters on a GPU with limits: they get their places whole, and what never fits is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from memory.fabric import Deadlock
 from tests.golden import same_text
-from tests.simulator.harness import Outcome, ran
+from tests.simulator.harness import ran
 from tests.simulator.run.test_residency import ORDER_IDS, ORDERS, gpu
 
 MEET = """
@@ -23,12 +20,12 @@ MEET:
 """Blocks count in, note the largest count, meet their cluster, and count out."""
 
 
-def clusters(grid: int, cluster: int, body: str = MEET, ranks: int = 1, **options: Any) -> Outcome:
+def clusters(grid, cluster, body=MEET, ranks=1, **options):
     return ran(body, {"count": np.zeros(3, np.uint32)}, grid, 1024, ranks, cluster=cluster, **options)
 
 
 @pytest.mark.parametrize("options", ORDERS, ids=ORDER_IDS)
-def test_clusters_meet_in_waves(options: dict[str, Any]) -> None:
+def test_clusters_meet_in_waves(options):
     """Five places hold one cluster of 4, and the last block of the one before: all blocks of a cluster are there."""
     places = replace(gpu(5), threads_per_multiprocessor=1024)
     left, most, done = clusters(20, 4, gpu=places, **options).right[0]
@@ -36,11 +33,11 @@ def test_clusters_meet_in_waves(options: dict[str, Any]) -> None:
     assert most == 4 if not options else 4 <= most <= 5
 
 
-def test_more_places_hold_more_clusters() -> None:
+def test_more_places_hold_more_clusters():
     assert clusters(24, 4, ranks=2, gpu=gpu(4)).right == [[0, 8, 24]] * 2
 
 
-def test_a_cluster_that_waits_for_one_without_a_place_is_stuck() -> None:
+def test_a_cluster_that_waits_for_one_without_a_place_is_stuck():
     body = """
       mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra MEET;
       atom.add.global.u32 %r2, [%count], 1;
@@ -54,7 +51,7 @@ def test_a_cluster_that_waits_for_one_without_a_place_is_stuck() -> None:
     assert text in str(error)
 
 
-def test_what_never_fits_is_refused() -> None:
+def test_what_never_fits_is_refused():
     error = clusters(8, 4, gpu=gpu(1)).error()
     assert isinstance(error, ValueError)
     same_text(str(error))

@@ -1,15 +1,10 @@
 """Orders of single accesses: what they find, how often, and that a right kernel is never accused."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 
-from simulator.fabric import SimulatorFabric
 from tests.golden import refused
 from tests.simulator.harness import PEER, RANK, executable, get, make_world, module, put, ran, start, stored, succeed
 
@@ -47,17 +42,17 @@ SENDS = {
 }
 
 
-def message(send: str, **options: Any) -> bool:
+def message(send, **options):
     """Whether the message arrives."""
     return bool(ran(MESSAGE.replace("SEND", send), SENT, 1, 32, 2, **options).right[1][2] == 7)
 
 
-def slots(kind: str, **options: Any) -> bool:
+def slots(kind, **options):
     """Whether all words arrive."""
     send, load = SENDS[kind]
     ptx = SLOTS.replace("SEND", send).replace("LOAD", load)
 
-    def program(fabric: SimulatorFabric) -> bool:
+    def program(fabric):
         mine, out = (put(fabric, name, np.zeros(512, np.uint32)) for name in ("mine", "out"))
         fabric.barrier()
         peer = fabric.peer_address(mine, 1 - fabric.rank)
@@ -69,7 +64,7 @@ def slots(kind: str, **options: Any) -> bool:
     return all(succeed(make_world(2, **options), program).results)
 
 
-def wrong(case: Callable[..., bool], what: str, schedule: str, **options: Any) -> int:
+def wrong(case, what, schedule, **options):
     """In how many seeds."""
     return sum(not case(what, schedule=schedule, seed=seed, **options) for seed in SEEDS)
 
@@ -80,27 +75,27 @@ class TestWhatIsFound:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("schedule", ORDERS)
-    def test_a_flag_before_its_data(self, schedule: str) -> None:
+    def test_a_flag_before_its_data(self, schedule):
         assert wrong(message, FLAG + DATA, schedule) >= 1
         assert wrong(message, DATA + FLAG, schedule) == 0
         assert wrong(message, FLAG + DATA, schedule, granularity="block") == 0
 
     @pytest.mark.slow
     @pytest.mark.parametrize("schedule", ORDERS)
-    def test_words_whose_flags_come_first(self, schedule: str) -> None:
+    def test_words_whose_flags_come_first(self, schedule):
         assert wrong(slots, "flag first", schedule) >= 4
         assert wrong(slots, "one access", schedule) == 0
 
     @pytest.mark.parametrize("schedule", ORDERS)
-    def test_a_vector_that_is_taken_for_one_access(self, schedule: str) -> None:
+    def test_a_vector_that_is_taken_for_one_access(self, schedule):
         assert wrong(slots, "a vector", schedule) >= 1
 
-    def test_a_load_an_addition_and_a_store(self) -> None:
+    def test_a_load_an_addition_and_a_store(self):
         found = first_words("ld.global.b32 %r1, [%out]; add.u32 %r1, %r1, 1; st.global.b32 [%out], %r1;", 4, 1)
         assert found == {1, 2, 3, 4}
 
 
-def first_words(body: str, grid: int, block: int) -> set[int]:
+def first_words(body, grid, block):
     """What a body leaves first in %out, seed by seed."""
     out = {"out": np.zeros(40, np.uint32)}
     return {ran(body, out, grid, block, schedule="random", seed=seed).right[0][0] for seed in SEEDS}
@@ -120,10 +115,10 @@ class TestLanes:
         ],
         ids=["stores", "vectors", "tickets", "in shared memory"],
     )
-    def test_each_lane_may_be_the_last_or_the_first(self, body: str) -> None:
+    def test_each_lane_may_be_the_last_or_the_first(self, body):
         assert len(first_words(body, 1, 32)) > 8
 
-    def test_a_shuffle_waits_for_all_lanes_of_its_mask(self) -> None:
+    def test_a_shuffle_waits_for_all_lanes_of_its_mask(self):
         """Each lane stores first, so that parts of the warp come to the shuffle at moments of their own."""
         body = "mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %lane; shfl.sync.bfly.b32 %r2, %lane, 5, 31, -1;"
         for schedule, seed in product(ORDERS, range(10)):
@@ -148,7 +143,7 @@ TORN_COPY = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "other"), [(0, 1020), (1020, 0)])
-def test_a_bulk_copy_may_be_seen_in_part(place: int, other: int) -> None:
+def test_a_bulk_copy_may_be_seen_in_part(place, other):
     body = TORN_COPY.replace("PLACE", str(place)).replace("OTHER", str(other))
     out = {"out": np.array([0] * 256 + [9], np.uint32)}
     found = [ran(body, out, 2, 32, schedule="random", seed=seed).right[0] for seed in range(80)]
@@ -163,11 +158,11 @@ class TestCounters:
         "mov.u32 %r5, 3; setp.lt.u32 %p1, %lane, 7; @%p1 st.global.v2.b32 [%d2], {%r5, %r5};"
     )
 
-    def counted(self, **options: Any) -> tuple[Any, Any]:
+    def counted(self, **options):
         outcome = ran(self.BODY, {"out": np.arange(512, dtype=np.uint32)}, 2, 64, **options)
         return outcome.right, {key: outcome.counters[key] for key in ("instructions", "accesses")}
 
-    def test_torn_accesses_count_once(self) -> None:
+    def test_torn_accesses_count_once(self):
         expected = self.counted()
         for schedule in ORDERS:
             for seed in range(12):
@@ -179,7 +174,7 @@ class TestFairEnough:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("schedule", ORDERS)
-    def test_a_poller_that_stores_does_not_keep_others_from_running(self, schedule: str) -> None:
+    def test_a_poller_that_stores_does_not_keep_others_from_running(self, schedule):
         """Rank 1 polls with stores, which never sleeps; rank 0 works long before it sets the flag."""
         body = """
             setp.ne.u32 %p2, %rank, 0; @%p2 bra READ;
@@ -193,7 +188,7 @@ class TestFairEnough:
             assert ran(body, SENT, ranks=2, schedule=schedule, seed=seed, step_budget=20_000).right
 
 
-def test_fair_has_no_single_accesses() -> None:
+def test_fair_has_no_single_accesses():
     with refused(ValueError):
         make_world(2, granularity="access")
     with refused(ValueError):

@@ -1,15 +1,8 @@
 """What orders launches on several streams of a rank under the race checker, and what a finding says of them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
-from cases.finding import Finding
-from simulator.fabric import SimulatorFabric
 from simulator.happens_before.clocks import BLOCK_SHIFT, COPY_CODE, HOST_CODE, RANK_SHIFT, Clocks
 from tests.golden import same_text
 from tests.simulator.harness import executable, make_world, module, put, start, succeed
@@ -30,27 +23,27 @@ PART = """add.u32 %r1, %from, %block; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %da
 class Rank:
     """A rank's host that launches kernels on `data`, by their PTX."""
 
-    def __init__(self, fabric: SimulatorFabric) -> None:
+    def __init__(self, fabric):
         self.fabric = fabric
         self.data = put(fabric, "data", np.zeros(256, np.uint32))
         self.peer = fabric.peer_address(self.data, (fabric.rank + 1) % fabric.world_size)
         fabric.barrier()
 
-    def launch(self, body: str, stream: int | None, grid: int = 1, since: int = 0, **how: Any) -> None:
+    def launch(self, body, stream, grid=1, since=0, **how):
         kernel = executable(module(body, PARAMETERS, BUFFER if "buffer" in body else ""))
         start(self.fabric, kernel, grid, 1, [self.data.address, self.peer, since], stream=stream, **how)
 
-    def advance(self) -> None:
+    def advance(self):
         """Let all kernels run to their ends, of which this host learns nothing."""
         self.fabric.barrier()
         self.fabric.pause(0)
 
 
-def found(host: Callable[[Rank], None], ranks: int = 1, **options: Any) -> tuple[Finding, ...]:
+def found(host, ranks=1, **options):
     """What is found when each rank's host does this, and waits for all."""
     world = make_world(ranks, races=True, **options)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         rank = Rank(fabric)
         host(rank)
         fabric.synchronize()
@@ -60,10 +53,10 @@ def found(host: Callable[[Rank], None], ranks: int = 1, **options: Any) -> tuple
     return world.findings
 
 
-def two(first: str, second: str, between: Callable[[Rank], None] = lambda rank: None, streams: Any = (1, 2)) -> Any:
+def two(first, second, between=lambda rank: None, streams=(1, 2)):
     """A host that launches two kernels on two streams, and does something between."""
 
-    def host(rank: Rank) -> None:
+    def host(rank):
         rank.launch(first, streams[0])
         between(rank)
         rank.launch(second, streams[1])
@@ -74,7 +67,7 @@ def two(first: str, second: str, between: Callable[[Rank], None] = lambda rank: 
 class TestOrder:
     @pytest.mark.parametrize("streams", [(1, 2), (None, 1), (7, None)])
     @pytest.mark.parametrize("bodies", [(STORE, LOAD), (LOAD, STORE), (STORE, STORE)])
-    def test_two_streams_are_not_ordered(self, bodies: tuple[str, str], streams: tuple[int | None, int | None]) -> None:
+    def test_two_streams_are_not_ordered(self, bodies, streams):
         """The same block and thread of both launches are different threads."""
         (one,) = found(two(*bodies, streams=streams))
         assert (one.severity, one.missing) == ("race", "an event between the streams")
@@ -100,14 +93,12 @@ class TestOrder:
             ("advance", (1, 2), False),
         ],
     )
-    def test_what_orders_two_launches(
-        self, between: str, streams: tuple[int | None, int | None], is_ordered: bool
-    ) -> None:
+    def test_what_orders_two_launches(self, between, streams, is_ordered):
         """A host that waits, or an event of the first one's stream that the second one's waits for, directly or by way
         of a third, whether the first one is over by then or not. That the first one has ended orders nothing by itself:
         something has to wait for its end."""
 
-        def steps(rank: Rank) -> None:
+        def steps(rank):
             for step in filter(None, between.split(", ")):
                 what, *which = step.split()
                 if what == "wait":
@@ -122,10 +113,10 @@ class TestOrder:
         assert len(found(two(STORE, LOAD, steps, streams))) == (0 if is_ordered else 1)
 
     @pytest.mark.parametrize("advances", [False, True])
-    def test_an_event_is_of_what_was_launched_before_it(self, advances: bool) -> None:
+    def test_an_event_is_of_what_was_launched_before_it(self, advances):
         """The second store is on the stream that was waited for, but behind the event."""
 
-        def between(rank: Rank) -> None:
+        def between(rank):
             rank.fabric.wait_stream(2, 1)
             rank.launch(STORE, 1)
             if advances:
@@ -143,30 +134,30 @@ class TestOrder:
             ("cta", "acquire.gpu", "a wider scope"),
         ],
     )
-    def test_flags_order_kernels_of_two_streams(self, scope: str, order: str, missing: str) -> None:
+    def test_flags_order_kernels_of_two_streams(self, scope, order, missing):
         findings = found(two(SIGNAL.format(scope=scope), POLL.format(order=order)))
         assert {one.missing for one in findings} == ({missing} if missing else set())
 
-    def test_streams_of_two_ranks_are_apart(self) -> None:
+    def test_streams_of_two_ranks_are_apart(self):
         """Odd ranks launch in the other order. Each stream stores at an end of its own in the peer's memory."""
 
-        def host(rank: Rank) -> None:
+        def host(rank):
             order = (1, 2) if rank.fabric.rank % 2 == 0 else (2, 1)
             for stream in order:
                 rank.launch(PART.replace("%data", "%peer"), stream, grid=3, since=64 * stream)
 
         assert found(host, ranks=2) == ()
 
-    def test_streams_of_two_ranks_that_meet_at_one_place(self) -> None:
+    def test_streams_of_two_ranks_that_meet_at_one_place(self):
         findings = found(lambda rank: rank.launch(STORE if rank.fabric.rank else STORE.replace("%data", "%peer"), 1), 2)
         (one,) = findings
         assert {one.first.rank, one.second.rank} == {0, 1}
         assert one.missing != "an event between the streams"
 
-    def test_a_host_orders_what_peers_launch_on_any_stream(self) -> None:
+    def test_a_host_orders_what_peers_launch_on_any_stream(self):
         """Rank 0 stores on two streams into its peer, waits, meets it, and the peer reads on another."""
 
-        def host(rank: Rank) -> None:
+        def host(rank):
             if not rank.fabric.rank:
                 rank.launch(PART.replace("%data", "%peer"), 1, grid=2)
                 rank.launch(PART.replace("%data", "%peer"), 2, grid=2, since=8)
@@ -181,11 +172,11 @@ class TestOrder:
 class TestRooms:
     """Blocks of launches that may run side by side have clocks of their own."""
 
-    def test_the_end_of_a_stream_says_nothing_of_another_s_copies(self) -> None:
+    def test_the_end_of_a_stream_says_nothing_of_another_s_copies(self):
         """A bulk copy of stream 1 is done; the next launches of stream 2 do not know it, with an event they do."""
         for has_event in (False, True):
 
-            def host(rank: Rank, has_event: bool = has_event) -> None:
+            def host(rank, has_event=has_event):
                 rank.launch(NOTHING, 2)
                 rank.launch(COPY, 1)
                 if has_event:
@@ -197,10 +188,10 @@ class TestRooms:
 
             assert [(one.first.launch, one.second.launch) for one in found(host)] == ([] if has_event else [(1, 3)])
 
-    def test_larger_grids_on_two_streams(self) -> None:
+    def test_larger_grids_on_two_streams(self):
         """Each launch stores words of its own; a last one of stream 1 stores again what stream 2 did, and 1 did."""
 
-        def host(rank: Rank) -> None:
+        def host(rank):
             since = 0
             for stream, grid in ((1, 2), (2, 5), (1, 9), (2, 3), (2, 20), (3, 4)):
                 rank.launch(PART, stream, grid=grid, since=since)
@@ -215,10 +206,10 @@ class TestRooms:
         assert sum(one.count for one in findings) == 5 + 3 + 20 + 4
         assert {one.first.block for one in findings} <= set(range(20))
 
-    def test_new_streams_take_the_rooms_of_those_that_were_waited_for(self) -> None:
+    def test_new_streams_take_the_rooms_of_those_that_were_waited_for(self):
         world = make_world(1, races=True)
 
-        def program(fabric: SimulatorFabric) -> None:
+        def program(fabric):
             rank = Rank(fabric)
             for stream in range(10):
                 rank.launch(PART, stream, grid=1 + stream % 3)
@@ -227,10 +218,9 @@ class TestRooms:
 
         succeed(world, program)
         assert world.findings == ()
-        assert world.races is not None
         assert len(world.races.order.clocks.rooms) <= 3
 
-    def test_clusters_of_the_second_stream(self) -> None:
+    def test_clusters_of_the_second_stream(self):
         """A flag of scope cluster orders blocks of one cluster, and not those of two, beside another stream."""
         body = """
             setp.ne.u32 %p1, %block, {first}; @%p1 bra LOAD;
@@ -241,8 +231,8 @@ class TestRooms:
             add.u64 %d1, %data, 32; ld.global.b32 %r1, [%d1];
         """
 
-        def host(first: int, second: int) -> Callable[[Rank], None]:
-            def launches(rank: Rank) -> None:
+        def host(first, second):
+            def launches(rank):
                 rank.launch(NOTHING, 1, grid=3)
                 rank.launch(body.format(first=first, second=second), 2, grid=4, cluster=2)
 
@@ -252,7 +242,7 @@ class TestRooms:
         assert found(host(2, 3)) == ()
         assert {one.severity for one in found(host(1, 2))} == {"race"}
 
-    def test_slots(self) -> None:
+    def test_slots(self):
         clocks = Clocks(2)
         clocks.fit(3, False)
         row = int(clocks.new(1)[0])
@@ -269,11 +259,11 @@ class TestRooms:
 
 
 class TestSentences:
-    def test_a_finding_names_launches_and_streams(self) -> None:
+    def test_a_finding_names_launches_and_streams(self):
         (one,) = found(two(STORE, LOAD, streams=(None, 4)))
         same_text(one.sentence())
 
-    def test_a_pair_within_a_launch_and_one_of_two_streams_are_two_findings(self) -> None:
+    def test_a_pair_within_a_launch_and_one_of_two_streams_are_two_findings(self):
         """Two blocks store at one place, and so does a launch of the same kernel on another stream."""
         findings = found(lambda rank: (rank.launch(STORE, 1, grid=2), rank.launch(STORE, 2, grid=2)))
         assert {one.first.stream == one.second.stream for one in findings} == {True, False}
