@@ -1,7 +1,10 @@
 """What orders launches on several streams of a rank under the race checker, and what a finding says of them."""
 
+import random
+
 import numpy as np
 import pytest
+import torch
 
 from simulator.happens_before.clocks import BLOCK_SHIFT, COPY_CODE, HOST_CODE, RANK_SHIFT, Clocks
 from tests.golden import same_text
@@ -53,120 +56,104 @@ def found(host, ranks=1, **options):
     return world.findings
 
 
-def two(first, second, between=lambda rank: None, streams=(1, 2)):
-    """A host that launches two kernels on two streams, and does something between."""
+def two(first, second, streams=(1, 2)):
+    """A host that launches two kernels on two streams."""
 
     def host(rank):
         rank.launch(first, streams[0])
-        between(rank)
         rank.launch(second, streams[1])
 
     return host
 
 
-class TestOrder:
-    @pytest.mark.parametrize("streams", [(1, 2), (None, 1), (7, None)])
-    @pytest.mark.parametrize("bodies", [(STORE, LOAD), (LOAD, STORE), (STORE, STORE)])
-    def test_two_streams_are_not_ordered(self, bodies, streams):
-        """The same block and thread of both launches are different threads."""
-        (one,) = found(two(*bodies, streams=streams))
-        assert (one.severity, one.missing) == ("race", "an event between the streams")
-        assert [(side.launch, side.stream, side.block) for side in (one.first, one.second)] == [
-            (0, streams[0], 0),
-            (1, streams[1], 0),
-        ]
+ACCESSES = {"store": "mov.u32 %r1, 5; st.global.b32 [%{}], %r1;", "load": "ld.global.b32 %r1, [%{}];"}
 
-    @pytest.mark.parametrize(
-        ("between", "streams", "is_ordered"),
-        [
-            ("", (1, 1), True),
-            ("", (None, None), True),
-            ("synchronize", (1, 2), True),
-            ("wait 2 1", (1, 2), True),
-            ("advance, wait 2 1", (1, 2), True),
-            ("wait 2 1, advance", (1, 2), True),
-            ("advance, wait 2 1, advance", (1, 2), True),
-            ("wait 2 1, launch 2", (1, 2), True),
-            ("wait 2 1, wait 3 2", (1, 3), True),
-            ("wait 3 2", (1, 3), False),
-            ("wait 1 2", (1, 2), False),
-            ("advance", (1, 2), False),
-        ],
-    )
-    def test_what_orders_two_launches(self, between, streams, is_ordered):
-        """A host that waits, or an event of the first one's stream that the second one's waits for, directly or by way
-        of a third, whether the first one is over by then or not. That the first one has ended orders nothing by itself:
-        something has to wait for its end."""
 
-        def steps(rank):
-            for step in filter(None, between.split(", ")):
-                what, *which = step.split()
-                if what == "wait":
-                    rank.fabric.wait_stream(*map(int, which))
-                elif what == "launch":
-                    rank.launch(NOTHING, int(which[0]))
-                elif what == "advance":
-                    rank.advance()
-                else:
-                    rank.fabric.synchronize()
+def drawn(seed):
+    """What each of two hosts does until they meet, and until they meet again."""
+    draw = random.Random(seed)
 
-        assert len(found(two(STORE, LOAD, steps, streams))) == (0 if is_ordered else 1)
+    def step():
+        kind = draw.choice(("launch",) * 5 + ("wait", "wait", "synchronize", "pause", "read", "write"))
+        if kind == "launch":
+            return kind, draw.choice((None, 1, 2, 3)), draw.choice(("store", "load")), draw.choice(("data", "peer"))
+        return kind, *draw.sample((1, 2, 3), 2)
 
-    @pytest.mark.parametrize("advances", [False, True])
-    def test_an_event_is_of_what_was_launched_before_it(self, advances):
-        """The second store is on the stream that was waited for, but behind the event."""
+    return [[[step() for _ in range(draw.randrange(5))] for _ in range(2)] for _ in range(2)]
 
-        def between(rank):
-            rank.fabric.wait_stream(2, 1)
-            rank.launch(STORE, 1)
-            if advances:
-                rank.advance()
 
-        (one,) = found(two(NOTHING, LOAD, between))
-        assert {one.first.launch, one.second.launch} == {1, 2}
-
-    @pytest.mark.parametrize(
-        ("scope", "order", "missing"),
-        [
-            ("gpu", "acquire.gpu", ""),
-            ("sys", "acquire.sys", ""),
-            ("gpu", "relaxed.gpu", "an acquire"),
-            ("cta", "acquire.gpu", "a wider scope"),
-        ],
-    )
-    def test_flags_order_kernels_of_two_streams(self, scope, order, missing):
-        findings = found(two(SIGNAL.format(scope=scope), POLL.format(order=order)))
-        assert {one.missing for one in findings} == ({missing} if missing else set())
-
-    def test_streams_of_two_ranks_are_apart(self):
-        """Odd ranks launch in the other order. Each stream stores at an end of its own in the peer's memory."""
-
-        def host(rank):
-            order = (1, 2) if rank.fabric.rank % 2 == 0 else (2, 1)
-            for stream in order:
-                rank.launch(PART.replace("%data", "%peer"), stream, grid=3, since=64 * stream)
-
-        assert found(host, ranks=2) == ()
-
-    def test_streams_of_two_ranks_that_meet_at_one_place(self):
-        findings = found(lambda rank: rank.launch(STORE if rank.fabric.rank else STORE.replace("%data", "%peer"), 1), 2)
-        (one,) = findings
-        assert {one.first.rank, one.second.rank} == {0, 1}
-        assert one.missing != "an event between the streams"
-
-    def test_a_host_orders_what_peers_launch_on_any_stream(self):
-        """Rank 0 stores on two streams into its peer, waits, meets it, and the peer reads on another."""
-
-        def host(rank):
-            if not rank.fabric.rank:
-                rank.launch(PART.replace("%data", "%peer"), 1, grid=2)
-                rank.launch(PART.replace("%data", "%peer"), 2, grid=2, since=8)
+def carried_out(rank, phases):
+    for phase in phases:
+        for kind, *how in phase[rank.fabric.rank]:
+            if kind == "launch":
+                rank.launch(ACCESSES[how[1]].format(how[2]), how[0])
+            elif kind == "wait":
+                rank.fabric.wait_stream(*how)
+            elif kind == "synchronize":
                 rank.fabric.synchronize()
-            rank.fabric.barrier()
-            if rank.fabric.rank:
-                rank.launch(LOAD, 3)
+            elif kind == "pause":
+                rank.fabric.pause(0)
+            elif kind == "read":
+                rank.fabric.read(rank.data, 0, 4)
+            else:
+                rank.fabric.write(rank.data, 0, torch.ones(4, dtype=torch.uint8))
+        rank.fabric.barrier()
 
-        assert found(host, ranks=2) == ()
+
+def unordered(phases):
+    """Pairs of accesses that race, by rank and number of the launch, -1 for hosts: what each host and the end of each
+    stream know are sets of accesses. A launch knows what its host does, and adds itself to its stream."""
+    accesses, known, ends, launches = [], [set(), set()], [{}, {}], [0, 0]
+    for phase in phases:
+        for rank, steps in enumerate(phase):
+            for kind, *how in steps:
+                if kind in ("synchronize", "read", "write"):
+                    known[rank].update(*ends[rank].values())
+                if kind == "wait":
+                    ends[rank].setdefault(how[0], set()).update(ends[rank].get(how[1], ()))
+                if kind in ("launch", "read", "write"):
+                    knows = ends[rank].setdefault(how[0], set()) if kind == "launch" else known[rank]
+                    knows |= known[rank]
+                    owner = rank ^ (kind == "launch" and how[2] == "peer")
+                    name = (rank, launches[rank] if kind == "launch" else -1)
+                    accesses.append((owner, kind == "write" or how[1] == "store", frozenset(knows), name))
+                    knows.add(len(accesses) - 1)
+                    launches[rank] += kind == "launch"
+        known = [known[0] | known[1] for _ in range(2)]
+    return {
+        frozenset({one[3], other[3]})
+        for at, one in enumerate(accesses)
+        for before, other in enumerate(accesses[:at])
+        if one[0] == other[0] and (one[1] or other[1]) and before not in one[2]
+    }
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + 20) for first in range(0, 200, 20)], ids=str)
+def test_launches_and_hosts_are_ordered_by_streams_waits_and_meetings(seeds):
+    """The page's order, as sets: streams, waits for streams, hosts that wait, and hosts that meet."""
+    for seed in seeds:
+        phases = drawn(seed)
+        findings = found(lambda rank, phases=phases: carried_out(rank, phases), 2)
+        pairs = {frozenset((side.rank, side.launch) for side in (one.first, one.second)) for one in findings}
+        assert pairs <= unordered(phases), seed
+        assert bool(pairs) == bool(unordered(phases)), seed
+        for one in findings:
+            is_of_streams = one.missing == "an event between the streams"
+            assert is_of_streams == (one.first.rank == one.second.rank), seed
+
+
+@pytest.mark.parametrize(
+    ("scope", "order", "missing"),
+    [
+        ("gpu", "acquire.gpu", ""),
+        ("sys", "acquire.sys", ""),
+        ("gpu", "relaxed.gpu", "an acquire"),
+        ("cta", "acquire.gpu", "a wider scope"),
+    ],
+)
+def test_flags_order_kernels_of_two_streams(scope, order, missing):
+    findings = found(two(SIGNAL.format(scope=scope), POLL.format(order=order)))
+    assert {one.missing for one in findings} == ({missing} if missing else set())
 
 
 class TestRooms:
