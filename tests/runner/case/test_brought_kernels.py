@@ -39,26 +39,10 @@ from tests.patience import NEVER_S
 from tests.runner.conftest import on_its_fabric
 from tests.runner.measuring import TIMING
 from tests.runner.rank_programs import FileOpener
+from tests.runner.shelf import Shelf
 
 CASE = Case("send_recv", "ring", "uint8", "none", "none", 5000, 2)
 OPTIONS = SimulatorOptions(heap_bytes=1 << 20)
-
-
-class Shelf:
-    """job.Keeper in memory, with one world."""
-
-    def __init__(self, world: Any) -> None:
-        self.records: list[Record] = []
-        self._world = world
-
-    def world(self) -> Any:
-        return self._world
-
-    def starting(self, case: Case) -> None:
-        pass
-
-    def keep(self, record: Record, executable: Executable | None) -> None:
-        self.records.append(record)
 
 
 def recorded(case: Case, brought: KernelSpec, compile_cache: Path) -> Record:
@@ -66,7 +50,7 @@ def recorded(case: Case, brought: KernelSpec, compile_cache: Path) -> Record:
     with hydra_over():
         arguments = [f"op={case.op}", "algorithms=all", "world_size=2", f"cache_dir={compile_cache}"]
         (composed,) = compose_jobs(arguments, multirun=False)
-    shelf = Shelf(ThreadWorld(2, OPTIONS))
+    shelf = Shelf(lambda: ThreadWorld(2, OPTIONS))
     request, asked = on_its_fabric(composed.request), RecordedRequest()
     run_job(Job(request, (case,), {}, RecordedEnvironment, asked, (brought,)), shelf, usual_means())
     (record,) = shelf.records

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from cases.record.prediction import INTERRUPTED, PredictedTerms, PredictedTime, RecordedPrediction
+from cases.record.prediction import INTERRUPTED, RecordedPrediction
 from cases.record.record import Record, Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.record.timing import Timing
@@ -23,31 +23,17 @@ from runner.command.job import run_job
 from runner.command.means import Means
 from runner.command.plan import Job
 from tests.golden import same_text
+from tests.reports.beside import predicted
+from tests.reports.synthetic import record
 from tests.rooms import needs
 from tests.runner.command.test_job_timing import Shelf, asked_for
 from tests.runner.conftest import Outcome, Script
 
-TERMS = PredictedTerms(
-    launch_us=0.5, begin_us=1.0, least_us=2.0, link_us=0.25, memory_us=0.125, more_us=0.5, cold_us=0.0
-)
-
 
 def told(timing: Timing, time_us: float = 4.0) -> RecordedPrediction:
-    return RecordedPrediction(
-        PredictedTime(
-            gpu="h200",
-            floors_digest="sha256:" + "a" * 64,
-            constants_digest="sha256:" + "b" * 64,
-            time_us=time_us,
-            low_us=0.9 * time_us,
-            high_us=1.1 * time_us,
-            regime="latency",
-            ratio=timing.median_us / time_us,
-            terms=TERMS,
-            path_us={"hop": 1.5, "fence": 1.0},
-            work={"least": {"hop": 2.0}, "steps": {"hop": 2.0, "fence": 1.0}, "directions": [], "how": "simulated"},
-        )
-    )
+    made = predicted(dataclasses.replace(record(world_size=2), timing=timing), time_us).prediction
+    assert made is not None
+    return made
 
 
 @dataclasses.dataclass
