@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 import os
@@ -33,6 +34,7 @@ from memory.fabric import (
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests import compiled_kernels, cuda_programs, layers, planned, skips
 from tests.browser import browser as browser
+from tests.memory.outcomes import together
 from tests.patience import PATIENCE_S
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -326,24 +328,19 @@ def run_ranks(
         outcomes = world.run_ranks(program, wrap)
         assert isinstance(outcomes, list)
         return outcomes
-    outcomes = [None] * world.world_size
     fabrics = [wrap(world.fabric(rank), rank) for rank in range(world.world_size)]
 
-    def body(rank: int) -> None:
-        error = None
+    def body(rank: int) -> Any:
+        error: BaseException | None = None
         try:
-            outcomes[rank] = program(fabrics[rank])
+            return program(fabrics[rank])
         except BaseException as raised:
-            outcomes[rank] = error = raised
-        world.leave(rank, error)
+            error = raised
+            raise
+        finally:
+            world.leave(rank, error)
 
-    threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(world.world_size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive(), "a rank hangs"
-    return outcomes
+    return together(functools.partial(body, rank) for rank in range(world.world_size))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ ranks have synchronised and met. finalize complains about what is still held.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from torch.distributed import HashStore
 from memory.fabric import DeviceFault, LibraryCall, Region
 from memory.meeting import Meeting, lost
 from memory.nvshmem_fabric import NvshmemFabric, connect
+from tests.memory.outcomes import good, together
 from tests.patience import PATIENCE_S
 
 GRANULE_BYTES = 512
@@ -113,29 +115,18 @@ class StandInWorld:
         self.fabrics: list[NvshmemFabric] = self._connect()
 
     def _connect(self) -> list[Any]:
-        found: list[Any] = [None] * self.world_size
-
-        def body(rank: int) -> None:
+        def connected(rank: int) -> Any:
             meeting = ObservedMeeting(self, self.store, rank)
             meeting.set_deadline(time.monotonic() + PATIENCE_S)
             try:
-                found[rank] = connect(
-                    self.libraries[rank], self.drivers[rank], meeting, self.heap_bytes, self.share_gpus
-                )
-                found[rank].set_deadline(None)
+                one = connect(self.libraries[rank], self.drivers[rank], meeting, self.heap_bytes, self.share_gpus)
             except BaseException as error:
-                found[rank] = error
                 meeting.leave(repr(error))
+                raise
+            one.set_deadline(None)
+            return one
 
-        threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(self.world_size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return found
+        return good(together(functools.partial(connected, rank) for rank in range(self.world_size)))
 
     # A machine, as tests and ThreadWorld use it
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -28,8 +27,7 @@ from memory.library import probe
 from memory.meeting import Meeting
 from memory.pool import SymmetricPool
 from tests.golden import refused, same_text
-from tests.memory.outcomes import good
-from tests.patience import PATIENCE_S
+from tests.memory.outcomes import good, together
 
 ONE = Launch(1, 32)
 
@@ -157,8 +155,9 @@ def test_a_heap_of_what_is_free_is_that_of_the_gpu_with_the_least(free_bytes: di
     """Half of it, in whole steps, on all ranks the same; and never none."""
     meetings = [Meeting(store, rank, 2) for store in [HashStore()] for rank in range(2)]
     world = StandInWorld(2, gpu_free_bytes=free_bytes)
-    with ThreadPoolExecutor(2) as pool:
-        found = pool.map(lambda one: probe(world.libraries[one.rank], world.drivers[one.rank], one, 0), meetings)
+    found = good(
+        together(lambda one=one: probe(world.libraries[one.rank], world.drivers[one.rank], one, 0) for one in meetings)
+    )
     assert [traits.heap_bytes for traits, _ in found] == [heap_bytes] * 2
 
 
@@ -341,21 +340,12 @@ def test_all_device_code_is_finished_even_if_one_fails(on_ranks: Any) -> None:
 def test_ranks_close_one_after_another_once_their_program_is_over(on_ranks: Any) -> None:
     world = StandInWorld(2)
     good(on_ranks(world, lambda fabric: fabric.set_deadline(time.monotonic())))
-    outcomes: list[Any] = ["", ""]
 
-    def body(rank: int) -> None:
+    def closed(rank: int) -> None:
         time.sleep(0.1 * rank)
-        try:
-            world.fabrics[rank].close()
-        except Exception as error:
-            outcomes[rank] = repr(error)
+        world.fabrics[rank].close()
 
-    threads = [threading.Thread(target=body, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    assert outcomes == ["", ""]
+    good(together(functools.partial(closed, rank) for rank in range(2)))
     assert [library.initialized for library in world.libraries] == [False, False]
 
 
@@ -401,8 +391,7 @@ def test_room_on_a_shared_gpu_is_divided() -> None:
     """Each of two ranks sees 3 GiB free, of which both would otherwise take 2."""
     free = dict.fromkeys(range(2), (3 << 30) + (256 << 20))
     world = StandInWorld(2, heap_bytes=4 << 30, gpu_free_bytes=free, gpus=("GPU-a",) * 2, share_gpus=True)
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(lambda rank: _refused(world.fabric(rank)), range(2)))
+    outcomes = good(together(functools.partial(_refused, world.fabric(rank)) for rank in range(2)))
     assert all("1,610,612,736" in text for text in outcomes), outcomes
 
 
