@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import yaml
 
-import runner
 from cases.case import Case
 from cases.record.record import load
 from kernels.spec import KernelSpec
@@ -29,10 +28,7 @@ from runner.interrupt import Interrupted, interruptible
 from runner.world.world import WorldFailure
 from tests.golden import same_text
 from tests.patience import PATIENCE_S, until
-from tests.runner.conftest import BAD, TWO, Outcome, Script, record_files, started
-
-ROOT = Path(runner.__file__).parent.parent
-Symlab = Callable[..., Outcome]
+from tests.runner.conftest import BAD, TWO, Script, Symlab, record_files, started
 
 
 def test_a_run_says_what_it_does_and_keeps_every_case(symlab: Symlab) -> None:
@@ -184,12 +180,9 @@ def test_an_interrupt_before_the_first_case_ends(symlab: Symlab, script: Script)
     [
         ("--help", ["usage:", "+exp=allreduce_bf16", "accumulator_study", "world_size", "exit codes", "--multirun"]),
         ("--cfg job +exp=allreduce_fp16", ["dtype: float16", "world_size: 8"]),
-        ("--cfg job -p fabric", ["name: auto"]),
-        ("--cfg hydra -p job.name", ["symlab"]),
-        ("--cfg job --resolve", ["op: all_reduce"]),
-        ("--info searchpath", ["conf"]),
-        ("--info defaults", ["schema", "fabric/auto"]),
-        ("--version", ["symlab"]),
+        *(("--cfg job -p fabric", ["name: auto"]), ("--cfg hydra -p job.name", ["symlab"])),
+        *(("--cfg job --resolve", ["op: all_reduce"]), ("--info searchpath", ["conf"])),
+        *(("--info defaults", ["schema", "fabric/auto"]), ("--version", ["symlab"])),
     ],
 )
 def test_looking_without_running(symlab: Symlab, arguments: str, parts: list[str]) -> None:
@@ -253,7 +246,6 @@ class Started:
         self.out = ""
 
     def until(self, text: str) -> None:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             self.out += line
             if text in line:
@@ -413,7 +405,5 @@ def test_real_kernels_on_the_simulator_and_the_second_time_from_the_cache(tmp_pa
         record = load(path)
         assert record.verified
         assert record.counters["instructions"] > 0
-        assert record.check is not None
         assert record.check.method == "bitwise"
-        assert record.kernel is not None
         assert (path.parent / "ptx" / f"{record.kernel.ptx_digest.removeprefix('sha256:')}.ptx").is_file()

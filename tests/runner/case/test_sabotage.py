@@ -112,11 +112,8 @@ def test_a_wrong_root_is_caught(checked: Callable[..., Check]) -> None:
 @pytest.mark.parametrize(
     "defect",
     [
-        "one_shot_no_entry_barrier",
-        "one_shot_no_exit_barrier",
-        "two_shot_pushed_no_middle_barrier",
-        "lamport_one_bank",
-        "ll_one_bank",
+        *("one_shot_no_entry_barrier", "one_shot_no_exit_barrier", "two_shot_pushed_no_middle_barrier"),
+        *("lamport_one_bank", "ll_one_bank"),
     ],
 )
 def test_what_an_earlier_launch_has_left_is_seen(checked: Callable[..., Check], defect: str) -> None:

@@ -51,7 +51,6 @@ class Meeting(GpuLike):
 
 def case_of(name: str, ranks: int, size_bytes: int, dtype: str = "bfloat16") -> Case:
     baseline = find_baseline(name)
-    assert baseline is not None
     placement = baseline.placement("all_reduce", "out_of_place", ranks)
     return Case("all_reduce", name, dtype, "library", "sum", size_bytes, ranks, placement=placement)
 
@@ -59,7 +58,6 @@ def case_of(name: str, ranks: int, size_bytes: int, dtype: str = "bfloat16") -> 
 def checked(case: Case, launches: int = 3) -> Any:
     """The check of a case that ran on all ranks."""
     baseline = find_baseline(case.algorithm)
-    assert baseline is not None
 
     def program(fabric: Any, plan: Plan) -> Any:
         return run_case(GpuLike(fabric), plan)

@@ -61,7 +61,6 @@ ONE = ("sizes=8", "algorithms=one_shot")
 
 def means_with(**changes: Any) -> Means:
     means = Script().tools().means
-    assert means is not None
     return dataclasses.replace(means, **changes)
 
 
@@ -96,12 +95,10 @@ def test_passed() -> None:
     assert record.check == GOOD
     assert record.counters["instructions"] == 2000
     assert record.counters["of"] == {"launches": 5, "ranks": 2, "checked": 2}
-    assert record.kernel is not None
     given: dict[str, Any] = {"choices": find(record.kernel.name).choices(record.case), "patience_s": 10.0}
     assert given["choices"]["unroll"] >= 1
     assert record.environment == HERE
     assert record.request == RecordedRequest(command="c", kernel=given)
-    assert record.fabric is not None
     assert (record.fabric.name, record.fabric.simulated, record.fabric.settings) == ("simulator", True, {"seed": 0})
     assert record.case.size_bytes == 8
     assert len(shelf.worlds) == 1
@@ -124,7 +121,6 @@ def test_what_is_prepared_before_a_case_is_no_part_of_its_time() -> None:
 def test_what_is_said_about_the_kernel() -> None:
     kernel = done(Script(), *ONE).records[0].kernel
     spec = find("all_reduce/one_shot")
-    assert kernel is not None
     assert kernel.ptx_digest == "sha256:" + hashlib.sha256(PTX.encode()).hexdigest()
     assert kernel.code_digest == code_digest(PTX)
     assert kernel.multimem == ("multimem.ld_reduce.relaxed.sys.global.add.f32",)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -27,13 +26,11 @@ from tests.reports.beside import predicted
 from tests.reports.synthetic import record
 from tests.rooms import needs
 from tests.runner.command.test_job_timing import Shelf, asked_for
-from tests.runner.conftest import Outcome, Script
+from tests.runner.conftest import Script, Symlab
 
 
 def told(timing: Timing, time_us: float = 4.0) -> RecordedPrediction:
-    made = predicted(dataclasses.replace(record(world_size=2), timing=timing), time_us).prediction
-    assert made is not None
-    return made
+    return predicted(dataclasses.replace(record(world_size=2), timing=timing), time_us).prediction
 
 
 @dataclasses.dataclass
@@ -55,7 +52,6 @@ def predicted_job(shelf: Shelf, script: Script, *arguments: str, interrupts: str
     request = asked_for(*arguments)
     job = Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
     means = script.tools().means
-    assert means is not None
     given = Means(means.refuses, means.compiled, means.ran, shelf.measure, predicted=Told(shelf, interrupts))
     run_job(job, shelf, given)
     return shelf
@@ -113,7 +109,7 @@ def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_command_that_measures_nothing_is_refused_with_one_line(
-    symlab: Callable[..., Outcome], words: list[str], reason: str
+    symlab: Symlab, words: list[str], reason: str
 ) -> None:
     outcome = symlab("sizes=8", "timing.predict=true", *words)
     assert outcome.code == 2
@@ -125,7 +121,6 @@ def test_a_command_that_measures_nothing_is_refused_with_one_line(
 def test_a_line_of_the_console_has_the_predicted_time_and_points_out_what_is_slower() -> None:
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     slow, _, library = shelf.records
-    assert slow.timing is not None
     quick = dataclasses.replace(slow, prediction=told(slow.timing, slow.timing.median_us))
     stream = io.StringIO()
     console = Console(stream)

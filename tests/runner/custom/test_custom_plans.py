@@ -35,7 +35,6 @@ def ran(job: CustomJob, launches: int) -> Check:
         outcomes = world.run(run_custom, plan, None)
     finally:
         world.close()
-    assert job.expected is not None
     return judged(job.spec, job.inputs, job.expected, outcomes).check
 
 

@@ -36,10 +36,8 @@ from tests.dashboard import serving
 from tests.golden import refused, same_text
 from tests.patience import PATIENCE_S, until, within
 from tests.reports.synthetic import KIB, MIB, record
-from tests.runner.conftest import BAD, Outcome, Script, in_thread, record_files
+from tests.runner.conftest import BAD, Script, Symlab, in_thread, record_files
 from tests.runner.track.conftest import Sent
-
-Symlab = Callable[..., Outcome]
 
 
 @pytest.mark.slow
@@ -239,10 +237,7 @@ def test_what_was_sent_while_running_is_not_sent_again(sent: Sent, capsys: pytes
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["nowhere"],
-        ["broken.json"],
-        ["broken.json", "--uri", "mlruns"],
+        *([], ["nowhere"], ["broken.json"], ["broken.json", "--uri", "mlruns"]),
         ["broken.json", "--uri", "sqlite:///no/x.db"],
     ],
 )
