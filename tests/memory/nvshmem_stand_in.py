@@ -215,28 +215,6 @@ class StandInWorld:
                 )
 
 
-class AloneWorld(StandInWorld):
-    """One rank of a world whose others are in other processes: what is collective, each process does for itself.
-
-    Peers' windows are there, to be looked at, but hold nothing: it is for tests of all that is around the library.
-    """
-
-    def __init__(self, store: Any, rank: int, world_size: int, heap_bytes: int) -> None:
-        self.rank = rank
-        self.shared_store = store
-        super().__init__(world_size, heap_bytes, multicast=False)
-
-    def _connect(self) -> list[Any]:
-        meeting = Meeting(self.shared_store, self.rank, self.world_size)
-        meeting.set_deadline(time.monotonic() + PATIENCE_S)
-        fabric = connect(self.libraries[self.rank], self.drivers[self.rank], meeting, self.heap_bytes)
-        fabric.set_deadline(None)
-        return [fabric]
-
-    def collective(self, rank: int, call: str, act: Callable[[], Any] = lambda: None) -> Any:
-        return act()
-
-
 class StandInLibrary:
     """memory.library.Library for one rank."""
 

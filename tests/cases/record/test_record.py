@@ -26,9 +26,10 @@ from cases.record.record import (
     load,
 )
 from cases.record.request import RecordedEnvironment, RecordedRequest
-from cases.record.timing import LinkLimit, Timing
+from cases.record.timing import LinkLimit
 from cases.refusal import Refusal
 from tests.golden import refused
+from tests.reports import synthetic
 from tests.reports.raced import finding
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
@@ -47,19 +48,11 @@ GPUS = dataclasses.replace(SIMULATOR, name="nvshmem", simulated=False, multicast
 KERNEL = KernelInfo(
     "all_reduce/one_shot", "kernel_0", "sm_90a", "sha256:aa", "", "sha256:bb", "4.8.1", 8, 256, ("x", "y")
 )
-TIMING = Timing(
-    mode="graph",
-    window="kernel",
-    l2="rotate",
-    slots=64,
-    slot_bytes=2048,
-    warmup_calls=3,
-    calls_per_sample=20,
+TIMING = dataclasses.replace(
+    synthetic.record().timing,
     bus_factor=1.5,
     samples_us=((1.0, 2.5), (1.25, 3.0), (1.0, 2.75), (1.5, 2.0)),
-    checked_before=4096,
-    checked_after=4096,
-    interleaved_with=("nccl", "torch/two_shot"),
+    **{"checked_before": 4096, "checked_after": 4096, "interleaved_with": ("nccl", "torch/two_shot")},
     limit=LinkLimit(380.5, 369.25, 1 << 28),
     devices=({"before": {"sm_clock_mhz": 1980}, "after": {"throttle": []}},) * 4,
     l2_bytes=50 << 20,
@@ -112,13 +105,11 @@ def test_round_trip(made: Record, tmp_path: Path) -> None:
     assert json.loads(text)["schema"] == SCHEMA_VERSION == 8
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
-def test_floats_survive(value: float) -> None:
-    mismatch = dataclasses.replace(MISMATCH, expected=value)
-    check = dataclasses.replace(WRONG_CHECK, first_mismatch=mismatch)
-    again = from_json(record(status=Status.WRONG, check=check).to_json())
-    read = again.check.first_mismatch.expected
-    assert read.hex() == value.hex()
+def test_floats_survive() -> None:
+    for value in (math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1):
+        check = dataclasses.replace(WRONG_CHECK, first_mismatch=dataclasses.replace(MISMATCH, expected=value))
+        again = from_json(record(status=Status.WRONG, check=check).to_json())
+        assert again.check.first_mismatch.expected.hex() == value.hex()
 
 
 TIMED_ON_GPUS: dict[str, Any] = {"timing": TIMING, "fabric": GPUS}
@@ -182,7 +173,7 @@ def test_broken_checks(check: Check, changes: dict[str, Any]) -> None:
 def test_an_empty_message_has_a_check_of_no_elements() -> None:
     none = dataclasses.replace(CHECK, elements=0, max_ulp_error=0, rms_ulp_error=0.0)
     empty = record(check=none, case=dataclasses.replace(CASE, size_bytes=0), id=ID.replace("1024B", "0B"))
-    with pytest.raises(ValueError, match="the check compared nothing, and the case has 1024 bytes"):
+    with refused():
         record(check=none)
     assert from_json(empty.to_json()) == empty
     assert empty.verified
@@ -227,27 +218,22 @@ def test_strange_and_absurd_documents_are_named_in_one_line(changes: dict[str, A
         document[part] = document[part] | values if isinstance(values, dict) else values
     with refused() as caught:
         from_json(json.dumps(document), "x.json")
-    assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new"),
     [
-        ('"status":', '"status": "WRONG", "status":', 'not JSON .the key "status" is given twice'),
-        ('"root":', '"root": 1, "root":', 'not JSON .the key "root" is given twice'),
-        ('"duration_s": 0.25', '"duration_s": 1e999', "record.duration_s is Infinity, give a number"),
-        ('"duration_s": 0.25', '"duration_s": NaN', "not JSON"),
-        ('"duration_s": 0.25', f'"duration_s": {"1" * 5000}', "not JSON"),
-        ('"duration_s": 0.25', f'"duration_s": {"[" * 100_000}', "not JSON .nested too deeply"),
+        *(('"status":', '"status": "WRONG", "status":'), ('"root":', '"root": 1, "root":')),
+        *(('"duration_s": 0.25', f'"duration_s": {one}') for one in ("1e999", "NaN", "1" * 5000, "[" * 100_000)),
     ],
+    ids=["status twice", "root twice", "infinite", "NaN", "digits", "deep"],
 )
-def test_absurd_texts_are_named_in_one_line(old: str, new: str, message: str) -> None:
+def test_absurd_texts_are_named_in_one_line(old: str, new: str) -> None:
     text = dataclasses.replace(record(), duration_s=0.25).to_json()
     assert text.count(old) == 1
-    with pytest.raises(ValueError, match=f"x.json: {message}") as caught:
+    with refused():
         from_json(text.replace(old, new), "x.json")
-    assert "\n" not in str(caught.value)
 
 
 def test_the_largest_values_that_are_taken_come_back() -> None:
@@ -304,10 +290,10 @@ def _mutated(document: Any, rng: random.Random) -> Any:
     return document
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, '{"schema": NaN}', '{"schema": "1"}'])
-def test_not_records(text: str) -> None:
-    with pytest.raises(ValueError, match=r"here: not"):
-        from_json(text, "here")
+def test_not_records() -> None:
+    for text in ("", "{", "[]", "3", "[" * 100_000, '{"schema": NaN}', '{"schema": "1"}'):
+        with refused():
+            from_json(text, "here")
 
 
 REQUEST = RecordedRequest(

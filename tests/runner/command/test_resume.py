@@ -335,9 +335,8 @@ def test_jobs_are_counted_from_1_and_of_the_whole_command(
 )
 def test_a_plan_that_is_not_possible_here_is_refused(folder: Path, script: Script, old: str, new: str) -> None:
     before = unsealed(folder, lambda text: text.replace(old, new))
-    with refused(RequestError, COMMAND, r"no [^(]* \(fabric=nvshmem\)[^;]*") as caught:
+    with refused(RequestError, COMMAND, r"no [^(]* \(fabric=nvshmem\)[^;]*"):
         resume(folder, tools=script.tools())
-    assert "\n" not in str(caught.value)
     assert (files(folder), script.ran) == (before, [])
 
 

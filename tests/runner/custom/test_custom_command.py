@@ -449,19 +449,6 @@ def halved(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
-def test_a_command_is_resumed_and_keeps_what_its_records_say_of_the_folder(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("-m", "world_size=1,2") == 0
-    folder = halved(tmp_path)
-    assert main(["resume", str(folder)]) == 0
-    assert "1 of 2 cases left" in capsys.readouterr().out
-    first, second = read([folder])
-    assert {first.case.world_size, second.case.world_size} == {1, 2}
-    assert first.request.config_dir == second.request.config_dir is not None
-
-
 POISONED = "open('ran', 'w')\n"
 
 
@@ -534,6 +521,9 @@ def test_a_resumed_command_runs_no_file_that_came_with_its_records(
     assert main(["resume", str(folder)]) == 2
     assert "name its folder with --code" in said()
     assert main(["resume", str(folder), "--code", str(tmp_path / "conf")]) == 0
+    first, second = read([folder])
+    assert {first.case.world_size, second.case.world_size} == {1, 2}
+    assert first.request.config_dir == second.request.config_dir is not None
 
 
 def test_a_digest_is_of_roles(tmp_path: Path) -> None:

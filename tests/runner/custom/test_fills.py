@@ -81,6 +81,5 @@ def raises(inputs: Any) -> Any:
 )
 def test_a_reference_that_gives_something_else(result: Any) -> None:
     one = spec(result if callable(result) else lambda inputs: result)
-    with refused(ValueError, LINE) as caught:
+    with refused(ValueError, LINE):
         expected_of(one, inputs_of(one, 2, 0))
-    assert "\n" not in str(caught.value)

@@ -30,9 +30,8 @@ def test_a_buffer_knows_its_size() -> None:
     ids=str,
 )
 def test_a_buffer_that_can_not_be(values: dict[str, object]) -> None:
-    with refused() as caught:
+    with refused():
         BufferSpec(**{"name": "input", "dtype": "float32", "shape": (4,), **values})  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
 
 
 def test_arguments_are_bound_on_each_rank() -> None:

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ SWEEP = (
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
-def symlab(folder: Path, *words: str, held: HeldJobs | None = None) -> subprocess.Popen[str]:
+def symlab(folder: Path, *words: str, held: HeldJobs | None = None, **options: Any) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(
         [sys.executable, "-m", "symlab", *words],
@@ -42,6 +43,7 @@ def symlab(folder: Path, *words: str, held: HeldJobs | None = None) -> subproces
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        **options,
     )
 
 

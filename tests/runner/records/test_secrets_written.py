@@ -243,10 +243,3 @@ def test_why_a_command_was_stopped(place: Place, monkeypatch: pytest.MonkeyPatch
     manifest = command_document_of(folder)
     assert manifest.working_folder == "~"
     assert manifest.end.why.endswith(f"can't be written in ~/records: token={WITHHELD}")
-
-
-def test_it_would_be_found(tmp_path: Path) -> None:
-    (tmp_path / HOME_NAME).mkdir()
-    (tmp_path / "a.json").write_text(f'"{IN_THE_URI}"')
-    (tmp_path / "b.xz").write_bytes(lzma.compress(SAID_BY_A_RANK.encode()))
-    assert found_in(tmp_path) == {HOME_NAME: [HOME_NAME], "a.json": [IN_THE_URI], "b.xz": [SAID_BY_A_RANK]}
