@@ -293,12 +293,15 @@ class DictionaryFabric:
 
 
 class InterruptedFabric:
-    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do.
+    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do. error: or
+    a signal, which the process gets there.
 
     at_call counts from 1: calls of the method named, or of all methods.
     """
 
-    def __init__(self, fabric: Any, at_call: int, error: BaseException | None, method: str = "") -> None:
+    def __init__(
+        self, fabric: Any, at_call: int, error: BaseException | signal.Signals | None, method: str = ""
+    ) -> None:
         self.fabric = fabric
         self.method = method
         self.at_call = at_call
@@ -314,7 +317,9 @@ class InterruptedFabric:
             if self.method in ("", name):
                 self.calls.append(name)
             if self.error is not None and self.method in ("", name) and len(self.calls) == self.at_call:
-                raise self.error
+                if isinstance(self.error, BaseException):
+                    raise self.error
+                os.kill(os.getpid(), self.error)
             return attribute(*arguments)
 
         return call

@@ -16,34 +16,18 @@ from cases.dtypes import ITEMSIZES
 from cases.record.record import Check
 from kernels.compile import executable
 from kernels.spec import KernelSpec
-from memory.fabric import Executable
-from runner.case.check import merge
-from runner.case.program import Plan, run_case
-from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
-from simulator.world import SimulatorOptions
-from tests.patience import NEVER_S
-
-HEAP_BYTES = 1 << 22
-
-Compiled = Callable[[KernelSpec, Case], Executable]
-
-
-@pytest.fixture(scope="module")
-def compiled(compile_cache: Path) -> Compiled:
-    return lambda spec, case: executable(spec, case, "sm_90a", compile_cache)
+from tests.runner.judged import judged
 
 
 @pytest.fixture
-def checked(compiled: Compiled, sabotaged: dict[str, KernelSpec]) -> Callable[..., Check]:
+def checked(compile_cache: Path, sabotaged: dict[str, KernelSpec]) -> Callable[..., Check]:
     """checked(name, case, launches, **options of the simulator): what the runner finds of that kernel."""
 
     def check(name: str, case: Case, launches: int = 2, **options: object) -> Check:
         spec = sabotaged[name]
         case = replace(case, op=spec.op, algorithm=spec.algorithm)
-        world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=HEAP_BYTES, **options))  # type: ignore[arg-type]
-        outcomes = world.run(run_case, Plan(case, spec, compiled(spec, case), launches=launches), NEVER_S)
-        return merge(case, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
+        return judged(case, spec, executable(spec, case, "sm_90a", compile_cache), launches, **options)
 
     return check
 
