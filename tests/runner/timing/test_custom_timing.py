@@ -24,28 +24,18 @@ from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes, measu
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S
-from tests.runner.custom.own_ptx import CUTE_ARGUMENTS, section, write_experiment
+from tests.runner.custom.own_ptx import CUTE_ARGUMENTS, HEAD, section, write_experiment
 from tests.runner.measuring import CALL_US, TIMING, RecordingFabric, RecordingStopwatch
 from tests.runner.timing.test_measure import stopwatch_with
 
-SUM_IN_PLACE = """
-.version 8.0
-.target sm_80
-.address_size 64
+SUM_IN_PLACE = f"""{HEAD}
 .visible .entry add_one(.param .u64 data)
-{
-	.reg .f32 %f<3>;
-	.reg .b32 %r<2>;
-	.reg .b64 %rd<3>;
-	ld.param.u64 %rd1, [data];
-	mov.u32 %r1, %tid.x;
-	mul.wide.u32 %rd2, %r1, 4;
-	add.u64 %rd1, %rd1, %rd2;
-	ld.global.f32 %f1, [%rd1];
-	add.f32 %f2, %f1, 0f3F800000;
-	st.global.f32 [%rd1], %f2;
+{{
+	.reg .f32 %f<3>; .reg .b32 %r<2>; .reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2;
+	ld.global.f32 %f1, [%rd1]; add.f32 %f2, %f1, 0f3F800000; st.global.f32 [%rd1], %f2;
 	ret;
-}
+}}
 """
 
 
