@@ -13,14 +13,12 @@ from memory_nvshmem_stand_in import StandInLibrary, StandInWorld
 from torch.distributed import HashStore
 
 from memory.fabric import (
-    Argument,
     DeadlineExceeded,
     DeviceFault,
     Executable,
     FabricError,
     HeapFull,
     Launch,
-    LibraryCall,
     NoMulticast,
 )
 from memory.library import probe
@@ -200,44 +198,6 @@ def test_nobody_frees_what_one_rank_still_looks_at(on_ranks: Any) -> None:
 
     good(on_ranks(world, program))
     assert world.spans == {}
-
-
-def test_kernels_reach_peers_after_the_allocation_without_more_ado(on_ranks: Any) -> None:
-    world = StandInWorld(3)
-
-    def push(fabric: Any, *targets: int) -> None:
-        for target in targets:
-            world.at(fabric.rank, target + fabric.rank, 1).fill_(fabric.rank)
-
-    world.kernels["push"] = push
-
-    def program(fabric: Any) -> list[int]:
-        with SymmetricPool(fabric) as pool:
-            data = pool.tensor(4, torch.uint8, name="data")
-            fabric.launch(kernel("push"), ONE, [Argument("address", one) for one in data.peer_addresses()])
-            fabric.synchronize()
-            fabric.barrier()
-            fabric.queue_barrier()
-            fabric.queue_copy(data.address + 3, data.peer((fabric.rank + 1) % 3).address + fabric.rank, 1)
-            content: list[int] = data.read().tolist()
-            fabric.barrier()
-            return content
-
-    assert good(on_ranks(world, program)) == [[0, 1, 2, rank] for rank in range(3)]
-
-
-def test_the_librarys_sum_is_queued_on_raw_addresses(on_ranks: Any) -> None:
-    def program(fabric: Any) -> list[float]:
-        with SymmetricPool(fabric) as pool:
-            source = pool.tensor(5, torch.float32, name="source", fill=fabric.rank + 1)
-            target = pool.tensor(5, torch.float32, name="target")
-            with pytest.raises(ValueError, match="no sum of torch.bool"):
-                fabric.queue_library(LibraryCall("reduce", "torch.bool", 5, "sum"), target.address, source.address)
-            fabric.queue_library(LibraryCall("reduce", "torch.float32", 5, "sum"), target.address, source.address)
-            result: list[float] = target.read().tolist()
-            return result
-
-    assert good(on_ranks(StandInWorld(3), program)) == [[6.0] * 5] * 3
 
 
 def test_faults_and_kernels_that_never_end_name_the_rank(on_ranks: Any) -> None:

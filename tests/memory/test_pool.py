@@ -55,18 +55,6 @@ def test_scopes_nest_and_release_in_reverse_order(make_world: Make, on_ranks: On
     assert held(world) == []
 
 
-def test_memory_is_used_again(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> set[int]:
-        with SymmetricPool(fabric) as pool:
-            addresses = set()
-            for _ in range(5):
-                with pool.scope():
-                    addresses.add(pool.tensor(3 << 18, torch.uint8, name="most of the heap").address)
-            return addresses
-
-    assert [len(addresses) for addresses in on_ranks(make_world(2), program)] == [1, 1]
-
-
 def test_free_releases_early_and_once(make_world: Make, on_ranks: OnRanks) -> None:
     world = make_world(2)
 

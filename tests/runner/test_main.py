@@ -113,23 +113,6 @@ def test_an_interrupt_keeps_and_shows_what_is_done(
     assert all(world.closed for world in script.worlds)
 
 
-def test_a_second_interrupt_that_overtakes_the_first_quits_at_once(
-    symlab: Symlab, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left: list[int] = []
-
-    def leave(code: int) -> None:
-        left.append(code)
-        raise SystemExit(code)
-
-    monkeypatch.setattr("runner.command.session.os._exit", leave)
-    script.outcomes = {"two_shot": Interrupted(signal.SIGINT, times=2)}
-    with pytest.raises(SystemExit):
-        symlab("sizes=[8]")
-    assert left == [130]
-    assert [world.closed for world in script.worlds] == [True]
-
-
 @pytest.mark.slow
 def test_ctrl_c_while_a_kernel_is_compiled(
     symlab: Symlab, script: Script, database: str, mlflow_runs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
@@ -166,13 +149,6 @@ def test_ctrl_c_while_the_libraries_are_imported(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(KeyboardInterrupt), interruptible():
         usual_means()
     assert {"runner.case.program", "kernels.compile", "kernels.spec"} <= set(seen)
-
-
-def test_an_interrupt_before_the_first_case_ends(symlab: Symlab, script: Script) -> None:
-    script.outcomes = {"": KeyboardInterrupt()}
-    done = symlab("sizes=[8]")
-    assert (done.code, done.records) == (130, [])
-    assert "2 cases: 2 not run" in done.out
 
 
 @pytest.mark.parametrize(

@@ -191,13 +191,6 @@ def test_a_bundle_takes_along_what_its_records_refer_to(tmp_path: Path) -> None:
         bundle.read([path])
 
 
-def test_however_they_were_kept_records_have_one_digest(tmp_path: Path) -> None:
-    kept(tmp_path / "folder", members())
-    bundle.write(members(), tmp_path / "all.jsonl.xz")
-    for place in (tmp_path / "folder", tmp_path / "all.jsonl.xz"):
-        assert bundle.digest(bundle.read([place])) == bundle.digest(members())
-
-
 def _value(chance: random.Random, depth: int = 0) -> Any:
     kinds: list[Callable[[], Any]] = [
         lambda: chance.choice([None, True, False, 0, 1, -1, 2**64 - 1, 0.1, -0.0, 1e300, 5e-324, "", "é\u2028\x7f"]),

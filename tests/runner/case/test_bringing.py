@@ -18,7 +18,6 @@ from reports.record.bundle import read
 from reports.record.seal import broken, seal
 from runner.__main__ import main
 from runner.case.todays_code import sources
-from runner.records.command_json import COMMAND_JSON
 from tests.golden import same_text
 from tests.kernels.own_kernel import RING, write_ring
 from tests.rooms import needs
@@ -232,19 +231,6 @@ def test_an_audit_finds_all_cases_and_the_file(again: Path) -> None:
     assert "cases VERIFIED: 2 of 2 cases that configurations ask for: all agree" in said
     assert "configuration VERIFIED: 1 of 1 jobs" in said
     assert "kernels VERIFIED: sources as today: send_recv/pull; send_recv/ring" in said
-
-
-def test_a_command_is_resumed_with_it(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = ring_json(again).parent
-    ring_json(again).unlink()
-    document = json.loads((folder / COMMAND_JSON).read_text())
-    (folder / COMMAND_JSON).write_text(json.dumps({**document, "end": None}))
-    (folder / "manifest.sha256").unlink()
-    assert main(["resume", str(folder)]) == 0
-    assert "1 of 2 cases left" in capsys.readouterr().out
-    ring = next(one for one in read([folder]) if one.case.algorithm == "ring")
-    assert (ring.verified, ring.request.brought["ring"]["place"]) == (True, "my/ring.py:SPEC")
-    assert broken(folder) == []
 
 
 @pytest.mark.slow

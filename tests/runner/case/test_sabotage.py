@@ -16,7 +16,6 @@ from cases.dtypes import ITEMSIZES
 from cases.record.record import Check
 from kernels.compile import executable
 from kernels.spec import KernelSpec
-from runner.world.world import WorldFailure
 from tests.runner.judged import judged
 
 
@@ -90,23 +89,3 @@ def test_a_wrong_root_is_caught(checked: Callable[..., Check]) -> None:
     everywhere = checked("reduce/pull_for_all", case_of(root=2))
     assert everywhere.wrong == 0
     assert {text.split(":")[0] for text in everywhere.guard_faults} == {"rank 0", "rank 1", "rank 3"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "defect",
-    [
-        *("one_shot_no_entry_barrier", "one_shot_no_exit_barrier", "two_shot_pushed_no_middle_barrier"),
-        *("lamport_one_bank", "ll_one_bank"),
-    ],
-)
-def test_what_an_earlier_launch_has_left_is_seen(checked: Callable[..., Check], defect: str) -> None:
-    """By some seed: between two checked launches others run on other data, and no hosts meet."""
-    for seed in range(20):
-        try:
-            found = checked(f"all_reduce/{defect}", case_of(), schedule="random", seed=seed)
-        except WorldFailure:
-            return
-        if found.wrong:
-            return
-    pytest.fail(f"{defect} passed by every seed")

@@ -28,7 +28,6 @@ from runner.command.resume import resume
 from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderLock
-from runner.records.store import Store, StoreError
 from runner.request_error import RequestError
 from runner.world.launcher import Outer
 from tests.golden import refused, same_text
@@ -198,28 +197,6 @@ def test_an_interrupted_resumption_can_be_resumed(folder: Path, script: Script) 
     parts = [load(path).request.resumed for path in folder.glob("0*-all*.json")]
     assert (parts.count(1), parts.count(2)) == (1, 2)
     assert broken(folder) == []
-
-
-def test_a_command_that_a_full_disk_stopped(
-    symlab: Symlab, script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    write = Store.write
-
-    def full(self: Store, record: Any, job: str = "") -> Path:
-        if "n3-8B" in record.id and "two_shot" in record.id:
-            raise StoreError("the record: can't be written: No space left on device")
-        return write(self, record, job)
-
-    monkeypatch.setattr(Store, "write", full)
-    assert symlab(*SWEEP).code == 1
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
-    (folder,) = (tmp_path / "records").iterdir()
-    assert document_of(folder).outcome == "stopped"
-    script.ran.clear()
-    assert resume(folder, tools=script.tools()) == 0
-    assert len(script.ran) == 3
-    assert document_of(folder).resumed[0].after == "stopped"
 
 
 def test_under_a_launcher_all_ranks_read_the_same_command_and_hear_of_its_end(
