@@ -8,6 +8,7 @@ items, "level": how much of the data was recomputed}.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -68,6 +69,7 @@ def main() -> int:
     try:
         with interruptible():
             asked = Asked(**json.loads(sys.stdin.readline()))
+            os.chdir(asked.folder)  # where whoever asks is: cases that run again take relative places from there
             points, level = answer(of_lines((line.rstrip("\n") for line in sys.stdin), "the question"), asked, say)
             plain = {name: [point.plain() for point in some] for name, some in points.items()}
             print(json.dumps({"points": plain, "level": asdict(level)}), flush=True)

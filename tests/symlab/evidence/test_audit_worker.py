@@ -20,6 +20,7 @@ from runner.case.inputs import digest_of, make_input
 from symlab.evidence import audit_worker
 from symlab.evidence.audit.items import Outcome as Judged
 from symlab.evidence.audit.items import Point
+from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay import recomposed
 from symlab.evidence.replay.expected_cases import cases
 from symlab.evidence.replay.inputs_again import inputs
@@ -367,6 +368,44 @@ def test_the_worker_answers_in_points(two: list[Record]) -> None:
     assert "cases VERIFIED: 2 of 2 cases that configurations ask for" in said
     assert "inputs NOT CAPTURED: digests of inputs: 2 checked records" in said
     assert "kernels VERIFIED: sources as today: all_reduce/one_shot; all_reduce/two_shot" in said
+
+
+OWN = """\
+sum:
+  op: all_reduce
+  kernel: one_shot.ptx:one_shot
+  launch: {grid: 1, block: 256}
+  arguments: [{peers: input}, {peers: flags}, flags, epochs, output, rank, world_size, {u32: numel}]
+  workspaces: {flags: {numel: grid*world_size}, epochs: {numel: grid}}
+  dtypes: [float32]
+  fold: rank_order
+"""
+
+
+def test_a_kernel_beside_the_user_runs_again_and_from_elsewhere_the_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker ran in the project's folder, where relative places lead nowhere."""
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "kernels.yaml").write_text(OWN, encoding="utf-8")
+    shutil.copy(ROOT / "conf" / "exp" / "own" / "one_shot.ptx", tmp_path / "my")
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "-q",
+        "op=all_reduce",
+        "algorithms=[my/kernels.yaml:sum]",
+        "sizes=[64]",
+        "world_size=2",
+        "check.races=false",
+    ]
+    assert main([*words, "fabric=simulator", "track=none"]) == 0
+    records = read([tmp_path / "records"])
+    assert "data VERIFIED: 1 of 1 cases recomputed" in asked(records, [tmp_path / "records"], rerun=Rerun(1))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    said = asked(records, [tmp_path / "records"], rerun=Rerun(1))
+    assert "data VERIFIED" not in said
+    assert "my/kernels.yaml; start in the folder that the command ran in" in said
 
 
 def found(missing: list[list[Any]], unexpected: list[list[Any]], unsure: list[list[Any]]) -> dict[str, Any]:
