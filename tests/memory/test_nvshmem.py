@@ -26,7 +26,6 @@ from tests.golden import refused, same_text
 from tests.memory.driver_stand_in import Spinning
 from tests.memory.nvshmem_stand_in import StandInLibrary, StandInWorld
 from tests.memory.outcomes import good, together
-from tests.patience import PATIENCE_S
 
 ONE = Launch(1, 32)
 
