@@ -7,6 +7,7 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,7 +150,7 @@ def test_what_wins_at_one_size_alone_is_for_that_size_alone(
 
 
 def test_where_two_choices_differ_they_and_the_catalogues_own_run_once() -> None:
-    job: Any = None
+    job: Any = SimpleNamespace(brought=())
     sizes, names = (1 << 20, 4 << 20), ("lamport", "two_shot")
     found = {"own": ["lamport", "two_shot", "ll"]}
     ran = [Final(Point(job, replace(CASE, size_bytes=size)), (), found, True) for size in sizes]
