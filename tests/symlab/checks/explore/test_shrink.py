@@ -18,7 +18,7 @@ def turn(lane: int, index: int = 0, count: int = 1, accesses: int = 1) -> Turn:
     return Turn(0, 16, index, range(lane, lane + count), accesses)
 
 
-def tried(fails: bool, choices: Choices, shapes: frozenset[tuple[int, int]] = frozenset()) -> Tried:
+def tried(fails: bool, choices: Choices, shapes: frozenset[tuple[int, int, int]] = frozenset()) -> Tried:
     """A run of choices alone, whose switches are their parts' number less one."""
     turns = tuple(one for one in choices if not isinstance(one, Late))
     return Tried(fails, choices, max(len(parts_of(turns)) - 1, 0), shapes)
@@ -78,8 +78,8 @@ def test_what_fails_without_any_choice_needs_none() -> None:
 
 
 def test_lanes_of_a_block_run_together_where_that_fails_too() -> None:
-    """Lanes 0 to 3 are of one block; it fails if some lane of it runs before lane 8."""
-    shapes = frozenset({(8, 4)})
+    """Lanes 0 to 3 are of one block; it fails if some lane of it runs before lane 8. Another kernel has other blocks."""
+    shapes = frozenset({(0, 16, 4), (1, 16, 8)})
 
     def attempt(choices: Choices) -> Tried:
         order = order_of(choices)
