@@ -144,7 +144,7 @@ def test_a_file_that_is_no_ptx_is_named(place: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["kernel", "arguments", "launch"])
 def test_a_wrong_entry_of_a_function(key: str, place: Any) -> None:
-    value = {"kernel": "add_tensors.py:added_tensors", "arguments": ["input"], "launch": {"block": "numel"}}[key]
+    value = {"kernel": "add_tensors.py:added_tensors", "arguments": ["input"], "launch": {"block": "numel // 32"}}[key]
     with refused():
         spec = spec_at(place(changed(ADDED, **{key: value})))
         refusal = spec.refusal(case_of(spec), "sm_90a")
