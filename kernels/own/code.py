@@ -103,7 +103,7 @@ class OwnCode:
 
 def code_at(given: object, start: Callable[[Path], Path], load: Callable[[str], Any]) -> OwnCode:
     """Return the code at a place. start: the folder where a path begins; load: the function at a place, as
-    kernels.brought has it. ValueError, in one line, for what is none."""
+    kernels.brought has it. ValueError, in one line, for a place without any."""
     where, _, name = given.rpartition(":") if isinstance(given, str) else ("", "", "")
     if not isinstance(given, str) or not where or not name:
         raise ValueError(f"{given!r} names no kernel: give file.ptx:ENTRY, file.py:NAME or package.module:NAME")

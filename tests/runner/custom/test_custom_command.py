@@ -180,6 +180,24 @@ def test_kernels_follow_one_another_in_each_launch(run: Run, tmp_path: Path) -> 
     assert run("records=other", **given) == 1
 
 
+def test_followers_have_streams_and_assumptions_of_their_own(run: Run, tmp_path: Path) -> None:
+    """On one stream 1 becomes 10, 102, 1021, 10212, as in order."""
+    one, other = ({"grid": 1, "block": 1, "stream": 3, "assumptions": [name]} for name in ("vector_8", "kernel_end"))
+    given = {**COUNTED, "launches": 2, "reference": "add_peers.py:both", "launch": one}
+    assert run("launches=2", **given, then=[{**STEP, "launch": other}]) == 0
+    record = record_in(tmp_path / "records")
+    assert record.kernel is not None
+    assert record.kernel.assumptions == (sentence_of("vector_8"), sentence_of("kernel_end"))
+    assert run("records=apart", **given, then=[{**STEP, "launch": {**other, "stream": 4}}]) == 1, "a race"
+
+
+def test_a_follower_beyond_a_gpu_is_refused_before_anything_runs(run: Run, said: Said, tmp_path: Path) -> None:
+    step = {**STEP, "launch": {"grid": 1, "block": 1, "shared_bytes": 1 << 19}}
+    assert run("fabric.gpu=h100", **COUNTED, then=[step]) == 2
+    same_text(said())
+    assert not (tmp_path / "records").exists()
+
+
 @pytest.mark.parametrize(
     "then",
     [
@@ -191,6 +209,7 @@ def test_kernels_follow_one_another_in_each_launch(run: Run, tmp_path: Path) -> 
         [{**STEP, "arguments": ["outputs", "launch"]}],
         [{**STEP, "launch": {"grid": 1}}],
         [{**STEP, "launch": {"grid": 1, "block": 1, "assumptions": ["luck"]}}],
+        [{**STEP, "launch": {"grid": 1, "block": 1, "stream": "side"}}],
     ],
 )
 def test_a_wrong_follower_is_one_line(run: Run, said: Said, tmp_path: Path, then: Any) -> None:
