@@ -30,6 +30,7 @@ from cases.ops import OPS, collective
 from cases.refusal import Refusal, unknown_name
 from kernels.own.arguments import (
     NUMBER_KINDS,
+    OWN_KINDS,
     WORDS,
     BroughtArgument,
     argument_of,
@@ -41,7 +42,7 @@ from kernels.own.arguments import (
     tables_of,
 )
 from kernels.own.code import LAUNCH_KEYS, OwnCode, check_keys, code_at, launch_of, naming_key
-from kernels.own.expressions import evaluated
+from kernels.own.expressions import computed, evaluated
 from kernels.own.parameters import refuses_target
 from kernels.sources import read
 from kernels.spec import ARCHS, KernelSpec, Parameter, Workspace
@@ -50,11 +51,14 @@ from memory.fabric import Executable, Launch
 
 KEYS = {
     **dict.fromkeys(("op", "kernel", "summary", "launch", "arguments", "workspaces", "parameters", "requires")),
-    **dict.fromkeys(("dtypes", "accumulators", "reductions", "placements", "fold", "promises", "assumptions")),
+    **dict.fromkeys(("dtypes", "accumulators", "reductions", "placements", "fold", "owner", "promises", "assumptions")),
     **dict.fromkeys(("max_size_bytes", "max_world_size")),
 }
 WORKSPACE_KEYS = ("dtype", "numel", "fill")
-TAKEN = (*WORDS, "input", "output", "counts", "status")
+COUNTS = "counts"
+"""The buffer of an op with counts for each peer: how many elements this rank sends to each, 64 bits each."""
+
+TAKEN = (*WORDS, "input", "output", COUNTS, "status")
 """Names that no workspace can have: runner/case/binding.py knows a table and a workspace by the last two."""
 
 OF_CASE = ("numel", "bytes", "itemsize", "world_size", "root", "input_numel", "output_numel")
@@ -82,7 +86,8 @@ class _Buffer:
 class Described:
     """An entry that was read. The name of its code may have {names} in it.
 
-    chosen: the value of each parameter. made: what was compiled of a function, by case and architecture.
+    chosen: the value of each parameter. owner: an expression, "" for none. made: what was compiled of a function, by
+    case and architecture.
     """
 
     name: str
@@ -94,6 +99,7 @@ class Described:
     requires: Sequence[str]
     chosen: Mapping[str, int]
     assumptions: tuple[str, ...]
+    owner: str = ""
     made: dict[tuple[str, str], Executable] = field(default_factory=dict)
 
     @property
@@ -154,15 +160,19 @@ class Described:
     def bound(self, case: Case, launch: Launch | None, rank: int) -> tuple[BroughtArgument, ...]:
         """Return the arguments of a rank. launch: as names() takes it. ValueError naming the one that is wrong."""
         names = self.names(case, launch) | {"rank": rank}
-        known = ("input", "output", *self.workspaces)
+        known = (*self._buffers(case),)
         found = []
         for number, value in enumerate(self.arguments):
             key = f"arguments[{number}]"
             with naming_key(key):
                 given = _with_values(value, names)
             one = argument_of(f"argument {number}", given, case.world_size, key)
-            for _, reference in references_of(one):
-                if (name := referred(reference)[0]) not in known:
+            for kind, reference in references_of(one):
+                if (name := referred(reference)[0]) == COUNTS and kind not in OWN_KINDS:
+                    raise ValueError(
+                        f"argument {number}: a rank knows its own counts alone ({key}), give {{address: counts}}"
+                    )
+                if name not in known:
                     raise ValueError(
                         f"argument {number}: there is no buffer {name!r} ({key}), give one of {', '.join(known)}, or "
                         f"a number with its kind, such as {{u32: {name}}}"
@@ -212,7 +222,18 @@ class Described:
     def _buffers(self, case: Case) -> dict[str, _Buffer]:
         counts = collective(case.op).counts(case.numel, case.world_size)
         buffers = {name: _Buffer(case.dtype, (count,)) for name, count in zip(("input", "output"), counts, strict=True)}
+        if collective(case.op).sends is not None:
+            buffers[COUNTS] = _Buffer("int64", (case.world_size,))
         return buffers | {one.name: _Buffer(one.dtype, (one.numel,)) for one in self.places(case)}
+
+    def owners(self, case: Case, rank: int) -> Any:
+        """Return the rank that owns each element of a rank's output, as KernelSpec.owner."""
+        import torch
+
+        index = torch.arange(self.of_case(case)["output_numel"])
+        with naming_key("owner"):
+            found = computed(self.owner, self.of_case(case) | {"rank": rank, "index": index})
+        return found if isinstance(found, torch.Tensor) else torch.full_like(index, found)
 
     def choices(self, case: Case) -> dict[str, Any]:
         """Return what the code depends on; of a function the whole case, whose shapes may be constants of the code."""
@@ -296,13 +317,14 @@ def described(file: Path, name: str, load: Loader) -> KernelSpec:
         requires=[str(one) for one in _listed(given, "requires")],
         chosen=chosen,
         assumptions=tuple(_listed(given, "assumptions")),
+        owner=str(given.get("owner", "")),
     )
     source = (str(code.source.path),) if code.source is not None else code.files
     return _spec(made, given, (str(file), *source))
 
 
 def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> KernelSpec:
-    reduces = collective(made.op).reduces
+    reduces, sends = collective(made.op).reduces, collective(made.op).sends
     dtypes = tuple(_listed(given, "dtypes")) or (() if reduces else ALL)
     if not dtypes:
         raise ValueError("no dtypes (dtypes), give those that the kernel adds, such as [float32]")
@@ -313,8 +335,10 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
     for key in (key for key in limits if key in given):
         with naming_key(key):
             limits[key] = evaluated(given[key], {})
-    if given.get("fold") == "from_next_rank":
-        raise ValueError("an entry can't say who adds an element (fold), give rank_order or unordered")
+    if "dead_rank" in _listed(given, "promises"):
+        raise ValueError("an entry has no place for a kernel's report (promises), leave dead_rank out")
+    if (given.get("fold") == "from_next_rank") != bool(made.owner):
+        raise ValueError("fold from_next_rank and owner belong together (fold), give both, or none of them")
     parsed = _tried(made, dtypes, archs[0] if archs else ARCH)
     return KernelSpec(
         op=made.op,
@@ -326,7 +350,8 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
         placements=tuple(_listed(given, "placements")) or ("out_of_place",),
         needs_multicast=any(kind == "multicast" for one in parsed for kind, _ in references_of(one)),
         fold=given.get("fold", "unordered" if reduces else "rank_order"),
-        parameters=tuple(Parameter("peers", reference) for reference in tables_of(parsed)),
+        parameters=(*(Parameter("peers", one) for one in tables_of(parsed)), *([Parameter("counts")] if sends else [])),
+        owner=made.owners if made.owner else None,
         workspaces=made.places,
         launch=made.launch,
         build=lambda case: made.executable(case, ARCH),
@@ -367,6 +392,8 @@ def _tried(made: Described, dtypes: Sequence[str], arch: str) -> tuple[BroughtAr
     made.places(case)
     parsed = made.bound(case, None, ranks - 1)
     made.check_arguments(case)
+    if made.owner and not 0 <= int(made.owners(case, 0).min()) <= int(made.owners(case, 0).max()) < ranks:
+        raise ValueError(f"{made.owner!r} is no rank of each element (owner), give one from 0 to world_size - 1")
     made._launch(case)
     if not made.code.is_function:
         made.executable(case, arch)
@@ -446,8 +473,6 @@ def _kernel(given: Any) -> tuple[str, str]:
 def _op(given: Any) -> str:
     if given not in OPS:
         raise ValueError(f"{unknown_name('op', str(given), [*OPS])} (op)")
-    if collective(given).sends is not None:
-        raise ValueError(f"{given} has counts for each peer, which no entry has (op), give a KernelSpec in Python")
     return str(given)
 
 

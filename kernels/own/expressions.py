@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from typing import Any
 
 _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -24,10 +25,15 @@ FORM = f"numbers, names, + - * // %, comparisons, and, or, x if y else z, {', '.
 
 
 def evaluated(text: object, names: Mapping[str, int]) -> int:
-    """Return the number that a whole number, or text over names, stands for. ValueError, in one line, for other text,
-    and for an unknown name in it, whether it matters here or not."""
+    """Return the number that a whole number, or text over names, stands for. ValueError as computed() raises it."""
     if type(text) is int:
         return text
+    return int(computed(text, names))
+
+
+def computed(text: object, names: Mapping[str, Any]) -> Any:
+    """Return what text over names comes to; with a tensor among them, element by element. ValueError, in one line, for
+    other text, and for an unknown name in it, whether it matters here or not."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is no whole number: give one, or text of {FORM}")
     parsed = _parsed(text)
@@ -35,10 +41,10 @@ def evaluated(text: object, names: Mapping[str, int]) -> int:
     if unknown := next((name for name in found if name not in names and name not in _FUNCTIONS), ""):
         raise ValueError(f"there is no {unknown} for {text!r}: names are {', '.join(names) or 'none'}")
     try:
-        return int(_value(parsed, names))
+        return _value(parsed, names)
     except ZeroDivisionError:
         raise ValueError(f"{text!r} divides by zero") from None
-    except (TypeError, RecursionError):
+    except (TypeError, RecursionError, RuntimeError):  # the last of a tensor where one number is wanted
         raise ValueError(f"{text!r} can't be computed: give {FORM}") from None
 
 
@@ -49,7 +55,7 @@ def _parsed(text: str) -> ast.expr:
         raise ValueError(f"{text!r} is no expression: give {FORM}") from None
 
 
-def _value(node: ast.expr, names: Mapping[str, int]) -> int:
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(value=int() as number):
             return number
