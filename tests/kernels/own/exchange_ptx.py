@@ -23,7 +23,8 @@ EXCHANGE = f"""
 .target sm_80
 .address_size 64
 .visible .entry exchange(.param .u64 counts, .param .u64 rows, .param .u64 own_rows, .param .u64 flags,
-	.param .u64 own_flags, .param .u64 epochs, .param .u64 input, .param .u64 outputs, .param .u32 rank, .param .u32 ranks)
+	.param .u64 own_flags, .param .u64 epochs, .param .u64 input, .param .u64 outputs,
+	.param .u32 rank, .param .u32 ranks)
 {{
 	.reg .pred %p<2>; .reg .b32 %r<10>; .reg .b64 %rd<30>;
 	ld.param.u64 %rd1, [counts]; ld.param.u64 %rd2, [rows]; ld.param.u64 %rd3, [own_rows]; ld.param.u64 %rd4, [flags];
