@@ -19,10 +19,11 @@ from pathlib import Path
 import torch
 
 from cases.case import Case
-from kernels.catalogue import find
 from kernels.compile import cache_key
 from kernels.compile_error import CompilationError
+from kernels.spec import KernelSpec
 from memory.worker_process import end_with_parent
+from runner.case.contestant import spec_for
 from runner.request_error import first_line
 from symlab.speed.predict.budget import Budget
 from symlab.speed.predict.case_work import CaseWork
@@ -49,10 +50,11 @@ Found = tuple[Case, CaseWork | Unprofiled]
 class Profiles:
     """Makes profiles, for kernels of an architecture; cache_dir has kernels and profiles that were made before.
 
-    processes: number of processes; 1: none, this one makes them.
+    processes: number of processes; 1: none, this one makes them. brought: kernels beside the catalogue's.
     """
 
-    def __init__(self, cache_dir: Path, arch: str, processes: int = 1) -> None:
+    def __init__(self, cache_dir: Path, arch: str, processes: int = 1, brought: Sequence[KernelSpec] = ()) -> None:
+        self._brought = tuple(brought)
         self._cache_dir = cache_dir
         self._arch = arch
         self._processes = processes
@@ -64,10 +66,12 @@ class Profiles:
         stop_at = time.time() + limit_s
         groups: dict[str, list[Case]] = {}
         for case in cases:
-            groups.setdefault(cache_key(find(case.name), case, self._arch), []).append(case)
+            spec = kernel_of(case, self._brought)
+            key = f"{spec.name} {spec.variant(case)}" if spec in self._brought else cache_key(spec, case, self._arch)
+            groups.setdefault(key, []).append(case)
         if self._processes < 2:
             for group in groups.values():
-                yield from profiles_of_a_code(group, self._arch, self._cache_dir, stop_at)
+                yield from profiles_of_a_code(group, self._arch, self._cache_dir, stop_at, self._brought)
             return
         yield from self._in_processes(list(groups.values()), stop_at)
 
@@ -102,13 +106,15 @@ class Profiles:
 
     def _submit(self, group: list[Case], stop_at: float) -> Future[list[Found]]:
         """Begin with a group, in new processes if the old ones are gone."""
+        own = tuple(spec for spec in self._brought if any(spec.name == case.name for case in group))
+        given = (group, self._arch, self._cache_dir, stop_at, own)
         if self._pool is not None:
             try:
-                return self._pool.submit(profiles_of_a_code, group, self._arch, self._cache_dir, stop_at)
+                return self._pool.submit(profiles_of_a_code, *given)
             except BrokenProcessPool:
                 self.close()
         self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _begin)
-        return self._pool.submit(profiles_of_a_code, group, self._arch, self._cache_dir, stop_at)
+        return self._pool.submit(profiles_of_a_code, *given)
 
     def close(self) -> None:
         """End the processes."""
@@ -123,21 +129,29 @@ def _begin() -> None:
     torch.set_num_threads(1)
 
 
-def profiles_of_a_code(cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float) -> list[Found]:
+def kernel_of(case: Case, brought: Sequence[KernelSpec]) -> KernelSpec:
+    """Return the kernel of a candidate, which no library is."""
+    found = spec_for(case, brought)
+    assert isinstance(found, KernelSpec), f"{case.algorithm} is a library's"
+    return found
+
+
+def profiles_of_a_code(
+    cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float, brought: Sequence[KernelSpec] = ()
+) -> list[Found]:
     """Return the profiles of candidates of one code, as far as they were made before stop_at, seconds of the epoch."""
     clock, found = Budget(max(stop_at - time.time(), 0.0)), []
     for case in cases:
         if time.time() >= stop_at:
             break
         try:
-            found.append((case, _profile(case, arch, cache_dir, clock)))
+            found.append((case, _profile(case, kernel_of(case, brought), arch, cache_dir, clock)))
         except TimeoutError:  # the budget's
             break
     return found
 
 
-def _profile(case: Case, arch: str, cache_dir: Path, clock: Budget) -> CaseWork | Unprofiled:
-    spec = find(case.name)
+def _profile(case: Case, spec: KernelSpec, arch: str, cache_dir: Path, clock: Budget) -> CaseWork | Unprofiled:
     try:
         runnable_of(case, spec, arch, cache_dir)
     except (CompilationError, RuntimeError, ValueError) as error:

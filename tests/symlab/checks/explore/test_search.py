@@ -18,6 +18,7 @@ from memory.fabric import Executable
 from runner.case.contestant import Contestant
 from runner.interrupt import Interrupted, interruptible
 from runner.request.compose import compose_jobs, hydra_over
+from simulator.options import Interleaving
 from simulator.world import SimulatorOptions
 from symlab.checks.explore.found import shrunk
 from symlab.checks.explore.helper import HelperEnded
@@ -115,7 +116,7 @@ def test_what_can_not_run_at_all_is_a_wrong_request():
 def test_a_failure_is_told_though_fewer_launches_and_the_fair_order_can_not_run(is_interrupted: bool) -> None:
     """What they raise, and an interrupt there, took with it what was found."""
 
-    def judge(world: ThreadWorld, deadline_s: float, launches: int) -> Judgement:
+    def judge(world, deadline_s, launches):
         if launches < 4 or world.run(seed_of, None, deadline_s) != [3]:
             if is_interrupted:
                 signal.raise_signal(signal.SIGINT)
