@@ -25,7 +25,7 @@ from kernels.dsl.arithmetic import Reduction
 from kernels.dsl.peers import Peers, Rows
 from kernels.dsl.signals import OverMulticast, OverPeers, Watch
 from kernels.dsl.status import ENTRY, EXIT, MIDDLE
-from kernels.dsl.traverse import Span, either, slice_of, when
+from kernels.dsl.traverse import Span, either, line_slice_of, slice_of, when
 from kernels.multimem import reduce_form
 from kernels.shares import BATCH, root_owners
 
@@ -241,9 +241,9 @@ class Frame:
         """The first size bytes of a buffer, to be walked along the 16-byte boundaries of its address."""
         return Span(anchor, cutlass.Int64(0), cutlass.Int64(size))
 
-    def sliced(self, span: Span, rank: Any, count: int | None = None) -> Span:
-        """A rank's slice, one of count, of a span's vectors (kernels/shares.py); the edges are left to the caller."""
-        return span.part(*slice_of(span.first, span.last, rank, count or self.world_size))
+    def sliced(self, span: Span, rank: Any) -> Span:
+        """A rank's slice of a span's vectors (kernels/shares.py); the edges are left to the caller."""
+        return span.part(*slice_of(span.first, span.last, rank, self.world_size))
 
     def with_root_slice(self, span: Span, work: Callable[[Span], None]) -> None:
         """Call work with the rank's slice where the root has none (kernels/shares.py: root_owners)."""
@@ -252,7 +252,7 @@ class Frame:
             work(self.sliced(span, self.rank))
         else:
             number = self.steps(self.root, self.rank) - 1
-            when(number >= 0, lambda: work(self.sliced(span, number, count)))
+            when(number >= 0, lambda: work(span.part(*line_slice_of(span.first, span.last, number, count))))
 
     def aligned(self, one: Any, other: Any) -> Any:
         """Whether two addresses have their 16-byte boundaries at the same offsets."""
