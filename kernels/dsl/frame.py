@@ -27,7 +27,7 @@ from kernels.dsl.signals import OverMulticast, OverPeers, Watch
 from kernels.dsl.status import ENTRY, EXIT, MIDDLE
 from kernels.dsl.traverse import Span, either, line_slice_of, slice_of, when
 from kernels.multimem import reduce_form
-from kernels.shares import BATCH, root_owners
+from kernels.shares import BATCH, LINE_BYTES, root_owners
 
 Body = Callable[["Frame"], None]
 
@@ -266,6 +266,12 @@ class Frame:
         """What other ranks stored to rows in this rank's memory, and last its own: in the order of a fold."""
         return Rows(base, row_bytes, own, self.world_size)
 
+    def place_by_lines(self, address: Any) -> tuple[Any, Any]:
+        """The grid's lanes so that every eighth has the first vector of a line, where the first vector is at address:
+        a warp's loads are whole lines. Lanes before the first line have vectors at the end."""
+        before = (address & (LINE_BYTES - 1)) >> 4  # vectors of 16 bytes
+        return cutlass.select_(self.index < before, self.lanes, cutlass.Int64(0)) + self.index - before, self.lanes
+
     # Accesses.
 
     def load(self, address: Any) -> Any:
@@ -387,14 +393,17 @@ class Frame:
 
     # Reductions.
 
-    def reduce(self, span: Span, inputs: Peers, outputs: Peers, aligned: Any) -> None:
-        """The reduction of each vector of a span over all inputs, to all outputs; aligned: outputs' boundaries."""
+    def reduce(
+        self, span: Span, inputs: Peers, outputs: Peers, aligned: Any, place: tuple[Any, Any] | None = None
+    ) -> None:
+        """The reduction of each vector of a span over all inputs, to all outputs; aligned: outputs' boundaries. place:
+        as in each_vector."""
 
         def each(aligned: bool, offsets: Sequence[Any]) -> None:
             for at, words in zip(offsets, inputs.fold(self.reduction, offsets, self.load), strict=True):
                 outputs.store(at, words, partial(self.store_near, aligned=aligned))
 
-        self.each_vector(span, aligned, each)
+        self.each_vector(span, aligned, each, place)
 
     def reduce_edges(self, span: Span, inputs: Peers, outputs: Peers) -> None:
         """The same for the elements at a span's edges."""
