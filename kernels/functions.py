@@ -88,15 +88,19 @@ def compiled_callable(function: Any, name: str, arguments: Sequence[CallArgument
     compiled = Executable(name, entries[0], arch, text, f"sha256:{sha256(text.encode()).hexdigest()}", bytes(cubin))
     from kernels.hosting import HostCode
 
-    return CompiledFunction(compiled, HostCode(made.ir_module, made.function_name, _sizes_bytes(text), ExecutionEngine))
+    sizes, maps = _parameters(text)
+    return CompiledFunction(compiled, HostCode(made.ir_module, made.function_name, sizes, maps, ExecutionEngine))
 
 
-def _sizes_bytes(ptx: str) -> tuple[int, ...]:
-    """The sizes of the parameters of the one kernel of PTX that CuTe DSL made."""
+def _parameters(ptx: str) -> tuple[tuple[int, ...], frozenset[int]]:
+    """The sizes of the parameters of the one kernel of PTX that CuTe DSL made, and which of them are tensor maps."""
     after = ptx[ptx.index(".entry") :]
-    listed = after[after.index("(") : after.index(")")]
-    types = [re.search(r"\.[busf](8|16|32|64)\b.*?(?:\[\s*(\d+)\s*\])?\s*$", one, re.S) for one in listed.split(",")]
-    return tuple(int(one[1]) // 8 * int(one[2] or 1) for one in types if one is not None)
+    listed = after[after.index("(") : after.index(")")].split(",")
+    types = [re.search(r"\.[busf](8|16|32|64)\b.*?(?:\[\s*(\d+)\s*\])?\s*$", one, re.S) for one in listed]
+    sizes = tuple(int(one[1]) // 8 * int(one[2] or 1) for one in types if one is not None)
+    return sizes, frozenset(
+        number for number, one in enumerate(listed) if ".align 64 " in one and sizes[number] == 128
+    )
 
 
 def _example(argument: CallArgument) -> Any:

@@ -8,6 +8,9 @@ their layout, and what is launched is what a GPU would get.
 Addresses are known on their own ranks alone, in other processes on GPUs. So the code runs with marks for addresses,
 twice, with different marks; every word of the parameters that differs must be a mark plus a constant, and is noted as
 such. A rank puts its addresses there, and needs no compiler.
+
+Host code encodes tensor maps itself. It writes the first half of their 128 bytes and leaves the other as it was, which
+says nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from memory.fabric import Argument, Launch
 _CLUSTER = 4  # cudaLaunchAttributeClusterDimension
 _DEPENDENT = 6  # cudaLaunchAttributeProgrammaticStreamSerialization
 _WORD_BYTES = 8
+_MAP_BYTES = 128
 _TOP = 1 << 64
 _running = threading.Lock()  # the code notes its launches in one place
 
@@ -93,12 +97,13 @@ class HostCode:
     """The host half of a compiled function.
 
     module is the compiler's, engine what compiles and finds its code, name the function's in it; sizes_bytes are those
-    of the kernel's parameters.
+    of the kernel's parameters. maps: the positions of those that are tensor maps.
     """
 
     module: Any
     name: str
     sizes_bytes: tuple[int, ...]
+    maps: frozenset[int]
     engine: Callable[[Any], Any]
     _entry: Any = None
     _kept: list[Any] = field(default_factory=list)
@@ -205,7 +210,12 @@ class HostCode:
     ) -> None:
         count = len(self.sizes_bytes)
         at = (ctypes.c_void_p * count).from_address(parameters) if count else ()
-        contents = tuple(ctypes.string_at(one, size) for one, size in zip(at, self.sizes_bytes, strict=True))
+        contents = tuple(
+            ctypes.string_at(one, _MAP_BYTES // 2) + bytes(_MAP_BYTES // 2)
+            if number in self.maps
+            else ctypes.string_at(one, size)
+            for number, (one, size) in enumerate(zip(at, self.sizes_bytes, strict=True))
+        )
         self._noted.append(_Noted(grid, block, shared_bytes, cluster, contents, dependent))
 
 

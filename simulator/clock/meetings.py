@@ -222,7 +222,7 @@ class Meetings(Timer):
         if event.within < 0:
             phase = run.book.enter(warps, False)
             phase = phase if isinstance(phase, int) else int(phase[0])
-            run.book.copy(phase, viewer, event.target, self._action(event), event.size_bytes)
+            run.book.copy(phase, viewer, event.target, self._action(event), event.global_bytes)
         if event.mbarrier < 0:
             read = start + self.costs.bulk_read
             reads = int(self._copy_row(run, warps, read, before, "bulk_read", event.instruction))

@@ -8,7 +8,7 @@ keep subnormals, as an H200 does; of f32 the PTX ISA says that they are flushed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from simulator.isa.spaces import (
     shared_reader,
 )
 from simulator.memory.space import LaneFault
+from simulator.memory.tensor_map import Tile
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Immediate, Instruction, Operand
 
@@ -40,7 +41,7 @@ MULTICAST = "multicast::cluster"
 
 _WHOLE = {"add": "u32 s32 u64", "inc": "u32", "dec": "u32"}
 _WITHIN = _WHOLE | {word: "u32 s32" for word in ("min", "max")} | {word: "b32" for word in ("and", "or", "xor")}
-_TO_GLOBAL = (
+TO_GLOBAL = (
     _WHOLE
     | {"add": "u32 s32 u64 f32 f64", "add.noftz": "f16 bf16"}
     | {word: "u32 s32 u64 s64 f16 bf16" for word in ("min", "max")}
@@ -74,9 +75,9 @@ def no_hint(instruction: Instruction) -> None:
             raise UnknownInstruction(f"{instruction.opcode} has no .{word} here; {instruction.where()}")
 
 
-def _check_direction(instruction: Instruction, wanted: tuple[str, ...]) -> None:
+def check_direction(instruction: Instruction, wanted: tuple[str, ...]) -> None:
     spaces = tuple(word for word in instruction.qualifiers if word == "global" or word.startswith("shared"))
-    if spaces != wanted:
+    if spaces != wanted or ("tile" in instruction.qualifiers and "tensor" not in instruction.qualifiers):
         raise UnknownInstruction(f"the simulator has no such direction of a bulk copy; {instruction.where()}")
 
 
@@ -97,7 +98,7 @@ def _checked(position: int, size_bytes: int, address: int = 0) -> None:
         raise LaneFault(position, f"a bulk copy at {address:#x}: not aligned to {UNIT_BYTES} bytes")
 
 
-def _rank_of(frame: LaneFrame, position: int) -> int:
+def rank_of(frame: LaneFrame, position: int) -> int:
     rank = frame.view.rank
     return rank if isinstance(rank, int) else int(rank[position])
 
@@ -105,10 +106,12 @@ def _rank_of(frame: LaneFrame, position: int) -> int:
 # Into shared memory
 
 
-def _aim(frame: LaneFrame, position: int, place: Place, key: int, size_bytes: int) -> int:
+def aimed(
+    frame: LaneFrame, position: int, place: Place, key: int, size_bytes: int, unit_bytes: int = UNIT_BYTES
+) -> int:
     """Return where a lane's destination in shared memory lies. Raises LaneFault for one that is wrong, and if the
     mbarrier is in another block's memory."""
-    shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
+    shared = shared_place(frame, place, position, size_bytes, unit_bytes, "a bulk copy")
     row = frame.batch.shared.shape[1]
     if shared // row != key // row:
         raise LaneFault(position, "a bulk copy to a block of the cluster: its mbarrier is in another block's memory")
@@ -119,6 +122,46 @@ def _aim(frame: LaneFrame, position: int, place: Place, key: int, size_bytes: in
     return shared
 
 
+Destinations = list[tuple[Place, int]]
+"""Of one lane: places in shared memory, each with the key of the mbarrier that counts its bytes."""
+
+
+def destination_reader(
+    instruction: Instruction, target: Operand, counter: Operand, mask: list[Operand], bind: Binder
+) -> Callable[[LaneFrame], list[Destinations]]:
+    """Return a function from a frame to the lanes' destinations; mask: the operand of a multicast, none without one."""
+    assert len(mask) == (MULTICAST in instruction.qualifiers)
+    (space,) = (word for word in instruction.qualifiers if word.startswith("shared"))
+    places, keys = shared_reader(target, bind), barrier_reader(instruction, counter, bind)
+    masks = mask_reader(mask[0], bind) if mask else None
+
+    def read(frame: LaneFrame) -> list[Destinations]:
+        if masks is None:
+            pairs = zip(places_of(frame, places(frame), space), keys(frame), strict=True)
+            return [[pair] for pair in pairs]
+        row = frame.batch.shared.shape[1]
+        aims = aims_of(frame, places(frame), masks(frame))
+        return [
+            [(place, place[0] * row + key % row) for place in each] for each, key in zip(aims, keys(frame), strict=True)
+        ]
+
+    return read
+
+
+def into_shared(
+    frame: LaneFrame, instruction: Instruction, position: int, source: int, address: int, size_bytes: int,
+    to: Destinations, unit_bytes: int = UNIT_BYTES, tile: Tile | None = None,
+) -> None:  # fmt: skip
+    """Issue a lane's copy from global memory at the index `source`, which it calls address."""
+    begins = tuple(aimed(frame, position, *one, size_bytes, unit_bytes) for one in to)
+    keys = tuple(key for _, key in to)
+    many = keys if len(keys) > 1 else ()
+    transfer = Transfer(
+        ("global", source), "shared", begins, size_bytes, address, keys[0], mbarriers=many, tile=tile
+    )  # fmt: skip
+    frame.batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
+
+
 @operation(
     *(f"cp.async.bulk.{space}.global.{COUNTED}" for space in ("shared::cta", "shared::cluster")),
     f"cp.async.bulk.shared::cluster.global.{COUNTED}.{MULTICAST}",
@@ -127,47 +170,33 @@ def _aim(frame: LaneFrame, position: int, place: Place, key: int, size_bytes: in
 def _load(instruction: Instruction, bind: Binder) -> Run:
     """From global memory into that of the thread's own block, or of blocks of its cluster."""
     (space,) = (word for word in instruction.qualifiers if word.startswith("shared"))
-    _check_direction(instruction, (space, "global"))
+    check_direction(instruction, (space, "global"))
     target, source, size, counter, *mask = policy(instruction, list(instruction.operands), bind)
-    assert len(mask) == (MULTICAST in instruction.qualifiers)
     _check_size(instruction, size)
-    addresses, places, sizes = address_reader(source, bind), shared_reader(target, bind), values_of(size, bind)
-    keys = barrier_reader(instruction, counter, bind)
-    masks = _mask_reader(mask[0], bind) if mask else None
-
-    def aims(frame: LaneFrame) -> list[tuple[Place, ...]]:
-        if masks is not None:
-            return _aims(frame, places(frame), masks(frame))
-        return [(place,) for place in places_of(frame, places(frame), space)]
+    addresses, sizes = address_reader(source, bind), values_of(size, bind)
+    destinations = destination_reader(instruction, target, counter, mask, bind)
 
     def run(frame: LaneFrame) -> None:
-        batch = frame.batch
-        row = batch.shared.shape[1]
-        lanes = zip(addresses(frame).tolist(), sizes(frame), keys(frame), aims(frame), strict=True)
-        for position, (address, size_bytes, key, targets) in enumerate(lanes):
+        lanes = zip(addresses(frame).tolist(), sizes(frame), destinations(frame), strict=True)
+        for position, (address, size_bytes, to) in enumerate(lanes):
             _checked(position, size_bytes, address)
             try:
-                index = batch.space.resolve_bulk(_rank_of(frame, position), address, size_bytes, "load")
+                index = frame.batch.space.resolve_bulk(rank_of(frame, position), address, size_bytes, "load")
             except LaneFault as fault:
                 raise LaneFault(position, fault.message) from None
-            counters = tuple(block * row + key % row for block, _ in targets) if masks is not None else (key,)
-            begins = tuple(_aim(frame, position, *one, size_bytes) for one in zip(targets, counters, strict=True))
-            transfer = Transfer(("global", index), "shared", begins, size_bytes, address, counters[0])
-            if len(counters) > 1:
-                transfer = replace(transfer, mbarriers=counters)
-            batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
+            into_shared(frame, instruction, position, index, address, size_bytes, to)
 
     return run
 
 
-def _mask_reader(operand: Operand, bind: Binder) -> Callable[[LaneFrame], list[int]]:
+def mask_reader(operand: Operand, bind: Binder) -> Callable[[LaneFrame], list[int]]:
     """A function from a frame to the lanes' 16-bit masks."""
     assert isinstance(operand, Immediate) or bind.register_dtype(operand) == "u2"
     slot = bind.read(operand, "u2")
     return lambda frame: list(np.broadcast_to(frame.regs[slot], frame.count).astype(np.int64).tolist())
 
 
-def _aims(frame: LaneFrame, places: Lanes, masks: list[int]) -> list[tuple[Place, ...]]:
+def aims_of(frame: LaneFrame, places: Lanes, masks: list[int]) -> list[tuple[Place, ...]]:
     """Return for each lane the same place in each block of the cluster whose rank is in the lane's mask."""
     size = frame.batch.cluster
     given = np.array(masks, np.int64)
@@ -199,7 +228,7 @@ def _within(instruction: Instruction, bind: Binder) -> Run:
 
     In a launch without clusters it is an illegal instruction, as an H200 showed.
     """
-    _check_direction(instruction, (CLUSTER, "shared::cta"))
+    check_direction(instruction, (CLUSTER, "shared::cta"))
     no_hint(instruction)
     target, source, size, counter = instruction.operands
     _check_size(instruction, size)
@@ -215,10 +244,10 @@ def _within(instruction: Instruction, bind: Binder) -> Run:
         rows = zip(aims, places, sizes(frame), keys(frame), strict=True)
         for position, (aim, place, size_bytes, key) in enumerate(rows):
             _checked(position, size_bytes)
-            aimed = _aim(frame, position, aim, key, size_bytes)
             shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
             how = (change.combine, change.element)
-            transfer = Transfer(("shared", shared), "shared", (aimed,), size_bytes, -1, key, *how)
+            begin = aimed(frame, position, aim, key, size_bytes)
+            transfer = Transfer(("shared", shared), "shared", (begin,), size_bytes, -1, key, *how)
             batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
 
     return run
@@ -238,7 +267,7 @@ class _Change:
     def of(cls, instruction: Instruction) -> _Change:
         """The change that a reduction names."""
         name = element_type(instruction)
-        word = next(one for one in instruction.qualifiers if one in _TO_GLOBAL)
+        word = next(one for one in instruction.qualifiers if one in TO_GLOBAL)
         return cls(combination(word, name, in_global=False), DTYPES[name])
 
 
@@ -246,11 +275,11 @@ def _chosen_reader(instruction: Instruction, operands: list[Operand], bind: Bind
     """Take a byte mask off the operands; return a function from a frame to the lanes' masks, None without one."""
     if "cp_mask" not in instruction.qualifiers:
         return None
-    return _mask_reader(operands.pop(), bind)
+    return mask_reader(operands.pop(), bind)
 
 
 def _into_global(instruction: Instruction, bind: Binder, change: _Change, multicast: bool) -> Run:
-    _check_direction(instruction, ("global", "shared::cta"))
+    check_direction(instruction, ("global", "shared::cta"))
     operands = list(instruction.operands)
     masks = _chosen_reader(instruction, operands, bind)
     target, source, size = policy(instruction, operands, bind)
@@ -266,7 +295,7 @@ def _into_global(instruction: Instruction, bind: Binder, change: _Change, multic
         for position, (address, place, size_bytes, mask) in enumerate(rows):
             _checked(position, size_bytes, address)
             shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
-            rank = _rank_of(frame, position)
+            rank = rank_of(frame, position)
             try:
                 if multicast:
                     targets = tuple(batch.space.resolve_bulk_multicast(rank, address, size_bytes, name))
@@ -288,7 +317,7 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
     return _into_global(instruction, bind, _Change(), multicast=False)
 
 
-@operation(*(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{form}" for form in _forms(_TO_GLOBAL)))
+@operation(*(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{form}" for form in _forms(TO_GLOBAL)))
 def _reduce(instruction: Instruction, bind: Binder) -> Run:
     return _into_global(instruction, bind, _Change.of(instruction), multicast=False)
 
@@ -299,7 +328,7 @@ def _store_multicast(instruction: Instruction, bind: Binder) -> Run:
     return _multicast(instruction, bind, _Change())
 
 
-@operation(*(f"multimem.cp.reduce.async.bulk.shared::cta.bulk_group.{form}" for form in _forms(_TO_GLOBAL)))
+@operation(*(f"multimem.cp.reduce.async.bulk.shared::cta.bulk_group.{form}" for form in _forms(TO_GLOBAL)))
 def _reduce_multicast(instruction: Instruction, bind: Binder) -> Run:
     """A reduction into every replica."""
     return _multicast(instruction, bind, _Change.of(instruction))
@@ -308,7 +337,7 @@ def _reduce_multicast(instruction: Instruction, bind: Binder) -> Run:
 def _multicast(instruction: Instruction, bind: Binder, change: _Change) -> Run:
     words = instruction.qualifiers
     known = ["cp", "reduce", "async", "bulk", "global", "shared::cta", "bulk_group", "cp_mask"]
-    strange = [word for word in words if word not in (*known, *DTYPES, "noftz", *_TO_GLOBAL)]
+    strange = [word for word in words if word not in (*known, *DTYPES, "noftz", *TO_GLOBAL)]
     if strange:  # orders and scopes, which other forms of multimem have
         raise UnknownInstruction(f"multimem.cp has no .{strange[0]} here; {instruction.where()}")
     return _into_global(instruction, bind, change, multicast=True)

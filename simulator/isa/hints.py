@@ -24,6 +24,7 @@ def _nothing(frame: LaneFrame) -> None:
     *(f"prefetch{space}.{level}" for space in ("", ".global", ".local") for level in ("L1", "L2")),
     *(f"prefetch.global.{level}" for level in _PRIORITIES[:2]),
     "prefetchu.L1",
+    *(f"prefetch{space}.tensormap" for space in ("", ".param", ".const")),
     "applypriority.L2::evict_normal",
     "applypriority.global.L2::evict_normal",
     "griddepcontrol.wait",

@@ -277,6 +277,17 @@ class Space(Heaps):
             self._only_own(rank, index, addresses, size_bytes, action)
         return start
 
+    def resolve_stretches(self, rank: int, address: int, stretches: list[tuple[int, int]], action: str) -> int:
+        """As resolve_bulk, for several ranges that begin at address + begin; return the index of address."""
+        start = address - self.base(rank)
+        low, end = min(at for at, _ in stretches), max(at + size for at, size in stretches)
+        is_one = start + low >= 0 and start + end <= self.heaps_end
+        if is_one and self._one_allocation(start + low, start + end) is not None:
+            stretches = [(low, end - low)]
+        for at, size in stretches:
+            self.resolve_bulk(rank, address + at, size, action)
+        return start
+
     def resolve_bulk_multicast(self, rank: int, address: int, size_bytes: int, what: str) -> list[int]:
         """As resolve_bulk, for a multicast address: return the index of each replica, in rank order."""
         start = address - self.base(rank) - MULTICAST * self.capacity

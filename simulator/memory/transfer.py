@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.memory.tensor_map import Tile
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transfer:
@@ -20,6 +22,9 @@ class Transfer:
     one that counts the bytes, -1 of a copy that belongs to a group; mbarriers: of several targets in shared memory, the
     key for each. combine: of a reduction, from a target's elements
     of dtype `element` and the source's to the target's new ones. chosen: which bytes are copied, None for all.
+
+    tile: of a tensor copy, what it moves of the tensor that begins at the place in global memory; size_bytes is the
+    box's.
     """
 
     source: tuple[str, int]
@@ -32,3 +37,4 @@ class Transfer:
     element: str = "u1"
     chosen: npt.NDArray[np.bool_] | None = None
     mbarriers: tuple[int, ...] = ()
+    tile: Tile | None = None

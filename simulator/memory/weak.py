@@ -568,7 +568,11 @@ class WeakSpace(Space):
         self.copies[id(launched), number] = (access, launched, lane)
 
     def read_bulk(self, index: int, size_bytes: int) -> npt.NDArray[np.uint8]:
-        return self._as_seen(index, super().read_bulk(index, size_bytes))
+        found, before = super().read_bulk(index, size_bytes), index % WORD_BYTES
+        if not before and not size_bytes % WORD_BYTES:
+            return self._as_seen(index, found)
+        first, end = index - before, -(-(index + size_bytes) // WORD_BYTES) * WORD_BYTES
+        return self._as_seen(first, self.memory[first:end].copy())[before : before + size_bytes]
 
     def _as_seen(self, index: int, found: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         """What the bulk copy that is under way reads at a place, whose bytes are `found` when all is visible."""

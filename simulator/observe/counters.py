@@ -76,12 +76,12 @@ class Counters(Listener):
 
     def copy(self, event: CopyMoment) -> None:
         if event.moment == "issued" and event.target == MULTICAST_TARGET:
-            self._count(event, ("multicast_store", "multicast_store"), event.size_bytes, True)
+            self._count(event, ("multicast_store", "multicast_store"), event.global_bytes, True)
         elif event.moment == "issued" and event.within < 0:
             viewer = int(event.ranks[0])
-            self.links[viewer, event.target] += event.size_bytes
+            self.links[viewer, event.target] += event.global_bytes
             kinds = _READS if event.is_load else _WRITES
-            self._count(event, kinds, event.size_bytes, viewer == event.target)
+            self._count(event, kinds, event.global_bytes, viewer == event.target)
 
     def lane_copy(self, event: LaneCopyMoment) -> None:
         if event.moment != "issued":

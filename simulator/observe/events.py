@@ -205,6 +205,9 @@ class CopyMoment(LaneEvent):
     -1 if an mbarrier counts the bytes. within: where in shared memory the destination is, of a copy from shared to
     shared memory, whose global_address is -1; else -1. target_blocks: those whose shared memory it writes, where
     mbarrier lies as well; none if it writes global memory. Of a copy of registers shared_address is -1.
+
+    Of a tensor copy size_bytes is the box's, which its mbarrier counts, and stretches are (address, size) of what it
+    touches in global memory; shared_stretches the same in shared memory, None if it is all of the box.
     """
 
     instruction: Instruction
@@ -219,6 +222,19 @@ class CopyMoment(LaneEvent):
     group: int
     within: int = -1
     target_blocks: tuple[int, ...] = ()
+    stretches: list[tuple[int, int]] | None = None
+    shared_stretches: list[tuple[int, int]] | None = None
+
+    @property
+    def global_bytes(self) -> int:
+        """How many bytes of global memory it touches, of one whose source or destination is there."""
+        return self.size_bytes if self.stretches is None else sum(size for _, size in self.stretches)
+
+    def touched(self, is_read: bool) -> list[tuple[int, int]]:
+        """Return (address, size) of all that it reads, or writes, in the space of source or destination."""
+        space, address = self.source if is_read else self.destination
+        found = self.stretches if space == "global" else self.shared_stretches
+        return [(address, self.size_bytes)] if found is None else found
 
     @property
     def source(self) -> tuple[str, int]:

@@ -48,6 +48,7 @@ _GUARD = re.compile(r"@\s*(!?)\s*([%\w$]+)\s+")
 _PLAIN = re.compile(r"[%A-Za-z_$][\w$.]*$")
 _PAIR = re.compile(r"([%\w$]+)\s*\|\s*([%\w$]+)$")
 _ADDRESS = re.compile(r"\[\s*([%$\w.]+)\s*([+-].*)?\]$")
+_TENSOR = re.compile(r"\[\s*([^,\]]+?)\s*,\s*(\{[^}]*\})\s*\]$")
 _SCOPE = re.compile(r"[{}]|(?<![\w$.:])([$\w]+)\s*:(?!:)")
 _PROTOTYPE = re.compile(r"\.callprototype\s*(?:\(([^)]*)\))?\s*[\w$]+\s*(?:\(([^)]*)\))?")
 
@@ -275,7 +276,10 @@ class Body:
         operands: tuple[Operand, ...] = ()
         unsupported = ""
         try:
-            operands = self.call(split(tail)) if opcode == "call" else tuple(map(self.operand, split(tail)))
+            parts = split(tail)
+            if "tensor" in words:
+                parts = [one for part in parts for one in _map_and_coordinates(part)]
+            operands = self.call(parts) if opcode == "call" else tuple(map(self.operand, parts))
         except ValueError:
             unsupported = "the simulator can't read these operands"
         unsupported = unsupported or _wrong_width(opcode, words, operands)
@@ -339,6 +343,12 @@ class Body:
         if not isinstance(base, Register | Symbol | Immediate) or not isinstance(offset, Immediate):
             raise ValueError(text)
         return Address(base, offset.bits)
+
+
+def _map_and_coordinates(text: str) -> list[str]:
+    """[map, {coordinates}] as two operands; another operand alone."""
+    match = _TENSOR.match(text)
+    return [text] if match is None else [f"[{match.group(1)}]", match.group(2)]
 
 
 def _wrong_width(opcode: str, words: Sequence[str], operands: Sequence[Operand]) -> str:

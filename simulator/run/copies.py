@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.memory.space import LaneFault
+from simulator.memory.tensor_map import stretches
 from simulator.memory.transfer import Transfer
 from simulator.observe.events import (
     MULTICAST_TARGET,
@@ -257,7 +258,7 @@ class Copies:
         transfer = copy.transfer
         space, start = transfer.source
         if space == "global":
-            found = self.batch.space.read_bulk(start + low, high - low)
+            found = self._global_bytes(start, transfer, low, high)
         else:
             found = self._shared_bytes(start, transfer, low, high)
         if (low, high) != (0, transfer.size_bytes):
@@ -282,6 +283,18 @@ class Copies:
         copy.transfer = each[0]
         self.under_way += [replace(copy, transfer=one, due=self.batch.steps + LAG_STEPS) for one in each[1:]]
         self.batch.rank_alive[self.batch.place(copy.lane)[0]] += len(each) - 1
+
+    def _global_bytes(self, start: int, transfer: Transfer, low: int, high: int) -> Bytes:
+        """The bytes from low to high of a copy, from global memory; of a tensor copy, with what is out of bounds."""
+        space, tile = self.batch.space, transfer.tile
+        if tile is None:
+            return space.read_bulk(start + low, high - low)
+        found: Bytes = np.tile(tile.fill, (high - low) // len(tile.fill))
+        parts, places = tile.part(low, high)
+        if parts:
+            data = np.concatenate([space.read_bulk(start + at, size) for at, size in parts])
+            found.reshape(-1, tile.unit_bytes)[(places - low) // tile.unit_bytes] = data.reshape(-1, tile.unit_bytes)
+        return found
 
     def _shared_bytes(self, start: int, transfer: Transfer, low: int, high: int) -> Bytes:
         """The bytes from low to high of shared memory that a copy reads. Raises LaneFault for poison among those that
@@ -308,8 +321,7 @@ class Copies:
                 if batch.shared_start >= 0:
                     batch.space.settle_at(np.array([batch.shared_start + start]), transfer.size_bytes)
             else:
-                chosen = None if transfer.chosen is None else transfer.chosen[low:high]
-                batch.space.write_bulk(start + low, data, chosen)
+                self._to_global(start, transfer, data, low, high)
         if copy.left is not None:
             return
         copy.is_done = True
@@ -318,6 +330,19 @@ class Copies:
             self._complete(copy)
         batch.finish(batch.place(copy.lane)[0], 1)
 
+    def _to_global(self, start: int, transfer: Transfer, data: Bytes, low: int, high: int) -> None:
+        """Write the bytes from low to high of a copy to global memory."""
+        space, tile = self.batch.space, transfer.tile
+        if tile is None:
+            space.write_bulk(start + low, data, None if transfer.chosen is None else transfer.chosen[low:high])
+            return
+        parts, places = tile.part(low, high)
+        rows = data.reshape(-1, tile.unit_bytes)[(places - low) // tile.unit_bytes].reshape(-1)
+        at = 0
+        for offset, size in parts:
+            space.write_bulk(start + offset, rows[at : at + size])
+            at += size
+
     def _combined(self, start: int, transfer: Transfer, held: Bytes, low: int, high: int) -> Bytes:
         """What the bytes from low to high of a reduction's target hold afterwards."""
         assert transfer.combine is not None
@@ -325,7 +350,7 @@ class Copies:
         if transfer.target_space == "shared":
             before = self._shared_bytes(start, transfer, low, high)
         else:
-            before = self.batch.space.read_bulk(start + low, high - low)
+            before = self._global_bytes(start, transfer, low, high)
         made = transfer.combine(before.view(transfer.element), held.view(transfer.element))
         out: Bytes = np.ascontiguousarray(made).view(np.uint8)
         return out
@@ -346,11 +371,19 @@ class Copies:
             index = transfer.source[1] if copy.is_load else transfer.targets[0]
             target = index // batch.space.capacity if copy.is_load or len(transfer.targets) == 1 else MULTICAST_TARGET
             shared = transfer.targets[0] if copy.is_load else transfer.source[1]
+        first, stretched, shared_stretched = transfer.global_address, None, None
+        if (tile := transfer.tile) is not None:
+            stretched = [(first + at, size) for at, size in stretches(tile.there, tile.unit_bytes)]
+            first = stretched[0][0] if stretched else first
+            if not copy.is_load and len(tile.places) * tile.unit_bytes < transfer.size_bytes:
+                shared_stretched = [
+                    (shared % row + at, size) for at, size in stretches(np.sort(tile.places), tile.unit_bytes)
+                ]
         event = CopyMoment(
             batch.launched, compact(np.array([copy.lane])), events.step, copy.instruction, moment, copy.number,
-            copy.is_load, transfer.global_address, target, shared % row if shared >= 0 else -1, transfer.size_bytes,
+            copy.is_load, first, target, shared % row if shared >= 0 else -1, transfer.size_bytes,
             transfer.mbarrier % row if transfer.mbarrier >= 0 else -1, copy.group,
-            transfer.targets[0] % row if is_within else -1, blocks,
+            transfer.targets[0] % row if is_within else -1, blocks, stretched, shared_stretched,
         )  # fmt: skip
         tell(events.copy, event)
 

@@ -210,7 +210,7 @@ class Tracer(Turns):
         self._note(event, "mbarrier", event.instruction, what=event.operation)
 
     def copy(self, event: CopyMoment) -> None:
-        is_global = event.global_address >= 0
+        is_global = event.global_address >= 0 and event.stretches is None
         writes = event.moment == "written" and event.destination[0] == "global"
         reads = event.moment == "read" and event.source[0] == "global"
         kind = "store" if writes else "load" if reads else "copy"

@@ -827,18 +827,21 @@ class Races(RaceChecker):
             return
         one = self.copies[key]
         is_read = event.moment == "read"
-        space, address = event.source if is_read else event.destination
+        space, _ = event.source if is_read else event.destination
         if space == "register":
             one.is_read = True
             return
         info = one.info["read" if is_read else "write"]
         stamp = self.accesses.tick(info)
-        size = event.size_bytes
-        if space == "shared":
-            for target in _target_blocks(one, event, is_read):
-                place = (self._shared(run), target * run.row_bytes + address)
-                self.moments.append(Moment(one, info, stamp, *place, size))
-        else:
+        touched = event.touched(is_read)
+        if event.stretches is not None:
+            touched = [piece for begin, size in touched for piece in _aligned(begin, size)]
+        for address, size in touched:
+            if space == "shared":
+                for target in _target_blocks(one, event, is_read):
+                    place = (self._shared(run), target * run.row_bytes + address)
+                    self.moments.append(Moment(one, info, stamp, *place, size))
+                continue
             index = address - self.space.base(int(event.ranks[0]))
             starts = [index]
             if event.target == MULTICAST_TARGET:
@@ -1251,6 +1254,18 @@ def _target_blocks(one: UnderWay, event: CopyMoment, is_read: bool = False) -> l
     if is_read or not event.target_blocks:
         return [block]
     return [block // grid * grid + other for other in event.target_blocks]
+
+
+def _aligned(begin: int, size: int) -> list[tuple[int, int]]:
+    """Return the parts of a stretch of bytes: whole units of bulk copies in one, the ends by powers of two."""
+    parts, end = [], begin + size
+    while begin < end:
+        width = min(begin & -begin if begin else _COPY_UNIT, _COPY_UNIT, 1 << (end - begin).bit_length() - 1)
+        if width == _COPY_UNIT:
+            width = (end - begin) // width * width
+        parts.append((begin, width))
+        begin += width
+    return parts
 
 
 def _element(instruction: Instruction, width: int) -> int:

@@ -1,0 +1,160 @@
+"""Tensor maps: the 128 bytes that say how a tensor lies in global memory and which box of it a copy moves.
+
+The layout is that of CUDA's hosts. It is no public one: it was read off the maps that CuTe DSL 4.8.1's host code makes
+for known tensors (kernels/hosting.py runs it), and off the words and bits that ptxas 13.0 lets tensormap.replace
+change. A tensor may have up to 5 dimensions; the innermost comes first in all that is listed here.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+MAP_ALIGNMENT = 64
+READ_BYTES = 64
+"""How many of a map's bytes say something; the others need not be written."""
+UNIT_BYTES = 16
+"""Of which addresses, strides and rows of a box are multiples; a swizzle moves units of it."""
+_KIND = 2  # in the lowest 4 bits of the word of modes
+_TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz")
+_SIZES = {"u8": 1, "u16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8, "f16": 2, "f32": 4, "f64": 8, "bf16": 2}
+_NANS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": (1 << 63) - 1}
+"""What fills elements out of bounds where the map asks for NaN."""
+_SPANS = (0, 32, 64, 128)
+
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """address: where the tensor begins, as its rank sees it. element: the PTX type. sizes: of the tensor, in elements;
+    strides: of all dimensions but the innermost, in bytes; box: in elements; steps: of each dimension, how far elements
+    of a box are apart. swizzle_bytes: 0 (none), 32, 64 or 128. nan: what is out of bounds is NaN, not zero."""
+
+    address: int
+    element: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+    swizzle_bytes: int = 0
+    nan: bool = False
+
+    @property
+    def element_bytes(self) -> int:
+        return _SIZES[self.element]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many elements of each dimension a copy moves."""
+        return tuple(-(-extent // step) for extent, step in zip(self.box, self.steps, strict=True))
+
+    @property
+    def box_bytes(self) -> int:
+        """What a copy counts on its mbarrier: all of the box, out of bounds or not."""
+        return int(np.prod(self.counts)) * self.element_bytes
+
+    @property
+    def fill(self) -> npt.NDArray[np.uint8]:
+        """The bytes of an element that is out of bounds."""
+        number = _NANS.get(self.element, 0) if self.nan else 0
+        return np.frombuffer(number.to_bytes(self.element_bytes, "little"), np.uint8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """What a copy moves of a tensor: units of unit_bytes, each from or to there (bytes from where the tensor begins)
+    and places (bytes from where the box begins in shared memory). Units out of bounds are left out; in shared memory
+    they become `fill` (an element's bytes)."""
+
+    there: Offsets
+    places: Offsets
+    unit_bytes: int
+    fill: npt.NDArray[np.uint8]
+
+    def part(self, low: int, high: int) -> tuple[list[tuple[int, int]], Offsets]:
+        """Return what lies at the bytes from low to high of the box: the stretches of global memory (begin, size) and
+        the places of their units, one after another."""
+        inside = (self.places >= low) & (self.places < high)
+        return stretches(self.there[inside], self.unit_bytes), self.places[inside]
+
+
+def stretches(offsets: Offsets, unit_bytes: int) -> list[tuple[int, int]]:
+    """Return (begin, size) of the bytes of units, joined where one follows the other in the list."""
+    if not len(offsets):
+        return []
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(offsets) != unit_bytes]))
+    counts = np.diff(np.append(starts, len(offsets)))
+    return list(zip(offsets[starts].tolist(), (counts * unit_bytes).tolist(), strict=True))
+
+
+@lru_cache(maxsize=256)
+def decoded(content: bytes) -> TensorMap:
+    """Return what the first READ_BYTES of a map say. Raises ValueError for one that hardware or the simulator does not
+    take; the message is about the copy."""
+    (address,), words = struct.unpack_from("<Q", content), struct.unpack("<16I", content[:READ_BYTES])
+    modes = words[2]
+    if modes & 15 != _KIND:
+        raise ValueError("a tensor copy by 128 bytes that are no tensor map, let the host encode one")
+    rank = (modes >> 4 & 7) + 1
+    if rank > 5:
+        raise ValueError(f"a tensor map of {rank} dimensions; it has 1 to 5")
+    number = modes >> 7 & 15
+    element = _TYPES[number] if number < len(_TYPES) else f"type {number}"
+    if element not in _SIZES:
+        raise ValueError(f"a tensor map of {element}: the simulator has {', '.join(_SIZES)}")
+    if modes >> 11 & 3:
+        raise ValueError("a tensor map with interleaved channels: the simulator has those without")
+    if modes >> 22 & 3:
+        raise ValueError("a tensor map that swizzles units of more than 16 bytes: the simulator has those of 16")
+    strides = [(words[3 + at] | (words[7] >> 4 * at & 15) << 32) * UNIT_BYTES for at in range(rank - 1)]
+    box = [1 + (words[13] >> 24), *(1 + (words[14] >> 8 * at & 255) for at in range(rank - 1))]
+    steps = [1, *(1 + (words[13] >> 3 * at & 7) for at in range(1, rank))]  # the innermost one counts if interleaved
+    sizes = [1 + one for one in words[8 : 8 + rank]]
+    lists = (tuple(one) for one in (sizes, strides, box, steps))
+    made = TensorMap(address, element, *lists, _SPANS[modes >> 13 & 3], bool(modes >> 15 & 1))
+    if wrong := _wrong(made):
+        raise ValueError(wrong)
+    return made
+
+
+def _wrong(made: TensorMap) -> str:
+    """Return what a map has beyond the limits, "" if nothing."""
+    row = made.box[0] * made.element_bytes
+    span = made.swizzle_bytes
+    if made.address % UNIT_BYTES:
+        return f"a tensor map of a tensor at {made.address:#x}: not aligned to {UNIT_BYTES} bytes"
+    if row % UNIT_BYTES:
+        return f"a tensor map with rows of {row} bytes in its box; they are multiples of {UNIT_BYTES}"
+    if span and row > span:
+        return f"a tensor map with rows of {row} bytes in its box; a swizzle of {span} bytes takes at most {span}"
+    if span and made.box_bytes % span:
+        return f"a tensor map with a box of {made.box_bytes} bytes: the simulator swizzles multiples of {span}"
+    if made.nan and made.element not in _NANS:
+        return f"a tensor map of {made.element} that fills with NaN: only floats have it"
+    return ""
+
+
+def tile_at(made: TensorMap, coordinates: tuple[int, ...], shared_address: int) -> Tile:
+    """Return what a copy moves of the box at coordinates, in elements. shared_address: where the box lies in the
+    block's shared memory, which decides how its bytes are swizzled."""
+    size = made.element_bytes
+    first, extent, count = (one * size for one in (coordinates[0], made.sizes[0], made.box[0]))
+    unit = UNIT_BYTES if (first | extent) % UNIT_BYTES == 0 else size
+    row = first + np.arange(0, count, unit)
+    there, inside = row, (row >= 0) & (row < extent)
+    rest = zip(coordinates[1:], made.sizes[1:], made.strides, made.counts[1:], made.steps[1:], strict=True)
+    for start, limit, stride, many, step in rest:
+        index = start + step * np.arange(many, dtype=np.int64)
+        there = (index * stride)[:, None] + there
+        inside = ((index >= 0) & (index < limit))[:, None] & inside
+        there, inside = there.reshape(-1), inside.reshape(-1)
+    kept = np.flatnonzero(inside)
+    places = shared_address + kept * unit
+    if made.swizzle_bytes:
+        places = places ^ (places >> 3 & (made.swizzle_bytes - UNIT_BYTES))
+    return Tile(there[kept].astype(np.int64), (places - shared_address).astype(np.int64), unit, made.fill)
