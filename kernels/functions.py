@@ -98,9 +98,7 @@ def _parameters(ptx: str) -> tuple[tuple[int, ...], frozenset[int]]:
     listed = after[after.index("(") : after.index(")")].split(",")
     types = [re.search(r"\.[busf](8|16|32|64)\b.*?(?:\[\s*(\d+)\s*\])?\s*$", one, re.S) for one in listed]
     sizes = tuple(int(one[1]) // 8 * int(one[2] or 1) for one in types if one is not None)
-    return sizes, frozenset(
-        number for number, one in enumerate(listed) if ".align 64 " in one and sizes[number] == 128
-    )
+    return sizes, frozenset(number for number, one in enumerate(listed) if ".align 64 " in one and sizes[number] == 128)
 
 
 def _example(argument: CallArgument) -> Any:

@@ -46,9 +46,8 @@ def _first(instruction: Instruction, words: frozenset[str]) -> int:
     rule = _RULES.get(opcode)
     if rule is not None and (found := rule(instruction, words)):
         return found
-    if opcode in _OPCODES or any(word == "cluster" or word.endswith("::cluster") for word in words):
-        return 90
-    return 80
+    named = {opcode} | {word.rpartition("::")[2] for word in words}
+    return 80 if named.isdisjoint(_OPCODES | {"cluster", "tensormap"}) else 90
 
 
 def _element(word: str) -> str:

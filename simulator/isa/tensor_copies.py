@@ -174,7 +174,9 @@ def _change(position: int, word: str, made: TensorMap) -> tuple[Any, str]:
         name = f"b{name[1:]}"
     known = TO_GLOBAL.get(word, "") + (" f16 bf16" if word == "add" else "")
     if name not in known.split():
-        raise LaneFault(position, f"a reduction with .{word} by a tensor map of {made.element}, which has none")
+        raise LaneFault(
+            position, f"a reduction with .{word} by a tensor map of {made.element}: it takes {known.strip()}"
+        )
     return combination(word, name, in_global=False), DTYPES[name]
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import symlab
-from simulator.forms import missing_forms
+from kernels.functions import CallArgument, compiled_callable
 from tests.foreign.cutlass_examples import ARCH, FOLDER, compiled, example, in_the_wheel, rows, tensor_argument
 from tests.foreign.environment import absent
 
@@ -178,13 +178,56 @@ def test_two_shot_multimem_deadlocks_in_some_order_if_its_flags_are_used_again_a
         assert "all_reduce_two_shot_multimem.py" in failure.message
 
 
-def test_the_one_with_tensor_maps_comes_later(folder):
-    """`symlab check` says so: its tensor maps are among the forms that are planned."""
+TWO_TILES = (128, 256)
+
+
+def tma(folder, ranks):
+    """A kernel for each rank, and how its host code launches it."""
     import cutlass
 
     module = example(folder, "all_reduce_tma")
-    tensors = ([rows(*SQUARE), rows(*SQUARE)], rows(*SQUARE), rows(FLAGS, dtype="Int32"), rows(FLAGS, dtype="Int32"))
-    kernel = compiled("tma", module.AllReduceTmaKernel(cutlass.Float32), *tensors, 0, 2)
-    planned = [one.form for one in missing_forms(kernel.ptx) if one.is_planned]
-    assert planned
-    assert all(form.startswith("cp.async.bulk.tensor.") for form in planned)
+    given, flags = CallArgument("tensor", "float32", TWO_TILES), CallArgument("tensor", "int32", (FLAGS,))
+    made = []
+    for rank in range(ranks):
+        constants = [CallArgument("constexpr", value=one) for one in (rank, ranks)]
+        arguments = [CallArgument("tensors", members=(given,) * ranks), given, flags, flags, *constants]
+        function = module.AllReduceTmaKernel(cutlass.Float32)
+        found = compiled_callable(function, f"tma of rank {rank}", arguments, ARCH)
+        made.append((found.executable, found.host.launch([bytes(8)] * (ranks + 3), [True] * (ranks + 3))))
+    return made
+
+
+@pytest.mark.parametrize("order", [{"schedule": "fair"}, {"schedule": "random", "seed": 1}], ids=str)
+def test_tma_loads_and_stores_by_tensor_maps_of_its_own_host_code(folder, order):
+    """Each lane of a warp issues all stores, with the same bytes: these race with each other. One warp fences what
+    others have stored to shared memory, behind the barrier."""
+    kernels = tma(folder, 2)
+    data = [one[: TWO_TILES[0], : TWO_TILES[1]].contiguous() for one in eighths(2)]
+
+    def program(rank, _):
+        with rank.pool() as pool:
+            given, sums = (pool.tensor(TWO_TILES, torch.float32, name=name) for name in ("given", "sums"))
+            flags = pool.tensor(FLAGS, torch.int32, name="flags", fill=0)
+            given.write(data[rank.rank])
+            rank.barrier()
+            places = [*(given.peer(one) for one in range(2)), sums.multicast(), flags, flags.multicast()]
+            kernel, host = kernels[rank.rank]
+            arguments = [(one.kind, one.value) for one in host.arguments([one.address for one in places])]
+            how = {"grid": host.launch.grid, "block": host.launch.block, "shared_bytes": host.launch.shared_bytes}
+            rank.launch(kernel, arguments=arguments, **how)
+            rank.synchronize()
+            rank.barrier()
+            return sums.read().clone()
+
+    with symlab.world(2, arch=ARCH, races=True, **order) as world:
+        assert all(torch.equal(found, torch.stack(data).sum(0)) for found in world.run(program))
+        findings = world.findings()
+    stores = "cp.async.bulk.tensor.1d.global"
+    assert {(one.severity, one.missing) for one in findings} == {
+        ("race", "a wait for the copy"),
+        ("proxy", "fence.proxy.async"),
+    }
+    for one in findings:
+        assert one.second.text.startswith(stores)
+        assert one.first.text.startswith(stores if one.severity == "race" else "st.shared")
+        assert "all_reduce_tma.py" in one.first.source

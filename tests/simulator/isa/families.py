@@ -19,6 +19,7 @@ import tests.simulator.isa.vectors_move as move
 import tests.simulator.isa.vectors_order as order
 import tests.simulator.isa.vectors_sets as sets
 import tests.simulator.isa.vectors_space as space
+import tests.simulator.isa.vectors_tensor as tensor
 import tests.simulator.isa.vectors_warp as warp
 import tests.simulator.multimem_bench as multimem
 from tests.simulator.bench import Bench
@@ -87,5 +88,6 @@ def bench_of(family):
 
 @lru_cache(maxsize=1)
 def proven():
-    """Keys of the table that some vector runs, multimem's among them."""
-    return frozenset(multimem.bench_of(2).keys()).union(*(bench_of(family).keys() for family in FAMILIES))
+    """Keys of the table that some vector runs, those of multimem and of tensor copies among them."""
+    others = frozenset(multimem.bench_of(2).keys()) | tensor.keys()
+    return others.union(*(bench_of(family).keys() for family in FAMILIES))

@@ -69,6 +69,25 @@ def bulk_copies():
     yield from (f"cp.async.bulk.prefetch.L2.global{HINT} [%d1], %r1, %d2", "cp.async.bulk.prefetch.L2.global [%d1], 40")
 
 
+def tensor_copies():
+    corners = {"1d": "{%r4}", "2d": "{%r4, 1}", "3d": "{%r4, %r5, -6}", "5d": "{%r4, %r5, %r6, %r7, %r8}"}
+    for dim, corner in corners.items():
+        place = f"[%d1, {corner}]"
+        for hint, more in (("", ""), (HINT, ", %d2"), (".L2::128B", "")):
+            load = f"cp.async.bulk.tensor.{dim}.<shared::cta|shared::cluster|shared|global>.global<|.tile>.{COUNTED}"
+            yield f"{load}{hint} [%r1], {place}, [%r2]{more}"
+            yield f"{load}.multicast::cluster{hint} [%r1], {place}, [%r2], <%h1|3|%r3>{more}"
+            yield f"cp.async.bulk.tensor.{dim}.global.shared::<cta|cluster><|.tile>.bulk_group{hint} {place}, [%r1]{more}"
+            yield f"cp.async.bulk.prefetch.tensor.{dim}.L2.global<|.tile>{hint} {place}{more}"
+        change = (
+            f"cp.reduce.async.bulk.tensor.{dim}.global.shared::cta.<{CHANGES}|exch><|.noftz|.u32><|.tile>.bulk_group"
+        )
+        yield f"{change} {place}, [%r1]"
+    yield "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%d1, {%r4<|, %r5, %r6|, %d2>}], [%r1]"
+    yield "cp.async.bulk<|.tile>.global.shared::cta.bulk_group [%d1], [%r1], 16"
+    yield "prefetch<|.param|.const|.global|.local>.tensormap [%d1]"
+
+
 KINDS = "b16|u16|b32|u32|s32|b64|u64|s64|f16|bf16|f16x2|bf16x2|f32|f64|f32x2"
 
 
@@ -279,5 +298,6 @@ TEMPLATES = {
     for one in (
         *(wide, arithmetic, whole_numbers, comparisons, numbers_of_comparisons, conversions, warps, atomics, accesses),
         *(clusters, cluster_copies, lane_copies, bulk_copies, bulk_reductions, multicast_copies, multimem, mbarriers),
+        tensor_copies,
     )
 }

@@ -1,0 +1,148 @@
+"""Vectors of tensor copies: one launch each, of a box that a map and its corner describe (tensor_maps.py)."""
+
+from functools import cache, lru_cache
+
+import numpy as np
+
+import tests.simulator.isa.vectors_atomic as atomics
+from simulator.isa import key_of
+from simulator.ptx.parse import parse_kernel
+from tests.simulator.harness import executable, get, make_world, module, put, start, succeed
+from tests.simulator.isa.tensor_maps import (
+    SIZES,
+    Map,
+    case_of,
+    encoded,
+    loaded,
+    pairwise_cases,
+    stored,
+)
+from tests.simulator.isa.vectors_bulk import TO_GLOBAL
+
+STAGE_BYTES = 8192
+BLOCK = 32
+COUNTED = "mbarrier::complete_tx::bytes"
+SHARED = f".shared .align 1024 .b8 stage[{STAGE_BYTES}]; .shared .align 8 .b64 bar; .reg .b64 %m, %o; .reg .pred %q;"
+BEFORE = ".const .align 64 .b8 unused[128];"
+WAIT = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0; @!%q bra AGAIN;"
+EACH = "shl.b32 %r1, %r0, 2; {loop}: setp.ge.u32 %p1, %r1, %count; @%p1 bra {loop}_END; cvt.u64.u32 %d1, %r1; "
+NEXT = "add.u32 %r1, %r1, 128; bra {loop}; {loop}_END:"
+SPACES = ("shared::cta", "shared::cluster")
+
+
+def each(loop, text):
+    """Each thread runs the text for its words of the box, which are %d1 (%r1) bytes from its start."""
+    return f"{EACH.format(loop=loop)} {text} {NEXT.format(loop=loop)}"
+
+
+def corner_of(rank):
+    return "{" + ", ".join(f"%c{at}" for at in range(rank)) + "}"
+
+
+@cache
+def load_ptx(rank, space="shared::cta", blocks=1):
+    """A box to the stage, and from there to %out, of each block behind the other."""
+    cast = ".multicast::cluster" if blocks > 1 else ""
+    mask, sync = (", 3", "barrier.cluster.arrive; barrier.cluster.wait;") if blocks > 1 else ("", "bar.sync 0;")
+    form = f"cp.async.bulk.tensor.{rank}d.{space}.global.tile.{COUNTED}{cast}"
+    first = "setp.eq.u32 %p2, %lane, 0;"
+    body = (
+        "mov.b64 %m, unused; prefetch.const.tensormap [%m]; mov.b64 %m, kernel_map; prefetch.param.tensormap [%m]; cvta.param.u64 %m, %m; prefetch.tensormap [%m]; "
+        "setp.eq.u32 %p0, %r0, 0; mov.u32 %r4, stage; add.u32 %r4, %r4, %at; mov.u32 %r5, bar; mov.u16 %h1, 3; "
+        f"{first} @%p0 mbarrier.init.shared::cta.b64 [bar], 1; "
+        f"@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], %count; {sync} "
+        f"@%p2 cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile [%m, {corner_of(rank)}]; "
+        f"@%p2 {form} [%r4], [%m, {corner_of(rank)}], [%r5]{mask.replace('3', '%h1')}; {WAIT} "
+        f"mul.lo.u32 %r6, %block, %count; cvt.u64.u32 %o, %r6; add.u64 %o, %o, %out; "
+    )
+    copy = "add.u32 %r2, %r4, %r1; ld.shared.b32 %r3, [%r2]; add.u64 %d2, %o, %d1; st.global.b32 [%d2], %r3;"
+    ends = sync if blocks > 1 else ""
+    return text_of(body + each("OUT", copy) + ends, rank)
+
+
+@cache
+def store_ptx(rank, word=""):
+    """%out, a box, to the stage and from there to the tensor."""
+    form = f"cp{'.reduce' if word else ''}.async.bulk.tensor.{rank}d.global.shared::cta{word and '.' + word}.tile.bulk_group"
+    body = "mov.b64 %m, kernel_map; cvta.param.u64 %m, %m; mov.u32 %r4, stage; add.u32 %r4, %r4, %at; "
+    copy = "add.u64 %d2, %out, %d1; ld.global.b32 %r3, [%d2]; add.u32 %r2, %r4, %r1; st.shared.b32 [%r2], %r3;"
+    go = (
+        "fence.proxy.async; bar.sync 0; setp.eq.u32 %p0, %r0, 0; @!%p0 bra END; "
+        f"{form} [%m, {corner_of(rank)}], [%r4]; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END:"
+    )
+    return text_of(body + each("IN", copy) + go, rank)
+
+
+def text_of(body, rank):
+    corners = [f"u32 c{at}" for at in range(rank)]
+    return module(body, ["struct128 map", "u64 out", "u32 count", "u32 at", *corners], BEFORE, SHARED)
+
+
+def outcome(ptx, made, tensor, corner, shared, out, blocks=1, **options):
+    """The bytes of %out and of the tensor after a launch."""
+
+    def program(fabric):
+        regions = [put(fabric, "tensor", tensor), put(fabric, "out", out)]
+        words = [one % (1 << 32) for one in corner]
+        values = [encoded(made, regions[0].address), regions[1].address, made.box_bytes, shared, *words]
+        start(fabric, executable(ptx), blocks, BLOCK, values, cluster=blocks)
+        fabric.synchronize()
+        fabric.barrier()
+        return [get(fabric, one, "u1").tobytes() for one in regions]
+
+    return succeed(make_world(1, **{"heap_bytes": 4 << 20, **options}), program).results[0]
+
+
+def numbers(count, seed):
+    return np.random.default_rng(seed).integers(0, 256, count, np.uint8)
+
+
+def check_load(made, corner, shared, space="shared::cta", blocks=1, **options):
+    tensor = numbers(-(-made.tensor_bytes // 16) * 16, 1)
+    ptx = load_ptx(len(made.box), space, blocks)
+    out = np.zeros(blocks * made.box_bytes, np.uint8)
+    _, found = outcome(ptx, made, tensor, corner, shared, out, blocks, **options)
+    assert found == blocks * loaded(made, tensor.tobytes(), corner, shared)
+
+
+def check_store(made, corner, shared, word="", **options):
+    tensor, box = numbers(-(-made.tensor_bytes // 16) * 16, 2), numbers(made.box_bytes, 3)
+    change = None
+    if word:
+        name = f"b{made.element[1:]}" if word in ("and", "or", "xor") else made.element
+        change = atomics.function_of(word, name, in_global=False)
+    found, _ = outcome(store_ptx(len(made.box), word), made, tensor, corner, shared, box, **options)
+    assert found == stored(made, tensor.tobytes(), corner, shared, box.tobytes(), change)
+
+
+@lru_cache(maxsize=1)
+def cases():
+    return [case_of(**one) for one in pairwise_cases()]
+
+
+def reductions():
+    """Operations by type, and over ranks: (map, word)."""
+    for turn, (word, kinds) in enumerate(TO_GLOBAL.items()):
+        for at, kind in enumerate(kinds.split()):
+            for element in (f"u{kind[1:]}", f"s{kind[1:]}") if kind[0] == "b" and kind != "bf16" else (kind,):
+                yield _small(1 + (turn + at) % 5, element), word
+    yield from ((_small(rank, "u32"), word) for rank in range(1, 6) for word in TO_GLOBAL)
+
+
+def _small(rank, element):
+    box = (16 // SIZES[element] * 2, 3, 2, 2, 2)[:rank]
+    sizes, strides, reach = tuple(2 * one for one in box), [], 64
+    for extent in sizes[1:]:
+        strides.append(reach)
+        reach *= extent
+    return Map(element, sizes, tuple(strides), box, (1,) * rank)
+
+
+@lru_cache(maxsize=1)
+def keys():
+    """Keys of the table that the vectors run."""
+    made = [load_ptx(rank, space) for rank in range(1, 6) for space in SPACES]
+    made += [load_ptx(rank, "shared::cluster", 2) for rank in range(1, 6)]
+    made += [store_ptx(rank, word) for rank in range(1, 6) for word in ("", *TO_GLOBAL)]
+    kernels = [parse_kernel(one, "kernel") for one in made]
+    return frozenset(key_of(one) for kernel in kernels for block in kernel.blocks for one in block.instructions)

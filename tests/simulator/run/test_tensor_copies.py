@@ -1,0 +1,223 @@
+"""Tensor copies in any order, what they touch for the race checker, and what is wrong with some."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from memory.fabric import Deadlock, DeviceFault
+from tests.golden import refused
+from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
+from tests.simulator.isa import vectors_tensor as vectors
+from tests.simulator.isa.tensor_maps import Map, case_of, encoded, stored
+
+ORDERS = [
+    {"schedule": schedule, "granularity": granularity, "seed": seed, "memory": memory}
+    for schedule, granularity in (("random", "access"), ("random", "block"), ("adversarial", "access"))
+    for memory in ("strong", "weak")
+    for seed in range(3)
+]
+CASES = [
+    case_of(2, "bf16", 128, "whole", "inside", False, 1, 128),
+    case_of(3, "u8", 64, "half", "below", False, 2, 0),
+    case_of(2, "f16", 0, "whole", "odd", True, 1, 640),
+]
+
+
+@pytest.mark.parametrize("made", CASES, ids=str)
+def test_copies_are_right_in_any_order(made):
+    for options in ORDERS:
+        vectors.check_load(*made, **options)
+        vectors.check_store(*made, **options)
+    vectors.check_load(*made, "shared::cluster", 2, **ORDERS[0])
+
+
+@pytest.mark.parametrize("options", ORDERS[:1], ids=str)
+def test_reductions_are_right_in_any_order(options):
+    for made, word in vectors.reductions():
+        vectors.check_store(made, (1,) * len(made.box), 0, word, **options)
+
+
+def test_a_store_by_a_multicast_address_reaches_every_replica():
+    """As CUTLASS' all_reduce_tma stores its sums."""
+    made, corner, shared = case_of(2, "bf16", 64, "whole", "beyond", False, 1, 0)
+    tensor, box = (vectors.numbers(-(-size // 16) * 16, 7) for size in (made.tensor_bytes, made.box_bytes))
+    words = [one % (1 << 32) for one in corner]
+
+    def program(fabric):
+        region, given = put(fabric, "tensor", tensor), put(fabric, "box", box)
+        fabric.barrier()
+        if fabric.rank == 1:
+            values = [encoded(made, fabric.multicast_address(region)), given.address, made.box_bytes, shared, *words]
+            start(fabric, executable(vectors.store_ptx(2)), 1, vectors.BLOCK, values)
+        fabric.synchronize()
+        fabric.barrier()
+        return get(fabric, region, "u1").tobytes()
+
+    for options in ORDERS:
+        expected = stored(made, tensor.tobytes(), corner, shared, box.tobytes())
+        assert succeed(make_world(3, **options), program).results == [expected] * 3
+
+
+# Races
+
+BYTES = Map("u8", (40, 4), (64,), (16, 4), (1, 1))
+"""A box at (1, 1) is bytes 1 to 16 of rows 1 to 3 of 64 bytes; its fourth row is out of bounds."""
+STAGE = (
+    ".shared .align 128 .b8 stage[1024]; .shared .align 8 .b64 bar; .reg .b64 %m; .reg .pred %q; .reg .b32 %w;"
+    "mov.b64 %m, kernel_map; cvta.param.u64 %m, %m; mov.u32 %r4, stage; mov.u32 %w, %tid.x; setp.eq.u32 %p0, %w, 0; "
+)
+FILL = "shl.b32 %r5, %w, 2; add.u32 %r5, %r5, %r4; st.shared.b32 [%r5], %w; "
+FENCE = "fence.proxy.async; "
+STORE = (
+    "@!%p0 bra ELSE; cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%m, {1, 1}], [%r4]; "
+    "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; bra END; ELSE: "
+)
+LOAD = (
+    "@%p0 mbarrier.init.shared::cta.b64 [bar], 1; fence.proxy.async; "
+    "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64; @!%p0 bra ELSE; cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r4], [%m, {1, 1}], "
+    "[bar]; WAIT; bra END; ELSE: "
+).replace("WAIT;", vectors.WAIT)
+OTHER = "setp.eq.u32 %p1, %w, 32; @!%p1 bra END; "
+PLACES = {
+    0: False,
+    40: False,
+    64: False,
+    65: True,
+    80: True,
+    81: False,
+    128 + 63: False,
+    193: True,
+    208: True,
+    257: False,
+}
+"""Bytes of the tensor, and whether the box has them."""
+
+
+def checked(body, place=0, **options):
+    """What the race checker finds: (severity, missing) of pairs at the tensor; and of those in shared memory."""
+    ptx = module(STAGE + body + "END:", ["struct128 map", "u64 tensor"])
+    world = make_world(1, races=True, **options)
+
+    def program(fabric):
+        region = put(fabric, "tensor", np.zeros(512, np.uint8))
+        start(fabric, executable(ptx), 1, 64, [encoded(BYTES, region.address), region.address + place])
+        fabric.synchronize()
+
+    succeed(world, program)
+    return {(one.severity, one.first.tensor) for one in world.findings}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_race_with_a_byte_of_the_box_and_none_with_its_neighbours(place):
+    expected = {("race", "tensor")} if PLACES[place] else set()
+    access = "mov.u16 %h1, 1; st.global.u8 [%tensor], %h1;"
+    assert checked(f"{FILL} {FENCE} bar.sync 0; {STORE} {OTHER} {access}", place) == expected
+    assert checked(f"{LOAD} {OTHER} {access}", place) == expected
+    assert checked(f"{LOAD} {OTHER} ld.global.u8 %h1, [%tensor];", place) == set(), "two reads"
+
+
+def test_what_is_missing_between_shared_memory_and_the_copies():
+    assert checked(f"{FILL} bar.sync 0; {STORE}") == {("proxy", "shared memory")}
+    assert checked(f"{FILL} {FENCE} {STORE}") == {("race", "shared memory")}
+    early = "ld.shared.b32 %r1, [%r4]; " + vectors.WAIT
+    assert checked(f"{FILL} {FENCE} bar.sync 0; {LOAD}".replace(vectors.WAIT, early)) == {("race", "shared memory")}
+    half = f"setp.ge.u32 %p1, %w, 12; @%p1 bra FILLED; {FILL} FILLED: {FENCE} bar.sync 0; {STORE}"
+    assert checked(half) == set(), "the box's rows out of bounds are not read, and may be poison"
+
+
+# Faults
+
+BOX = Map("f32", (64, 32), (256,), (32, 8), (1, 1), 128)
+GO = (
+    "@%p0 mbarrier.init.shared::cta.b64 [bar], 1; @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024; "
+    "@%p0 cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r4], [%m, {0, 0}], [bar]; "
+) + vectors.WAIT
+
+
+def word(at, value, mask=0xFFFFFFFF):
+    """A change to a word of a map."""
+
+    def change(content):
+        words = list(struct.unpack("<32I", content))
+        words[at] = words[at] & ~mask | value
+        return struct.pack("<32I", *words)
+
+    return change
+
+
+def told(body, change=lambda content: content, made=BOX, shift=0, is_multicast=False):
+    ptx = module(STAGE.replace("[1024]", "[2048]") + body, ["struct128 map", "u64 tensor"])
+
+    def program(fabric):
+        region = put(fabric, "tensor", np.zeros(16384, np.uint8))
+        address = fabric.multicast_address(region) if is_multicast else region.address + shift
+        start(fabric, executable(ptx), 1, 1, [change(encoded(made, address)), region.address])
+        fabric.synchronize()
+
+    raise run(make_world(1), program).error()
+
+
+SMALL_BODY = GO.replace("[%r4]", "[%r4+64]")
+FAULTS = {
+    "shared_destination": {"body": SMALL_BODY},
+    "outside_shared": {"body": GO.replace("[%r4]", "[%r4+1152]")},
+    "map_address": {"body": "add.u64 %m, %m, 16;" + GO},
+    "no_map": {"body": GO, "change": word(2, 0)},
+    "rank": {"body": GO.replace("2d", "3d").replace("{0, 0}", "{0, 0, 0}")},
+    "rank_of_map": {"body": GO, "change": word(2, 7 << 4, 7 << 4)},
+    "global_address": {"body": GO, "shift": 8},
+    "row": {"body": GO, "change": word(13, 30 << 24, 255 << 24)},
+    "span": {"body": GO, "change": word(13, 63 << 24, 255 << 24)},
+    "swizzled_size": {
+        "body": GO,
+        "change": word(13, 3 << 24, 255 << 24),
+        "made": Map("f32", (64, 32), (256,), (4, 7), (1, 1), 128),
+    },
+    "interleaved": {"body": GO, "change": word(2, 1 << 11, 3 << 11)},
+    "atoms": {"body": GO, "change": word(2, 1 << 22, 3 << 22)},
+    "tf32": {"body": GO, "change": word(2, 11 << 7, 15 << 7)},
+    "unknown_type": {"body": GO, "change": word(2, 15 << 7, 15 << 7)},
+    "nan_of_integers": {"body": GO, "change": word(2, 2 << 7 | 1 << 15, 15 << 7 | 1 << 15)},
+    "beyond_the_tensor": {"body": GO.replace("{0, 0}", "{0, 60}"), "change": word(9, 99)},
+    "reduction": {
+        "body": "st.shared.b32 [%r4], 0; cp.reduce.async.bulk.tensor.2d.global.shared::cta.inc.bulk_group [%m, {0, 0}], [%r4];"
+    },
+    "poison": {
+        "body": "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%m, {0, 0}], [%r4];"
+        "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+    },
+    "multicast_load": {"body": GO, "is_multicast": True},
+    "multicast_reduction": {
+        "body": "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group [%m, {0, 0}], [%r4];",
+        "is_multicast": True,
+    },
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_is_wrong_with_a_tensor_copy(name):
+    with refused(DeviceFault):
+        told(**FAULTS[name])
+
+
+@pytest.mark.parametrize("size", [512, 2048])
+def test_an_mbarrier_whose_bytes_do_not_fit(size):
+    with refused(Deadlock):
+        told(GO.replace("1024", str(size)))
+
+
+def test_a_map_in_global_memory():
+    """Such as a host puts there."""
+    body = STAGE.replace("mov.b64 %m, kernel_map; cvta.param.u64 %m, %m;", "mov.b64 %m, %map;")
+    ptx = module(f"{body} {GO} ld.shared.b32 %r1, [%r4+128+16]; st.global.b32 [%out], %r1;", ["u64 map", "u64 out"])
+
+    def program(fabric):
+        tensor = put(fabric, "tensor", np.arange(4096, dtype=np.uint32))
+        where = put(fabric, "map", np.frombuffer(encoded(BOX, tensor.address), np.uint8))
+        out = put(fabric, "out", np.zeros(4, np.uint32))
+        start(fabric, executable(ptx), 1, 1, [where.address, out.address])
+        fabric.synchronize()
+        return int(get(fabric, out, "u4")[0])
+
+    assert succeed(make_world(1), program).results == [64], "row 1, whose first unit the swizzle puts second"
