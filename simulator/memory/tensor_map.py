@@ -115,7 +115,7 @@ def decoded(content: bytes) -> TensorMap:
     box = [1 + (words[13] >> 24), *(1 + (words[14] >> 8 * at & 255) for at in range(rank - 1))]
     steps = [1, *(1 + (words[13] >> 3 * at & 7) for at in range(1, rank))]  # the innermost one counts if interleaved
     sizes = [1 + one for one in words[8 : 8 + rank]]
-    lists = (tuple(one) for one in (sizes, strides, box, steps))
+    lists = (tuple(sizes), tuple(strides), tuple(box), tuple(steps))
     made = TensorMap(address, element, *lists, _SPANS[modes >> 13 & 3], bool(modes >> 15 & 1))
     if wrong := _wrong(made):
         raise ValueError(wrong)
