@@ -9,10 +9,10 @@ import sys
 from functools import partial
 from typing import Any
 
-import memory_nvshmem_stand_in as stand_in
 import pytest
 import torch
 
+import tests.memory.nvshmem_stand_in as stand_in
 from cases.case import Case
 from cases.dtypes import ALL, reductions_of
 from cases.ops import OPS, collective

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from memory_driver_stand_in import Misuse, StandInDriver, Window
 from torch.distributed import HashStore
 
 from memory.fabric import DeviceFault, LibraryCall, Region
 from memory.meeting import Meeting, lost
 from memory.nvshmem_fabric import NvshmemFabric, connect
+from tests.memory.driver_stand_in import Misuse, StandInDriver, Window
 from tests.memory.outcomes import good, together
 from tests.patience import PATIENCE_S
 

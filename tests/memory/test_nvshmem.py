@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from memory_driver_stand_in import Spinning
-from memory_nvshmem_stand_in import StandInLibrary, StandInWorld
 from torch.distributed import HashStore
 
 from memory.fabric import (
@@ -25,6 +23,8 @@ from memory.library import probe
 from memory.meeting import Meeting
 from memory.pool import SymmetricPool
 from tests.golden import refused, same_text
+from tests.memory.driver_stand_in import Spinning
+from tests.memory.nvshmem_stand_in import StandInLibrary, StandInWorld
 from tests.memory.outcomes import good, together
 
 ONE = Launch(1, 32)

@@ -1,4 +1,4 @@
-"""Pieces that are added as they arrive: what the PTX contains, that sums are right (tests/mutants: each wait is missed)."""
+"""Pieces that are added as they arrive: what the PTX contains, and that sums are right."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 import torch
-from kernels_sabotaged import IN_ROUNDS
 
 from cases.case import Case
 from cases.dtypes import DTYPES
@@ -34,6 +33,7 @@ from simulator.fabric import SimulatorFabric
 from tests.golden import refused
 from tests.kernels.conftest import Compiled, FitCase, Opcodes
 from tests.kernels.launching import PATTERN, Bound, Found, Launches, as_int32, numbers, random_bytes, some_slow
+from tests.kernels.sabotaged import IN_ROUNDS
 
 RANKS = 3
 SMALL = Tuning((Step(threads=96, blocks=4, loads_in_flight=2, reason="small data"),))

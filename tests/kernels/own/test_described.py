@@ -83,7 +83,10 @@ WRONG: dict[str, dict[str, Any]] = {
     "an unknown key": {"lunch": {"grid": 1}},
     "no op": {"op": None},
     "an unknown op": {"op": "all_redcue"},
-    "an op with counts": {"op": "all_to_all_v"},
+    "counts of others": {"op": "all_to_all_v", "arguments": [{"peers": "counts"}, *SUM["arguments"][1:]]},
+    "owners that are no ranks": {"fold": "from_next_rank", "owner": "index"},
+    "an owner of another fold": {"owner": "rank"},
+    "a promise to report a dead rank": {"promises": ["dead_rank"]},
     "no kernel": {"kernel": None},
     "a value that stands twice": {"parameters": {"blocks": [4, 8, 4]}},
     "machine code": {"kernel": "one_shot.cubin:one_shot"},
@@ -140,7 +143,7 @@ def test_a_file_that_is_no_ptx_is_named(place: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["kernel", "arguments", "launch"])
 def test_a_wrong_entry_of_a_function(key: str, place: Any) -> None:
-    value = {"kernel": "add_tensors.py:added_tensors", "arguments": ["input"], "launch": {"block": "numel"}}[key]
+    value = {"kernel": "add_tensors.py:added_tensors", "arguments": ["input"], "launch": {"block": "numel // 32"}}[key]
     with refused():
         spec = spec_at(place(changed(ADDED, **{key: value})))
         refusal = spec.refusal(case_of(spec), "sm_90a")

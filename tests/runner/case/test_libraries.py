@@ -80,7 +80,7 @@ def test_slots_have_room_for_what_the_op_gives_and_takes(op: str, source: Slices
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
 def test_nvshmem_reads_the_input_and_writes_the_output_and_each_call_is_noted(on_ranks: Any, placement: str) -> None:
-    from memory_nvshmem_stand_in import StandInWorld
+    from tests.memory.nvshmem_stand_in import StandInWorld
 
     case = Case("all_reduce", "nvshmem", "float32", "library", "sum", 20, RANKS, placement=placement)
     noted: list[str] = []

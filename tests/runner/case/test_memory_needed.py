@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import pytest
-from memory_nvshmem_stand_in import StandInWorld
 
 from cases.case import Case
 from kernels.baselines import find_baseline
@@ -26,6 +25,7 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
+from tests.memory.nvshmem_stand_in import StandInWorld
 from tests.patience import NEVER_S
 from tests.runner.case.not_compiled import NOT_COMPILED
 

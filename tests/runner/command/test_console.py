@@ -24,7 +24,7 @@ from cases.case import Case
 from cases.record.record import Check, Mismatch, Record, Status
 from kernels.sources import ROOT
 from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures, summary
-from runner.command.ending import exit_code_for
+from runner.records.command_json import exit_code_for
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
 from tests.reports.raced import checked, finding

@@ -17,11 +17,11 @@ from kernels.baselines import find_baseline
 from memory.fabric import DeadlineExceeded, Traits
 from runner.case.cases import cases_of
 from runner.case.contestant import Contestant, spec_for
-from runner.command.ending import exit_code_for
 from runner.command.job import run_job
 from runner.command.means import Means, usual_means
 from runner.command.plan import Job
 from runner.interrupt import interruptible
+from runner.records.command_json import exit_code_for
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import ResolvedRequest
 from runner.timing.combine import TimedResult

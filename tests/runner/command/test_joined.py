@@ -211,9 +211,12 @@ def test_a_custom_plan_arrives_with_the_own_kernel(own: JoinedCommand, monkeypat
     home = own.vocabulary.read(own.vocabulary.written(outcome))
     assert torch.equal(home.outputs[0]["a"], outcome.outputs[0]["a"])
     others = CompiledCustom(mine.executable, Launch(4, 64))
-    monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch: iter([others]))
-    with pytest.raises(NotPlain, match="^custom/k is other code here"):
-        JoinedCommand(composed()).vocabulary.read(own.vocabulary.written(plan))
+    follows = dataclasses.replace(mine, then=(mine,))
+    apart = dataclasses.replace(follows, then=(others,))
+    for sent, here in ((plan.compiled, others), (follows, apart)):
+        monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch, here=here: iter([here]))
+        with pytest.raises(NotPlain, match="^custom/k is other code here"):
+            JoinedCommand(composed()).vocabulary.read(own.vocabulary.written(dataclasses.replace(plan, compiled=sent)))
 
 
 def test_the_kernel_of_a_custom_job_is_found_by_its_digest() -> None:

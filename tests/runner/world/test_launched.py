@@ -193,7 +193,7 @@ SCRIPT = """
 
     def ran(world, contestant, request):
         if request.fabric.name == "simulator":
-            world.run(rank_programs.nothing, None, 10.0)
+            world.run(rank_programs.nothing, None, 600.0)
             return GOOD
         bad = fault and contestant.case.size_bytes == 16
         if fault == "wait":
