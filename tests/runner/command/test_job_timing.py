@@ -136,7 +136,6 @@ def test_what_does_not_fit_the_heap_together_is_timed_in_turns() -> None:
 def test_a_baselines_record_names_its_library_and_no_kernel() -> None:
     records = done(Shelf(), Script(), "sizes=8", "algorithms=one_shot").records
     assert records[0].library == ""
-    assert records[0].kernel is not None
     assert records[1].library.startswith("NCCL")
     assert records[1].kernel is None
     assert (records[1].case.accumulator, records[1].case.placement) == ("library", "in_place")

@@ -172,7 +172,6 @@ def test_followers_have_streams_and_assumptions_of_their_own(run, tmp_path):
     given = {**COUNTED, "launches": 2, "reference": "add_peers.py:both", "launch": one}
     assert run("launches=2", **given, then=[{**STEP, "launch": other}]) == 0
     record = record_in(tmp_path / "records")
-    assert record.kernel is not None
     assert record.kernel.assumptions == (sentence_of("vector_8"), sentence_of("kernel_end"))
     assert run("records=apart", **given, then=[{**STEP, "launch": {**other, "stream": 4}}]) == 1, "a race"
 
@@ -187,14 +186,9 @@ def test_a_follower_beyond_a_gpu_is_refused_before_anything_runs(run, said, tmp_
 @pytest.mark.parametrize(
     "then",
     [
-        5,
-        [5],
-        [{**STEP, "buffers": {}}],
-        [{**STEP, "kernel": "count.ptx:counts"}],
-        [STEP, {**STEP, "arguments": ["output"]}],
-        [{**STEP, "arguments": ["outputs", "launch"]}],
-        [{**STEP, "launch": {"grid": 1}}],
-        [{**STEP, "launch": {"grid": 1, "block": 1, "assumptions": ["luck"]}}],
+        *(5, [5], [{**STEP, "buffers": {}}], [{**STEP, "kernel": "count.ptx:counts"}]),
+        *([STEP, {**STEP, "arguments": ["output"]}], [{**STEP, "arguments": ["outputs", "launch"]}]),
+        *([{**STEP, "launch": {"grid": 1}}], [{**STEP, "launch": {"grid": 1, "block": 1, "assumptions": ["luck"]}}]),
         [{**STEP, "launch": {"grid": 1, "block": 1, "stream": "side"}}],
     ],
 )
