@@ -127,8 +127,6 @@ class _Made(ast.NodeVisitor):
         return self.data[slice(*self.bounds(node))].decode()
 
     def bounds(self, node):
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
         return self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
 
     def add(self, kind, start, end, after):

@@ -25,9 +25,7 @@ def explored(ptx, how, **more):
 
 def failing(ptx, how, **more):
     """What a search has found."""
-    found = explored(ptx, how, **more).found
-    assert found is not None
-    return found
+    return explored(ptx, how, **more).found
 
 
 @pytest.mark.parametrize("schedule", ["random", "adversarial"])
@@ -159,8 +157,7 @@ def lost(tmp_path_factory):
     found = failing(counted(is_atomic=False), COUNT, shrink_s=0.0)
     path = tmp_path_factory.mktemp("lost") / "lost.json"
     found.write(path)
-    document = json.loads(path.read_text())
-    return document
+    return json.loads(path.read_text())
 
 
 UNREPEATABLE = {

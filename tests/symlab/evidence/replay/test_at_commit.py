@@ -246,7 +246,6 @@ def test_what_sources_that_changed_would_hide_is_found_at_the_commit(tmp_path):
     counted = json.loads(json.dumps(one.counters))
     counted["accesses"]["own_read"]["count"] += 1
     hidden = {"source_digest": "sha256:" + "6" * 64}
-    assert one.kernel is not None
     lies = edited(edited(one, "kernel", **hidden, grid=99), "counters", **counted)
     wanted = Rerun(patience_s=None, at_commit=True)
     found = rerun([one, two], wanted, silent)
