@@ -1,5 +1,6 @@
 """Worlds for tests: each kind keeps the Fabric contract, and the same tests run on all of them."""
 
+import functools
 import gc
 import os
 import signal
@@ -25,6 +26,7 @@ from tests import compiled_kernels, cuda_programs, layers, planned, skips
 from tests.browser import browser as browser
 from tests.kernels.sabotaged import SABOTAGED
 from tests.memory import nvshmem_stand_in, process_world
+from tests.memory.outcomes import together
 from tests.patience import PATIENCE_S
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -261,7 +263,8 @@ class DictionaryFabric:
 
 
 class InterruptedFabric:
-    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do.
+    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do. error: or
+    a signal, which the process gets there.
 
     at_call counts from 1: calls of the method named, or of all methods.
     """
@@ -282,7 +285,9 @@ class InterruptedFabric:
             if self.method in ("", name):
                 self.calls.append(name)
             if self.error is not None and self.method in ("", name) and len(self.calls) == self.at_call:
-                raise self.error
+                if isinstance(self.error, BaseException):
+                    raise self.error
+                os.kill(os.getpid(), self.error)
             return attribute(*arguments)
 
         return call
@@ -294,24 +299,19 @@ def run_ranks(world, program, wrap=lambda fabric, rank: fabric):
         outcomes = world.run_ranks(program, wrap)
         assert isinstance(outcomes, list)
         return outcomes
-    outcomes = [None] * world.world_size
     fabrics = [wrap(world.fabric(rank), rank) for rank in range(world.world_size)]
 
     def body(rank):
         error = None
         try:
-            outcomes[rank] = program(fabrics[rank])
+            return program(fabrics[rank])
         except BaseException as raised:
-            outcomes[rank] = error = raised
-        world.leave(rank, error)
+            error = raised
+            raise
+        finally:
+            world.leave(rank, error)
 
-    threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(world.world_size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive(), "a rank hangs"
-    return outcomes
+    return together(functools.partial(body, rank) for rank in range(world.world_size))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from reports.table.average import too_slow
 from reports.table.table import plain
-from runner.command.ending import exit_code_for
+from runner.records.command_json import exit_code_for
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from tests.reports.synthetic import record, with_request

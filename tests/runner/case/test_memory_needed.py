@@ -91,7 +91,6 @@ def test_nvshmems_heap_of_the_need_holds_all_that_is_timed_together(fields: dict
 def test_a_baseline_needs_the_heap_only_where_it_works_there(name: str, needed: int) -> None:
     case = case_of(find("all_reduce/one_shot"), size_bytes=1000, world_size=2, dtype="float32")
     baseline = find_baseline(name)
-    assert baseline is not None
     assert heap_bytes_needed(dataclasses.replace(case, algorithm=name), baseline, NVSHMEM) == needed
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import symlab
 from tests.golden import refused, same_text
-from tests.symlab.messages_ptx import COUNT, HAND_OVER, INDEX, INDEXED, LOCKS, TURNS, counted, handed_over
+from tests.symlab.messages_ptx import COUNT, HAND_OVER, INDEX, INDEXED, LOCKS, TURNS, counted, handed_over, produced
 
 README = Path(symlab.__file__).parent / "checks" / "README.md"
 MISTAKES = {
@@ -42,6 +42,83 @@ def test_a_mistake_is_found_and_shrunk(name, schedule, tmp_path):
     assert again.found.failure.is_like(found.failure)
     assert again.undecided == ()
     assert again.found.rows == found.rows
+
+
+def producer_and_consumer(ptx):
+    """The two kernels of messages_ptx.produced, which differ in their blocks."""
+    to = [("peer", "flag"), ("peer", "data")]
+    return [
+        {
+            "kernel": ptx,
+            "entry": "produce",
+            "block": 64,
+            "stream": 1,
+            "arguments": lambda rank: [(*one, 1 - rank) for one in to],
+        },
+        {"kernel": ptx, "entry": "consume", "block": 32, "stream": 2, "arguments": ["flag", "data", "out"]},
+    ]
+
+
+PRODUCED = {
+    "ranks": 2,
+    "grid": 1,
+    "buffers": {"flag": (1, "int32", 0), "data": (64, "int32", 0), "out": (32, "int32", 0)},
+    "expected": {"out": [[7] * 32] * 2},
+}
+
+
+@pytest.mark.parametrize("schedule", ["random", "adversarial"])
+def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule, tmp_path):
+    kernels = producer_and_consumer(produced("flag", "data"))
+    found = symlab.explore(kernels, **PRODUCED, schedule=schedule, seeds=60, processes=1).found
+    assert found is not None
+    assert found.switches <= 4
+    marks = {row.mark.partition(":")[0]: row.kernel.rpartition("/")[2] for row in found.rows if row.mark}
+    assert marks == {"comes too late": "produce", "reads the old value": "consume", "stores the wrong value": "consume"}
+    assert "reads data[" in found.cause
+    told = [line for line in found.text().splitlines() if " launch " in line]
+    assert any("launch 0, produce, rank " in line for line in told)
+    assert any("launch 1, consume, rank " in line for line in told)
+    assert "a vector access comes apart" not in found.text(), "none is there"
+    found.write(tmp_path / "found.json")
+    again = symlab.explore(kernels, **PRODUCED, replay=tmp_path / "found.json")
+    assert again.found is not None
+    assert (again.undecided, again.found.rows) == ((), found.rows)
+
+
+def test_a_right_producer_and_its_consumer_are_not_accused():
+    """One thread stores its own data before the flag, so that no other has to be waited for."""
+    kernels = producer_and_consumer(produced("data", "flag"))
+    for one in kernels:
+        one["block"] = 1
+    given = {**PRODUCED, "expected": {"out": [[7, *[0] * 31]] * 2}}
+    assert symlab.explore(kernels, **given, seeds=60, processes=1).found is None
+
+
+WAIT = """
+.visible .entry wait(.param .u64 counter, .param .u64 out) {
+  .reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [counter]; ld.param.u64 %rd2, [out];
+AGAIN:
+  ld.relaxed.sys.global.u32 %r1, [%rd1]; setp.lt.u32 %p1, %r1, 3;
+  @%p1 bra AGAIN;
+  st.global.u32 [%rd2], %r1;
+  ret;
+}
+"""
+
+
+def test_a_failure_is_kept_where_fewer_launches_fail_in_every_order():
+    """Two launches count to 4, where one may see 3; one launch alone counts to 2, and whoever waits for 3 never ends."""
+    count = counted(is_atomic=True)
+    kernels = [
+        {"kernel": count, "stream": 1, "grid": 2, "arguments": ["counter"]},
+        {"kernel": count.partition(".visible")[0] + WAIT, "stream": 2, "grid": 1, "arguments": ["counter", "out"]},
+    ]
+    buffers = {"counter": (1, "int32", 0), "out": (1, "int32", 0)}
+    found = symlab.explore(kernels, ranks=1, block=1, buffers=buffers, launches=2, seeds=60, processes=1).found
+    assert found is not None
+    assert (found.failure.kind, found.launches) == ("wrong output", 2)
 
 
 def test_the_access_that_went_wrong_is_named():

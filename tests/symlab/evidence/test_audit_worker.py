@@ -15,6 +15,7 @@ from runner.case.inputs import digest_of, make_input
 from symlab.evidence import audit_worker
 from symlab.evidence.audit.items import Outcome as Judged
 from symlab.evidence.audit.items import Point
+from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay import recomposed
 from symlab.evidence.replay.expected_cases import cases
 from symlab.evidence.replay.inputs_again import inputs
@@ -228,10 +229,14 @@ def counted(records):
 def test_cases_that_were_asked_for_are_counted(made, algorithms):
     records = made("-m", f"algorithms={algorithms}", "world_size=2,3", "sizes=[8,64]")
     whole = counted(records)
-    assert whole == {"expected": len(records), "missing": [], "unexpected": [], "not_comparable": []}
+    nothing = {"missing": [], "passed_over": [], "unexpected": [], "not_comparable": []}
+    assert whole == {"expected": len(records), **nothing}
     gone = records[3]
     found = counted([record for record in records if record is not gone])
     assert found["missing"] == [[gone.request.command, gone.request.job, gone.id]]
+    last = {record.request.job: record for record in records}
+    assert found["passed_over"] == ([] if gone in last.values() else found["missing"])
+    assert counted([record for record in records if record is not last[0]])["passed_over"] == []
     added = with_case(gone, seed=99)
     assert [one[2] for one in counted([*records, added])["unexpected"]] == [added.id]
 
@@ -301,7 +306,13 @@ def test_findings_are_counted_by_record_and_by_case(two):
     made_again = inputs([digested(two[0]), with_case(digested(two[0]), seed=6)], 1 << 20, silent)
     (inputs_point,) = audit_worker._inputs(made_again)
     assert inputs_point.evidence.startswith("1 of 2 records, their inputs made again: ")
-    found = {"expected": 3, "missing": [["command", 0, "a case"]], "unexpected": [], "not_comparable": []}
+    found = {
+        "expected": 3,
+        "missing": [["command", 0, "a case"]],
+        "passed_over": [],
+        "unexpected": [],
+        "not_comparable": [],
+    }
     (cases_point,) = audit_worker._cases(found, audit_worker.Asked(not_run={"command": []}))
     assert cases_point.evidence.startswith("1 of 3 cases that configurations ask for: a case: missing of command")
 
@@ -341,11 +352,48 @@ def test_the_worker_answers_in_points(two):
     assert "kernels VERIFIED: sources as today: all_reduce/one_shot; all_reduce/two_shot" in said
 
 
+OWN = """\
+sum:
+  op: all_reduce
+  kernel: one_shot.ptx:one_shot
+  launch: {grid: 1, block: 256}
+  arguments: [{peers: input}, {peers: flags}, flags, epochs, output, rank, world_size, {u32: numel}]
+  workspaces: {flags: {numel: grid*world_size}, epochs: {numel: grid}}
+  dtypes: [float32]
+  fold: rank_order
+"""
+
+
+def test_a_kernel_beside_the_user_runs_again_and_from_elsewhere_the_reason_is_told(tmp_path, monkeypatch):
+    """The worker ran in the project's folder, where relative places lead nowhere."""
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "kernels.yaml").write_text(OWN, encoding="utf-8")
+    shutil.copy(ROOT / "conf" / "exp" / "own" / "one_shot.ptx", tmp_path / "my")
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "-q",
+        "op=all_reduce",
+        "algorithms=[my/kernels.yaml:sum]",
+        "sizes=[64]",
+        "world_size=2",
+        "check.races=false",
+    ]
+    assert main([*words, "fabric=simulator", "track=none"]) == 0
+    records = read([tmp_path / "records"])
+    assert "data VERIFIED: 1 of 1 cases recomputed" in asked(records, [tmp_path / "records"], rerun=Rerun(1))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    said = asked(records, [tmp_path / "records"], rerun=Rerun(1))
+    assert "data VERIFIED" not in said
+    assert "my/kernels.yaml; start in the folder that the command ran in" in said
+
+
 def found(missing, unexpected, unsure):
-    return {"expected": 4, "missing": missing, "unexpected": unexpected, "not_comparable": unsure}
+    over = {"missing": missing, "passed_over": [one for one in missing if one is OVER]}
+    return {"expected": 4, **over, "unexpected": unexpected, "not_comparable": unsure}
 
 
-A, B = ["a", 0, "x"], ["b", 1, "y"]
+A, B, OVER = ["a", 0, "x"], ["b", 1, "y"], ["a", 0, "z"]
 
 
 @pytest.mark.parametrize(
@@ -365,3 +413,18 @@ def test_a_case_that_is_missing_may_not_have_run(cases, not_run, outcomes):
     """command.json says which did not; a bundle has none, and may be of a command that was interrupted."""
     points = audit_worker._cases(cases, audit_worker.Asked(not_run=not_run))
     assert [str(point.outcome) for point in points] == outcomes
+
+
+@pytest.mark.parametrize(
+    ("places", "outcomes"),
+    [
+        (["a.jsonl.xz"], ["NOT COMPARABLE", "FINDING"]),
+        (["one.json", "two.json"], ["NOT COMPARABLE"]),
+        ([], ["NOT COMPARABLE"]),
+    ],
+)
+def test_a_case_that_a_bundles_command_passed_over_was_taken_away(places: list[str], outcomes: list[str]) -> None:
+    """A job runs its cases in order. Single files, and what a tracker holds, need not be all of a command."""
+    points = list(audit_worker._cases(found([A, OVER], [], []), audit_worker.Asked(places=places)))
+    assert [str(point.outcome) for point in points] == outcomes
+    assert ("z: missing of a" in points[-1].evidence) == ("FINDING" in outcomes)

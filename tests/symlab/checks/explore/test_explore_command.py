@@ -25,7 +25,7 @@ from symlab.command import main
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
 from tests.runner.command.test_exploration import write_push
-from tests.symlab.messages_ptx import handed_over
+from tests.symlab.messages_ptx import handed_over, produced
 
 ROOT = Path(symlab.__file__).parent.parent
 REFERENCE = """import torch
@@ -71,6 +71,43 @@ custom:
 """
     )
     return ["--config-dir", str(tmp_path / "conf"), "+exp=hand", "track=none"]
+
+
+PRODUCED = """# @package _global_
+# 64 threads hand words over to 32 of another kernel, on another stream
+op: custom
+world_size: 2
+launches: 2
+custom:
+  kernel: made.ptx:produce
+  launch: {grid: 1, block: 64, stream: 1}
+  arguments: [{peer: [flag, 1]}, {peer: [data, 1]}]
+  then:
+    - kernel: made.ptx:consume
+      launch: {grid: 1, block: 32, stream: 2}
+      arguments: [{peer: [flag, 1]}, {peer: [data, 1]}, out]
+  buffers:
+    flag: {dtype: int32, shape: [1], fill: zeros}
+    data: {dtype: int32, shape: [64], fill: zeros}
+    out: {dtype: int32, shape: [32], fill: zeros}
+  reference: hand.py:sevens
+"""
+
+
+def test_a_producer_and_its_consumer_in_one_case_are_explored(custom, tmp_path, capsys):
+    """The second checked launch is one of the launches 2 and 3."""
+    (tmp_path / "conf" / "exp" / "hand.yaml").write_text(PRODUCED)
+    with (tmp_path / "hand.py").open("a") as file:
+        file.write("\n\ndef sevens(inputs):\n    return [{'out': torch.full((32,), 7, dtype=torch.int32)}] * 2\n")
+    (tmp_path / "made.ptx").write_text(produced("flag", "data"))
+    assert main(["explore", *custom, "--seeds", "60", "--processes", "1", "-o", "found.json"]) == 1
+    said = capsys.readouterr().out
+    assert "buffer out: " in said
+    assert "of rank 1 before rank" in said
+    assert re.search(r"launch \d, produce, rank .*comes too late", said)
+    assert re.search(r"launch \d, consume, rank .*reads the old value", said)
+    assert main(["explore", "--replay", "found.json"]) == 1
+    assert "the same failure, event by event" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import itertools
 import signal
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -17,7 +18,9 @@ from memory.fabric import Executable
 from runner.case.contestant import Contestant
 from runner.interrupt import Interrupted, interruptible
 from runner.request.compose import compose_jobs, hydra_over
+from simulator.options import Interleaving
 from simulator.world import SimulatorOptions
+from symlab.checks.explore.found import shrunk
 from symlab.checks.explore.helper import HelperEnded
 from symlab.checks.explore.of_case import case_subject
 from symlab.checks.explore.progress import progress_text
@@ -106,6 +109,25 @@ def test_an_interrupt_keeps_what_was_done():
 def test_what_can_not_run_at_all_is_a_wrong_request():
     with pytest.raises(ValueError, match="it does not fit"):
         Search(plan(seeded(refuses=True))).run()
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_a_failure_is_told_though_fewer_launches_and_the_fair_order_can_not_run(is_interrupted: bool) -> None:
+    """What they raise, and an interrupt there, took with it what was found."""
+
+    def judge(world, deadline_s, launches):
+        if launches < 4 or world.run(seed_of, None, deadline_s) != [3]:
+            if is_interrupted:
+                signal.raise_signal(signal.SIGINT)
+            raise ValueError("it does not fit")
+        return Judgement("wrong", launch=3)
+
+    subject, order = replace(of(judge), launches=4), Interleaving("random", seed=3)
+    failure = run_once(subject, order).failure
+    assert failure is not None
+    with interruptible():
+        found, interrupt = shrunk(subject, order, failure, 5.0)
+    assert (found.failure.message, found.launches, interrupt is not None) == ("wrong", 4, is_interrupted)
 
 
 class Late:

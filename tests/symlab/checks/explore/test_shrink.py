@@ -75,8 +75,8 @@ def test_what_fails_without_any_choice_needs_none():
 
 
 def test_lanes_of_a_block_run_together_where_that_fails_too():
-    """Lanes 0 to 3 are of one block; it fails if some lane of it runs before lane 8."""
-    shapes = frozenset({(8, 4)})
+    """Lanes 0 to 3 are of one block; it fails if some lane of it runs before lane 8. Another kernel has other blocks."""
+    shapes = frozenset({(0, 16, 4), (1, 16, 8)})
 
     def attempt(choices):
         order = order_of(choices)

@@ -14,6 +14,7 @@ import pytest
 
 from cases.record.record import FabricInfo, Status
 from reports.record.bundle import KERNELS_NAME, PLAN_NAME, read
+from reports.record.seal import MANIFEST
 from runner.interrupt import Interrupted
 from runner.records.lock import FolderLock
 from runner.request_error import RequestError
@@ -127,6 +128,7 @@ def test_put_among_the_published_machines_nothing_of_it_changes(machine, reposit
     assert {path: path.read_bytes() for path in machine.folder.iterdir()} == before
 
     shutil.rmtree(machine.folder)
+    (place / MANIFEST).unlink()
     turns = Machine(tmp_path / "turns", is_timed=True)
     assert turns.publish(commits=("first", "second"), seams=turns.seams(root=repository)) == 0
     assert (turns.folder / PLAN_NAME).is_file()

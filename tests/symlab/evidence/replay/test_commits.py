@@ -87,6 +87,16 @@ def test_a_commit_that_git_has_is_known_and_its_sources_and_time_are_compared(ro
     assert "its kernels/ is not what the record has a digest of" in different(root, lied)
 
 
+def test_a_record_of_another_schema_than_the_commits_code_writes(root):
+    """An older one would be excused from what came later."""
+    committed(root, cases__record="SCHEMA_VERSION = 8\n")
+    assert different(root, made_in(root)) == ""
+    older = dataclasses.replace(made_in(root), schema=2)
+    assert "its code writes records of schema 8, this one has schema 2" in different(root, older)
+    committed(root, cases__other="SCHEMA_VERSION = 9\n")
+    assert different(root, dataclasses.replace(made_in(root), schema=2)) == "", "which one it writes is unknown"
+
+
 def test_folders_that_were_changed_are_not_the_commits_and_others_are(root):
     changed(root)
     made = made_in(root)

@@ -162,7 +162,31 @@ def test_a_lost_process_costs_only_its_code(tmp_path, monkeypatch):
     assert Breaking.made == 3, "the broken one, that of the suspects, and one for the others"
 
 
-def dies_of_two_shot(cases, arch, cache_dir, stop_at):
+def test_a_code_of_many_cases_goes_to_several_processes(tmp_path, monkeypatch):
+    """16 cases of one code for 2 processes, 8 parts; cases of the same number of blocks stay together."""
+    groups = []
+
+    class Noted:
+        def __init__(self, *words):
+            pass
+
+        def submit(self, work, group, *words):
+            groups.append(group)
+            future = Future()
+            future.set_result([(case, Unprofiled("seen", can_run=True)) for case in group])
+            return future
+
+    monkeypatch.setattr(profiles, "ProcessPoolExecutor", Noted)
+    cases = [
+        made(f"one_shot@t128b{blocks}l8", size << 20) for size in (1, 4) for blocks in (1, 2, 4, 8, 16, 32, 64, 128)
+    ]
+    found = dict(Profiles(tmp_path, ARCH, processes=2).of(cases))
+    assert set(found) == set(cases)
+    assert [len(group) for group in groups] == [2] * 8
+    assert [len({case.algorithm for case in group}) for group in groups] == [1] * 8
+
+
+def dies_of_two_shot(cases, *words):
     """What a worker does: end without a word, as one that is killed for its memory."""
     if any("two_shot" in case.name for case in cases):
         os._exit(9)

@@ -4,6 +4,7 @@ import itertools
 import random
 import statistics
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,7 +127,7 @@ def test_what_wins_at_one_size_alone_is_for_that_size_alone(row):
 
 
 def test_where_two_choices_differ_they_and_the_catalogues_own_run_once():
-    job = None
+    job = SimpleNamespace(brought=())
     sizes, names = (1 << 20, 4 << 20), ("lamport", "two_shot")
     found = {"own": ["lamport", "two_shot", "ll"]}
     ran = [Final(Point(job, replace(CASE, size_bytes=size)), (), found, True) for size in sizes]

@@ -17,7 +17,7 @@ from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.profiles import Unprofiled
 from symlab.speed.tune.command import Options, tune
 from symlab.speed.tune.jobs import SIZES
-from symlab.speed.tune.model_first import MEASURED, Ranking, blocks_of, model_for
+from symlab.speed.tune.model_first import MEASURED, Ranking, model_for
 from symlab.speed.tune.search import Measured
 from symlab.speed.tuned.table import read
 from tests.golden import refused, same_text
@@ -223,7 +223,7 @@ def test_an_interrupted_search_of_the_model_goes_on_and_one_of_another_way_does_
 def test_equal_predictions_prefer_fewer_blocks():
     case = Case("all_reduce", "best", "bfloat16", "float32", "sum", 1 << 20, 2)
     names = ["two_shot@t512b128l8", "two_shot@t512b16l8", "two_shot@t512b32l8", "two_shot@t512b64l8"]
-    assert [blocks_of(case, name) for name in names] == [64, 16, 32, 64]
+    assert [Ranking().blocks_of(case, name) for name in names] == [64, 16, 32, 64]
     ranking = Ranking(us=dict(zip(names, (10.0, 10.04, 10.03, 11.0), strict=True)), asked=4)
     assert [one.name for one in ranking.best(case, 1)] == ["two_shot@t512b16l8"]
     assert [one.name for one in ranking.best(case, 3)] == [names[0], names[2], names[1]]
