@@ -24,8 +24,7 @@ EACH = 3
 
 @pytest.fixture(scope="module")
 def digests():
-    found = json.loads(lzma.decompress(FILE.read_bytes()))
-    return found
+    return json.loads(lzma.decompress(FILE.read_bytes()))
 
 
 @pytest.fixture(scope="module")

@@ -56,11 +56,9 @@ def places(grid, cluster, directives=""):
         out = fabric.allocate(4 * len(PLACES) * int(np.prod(grid)), 256, "out")
         for _ in range(2):
             start(fabric, code, grid, 1, [out.address], cluster=cluster)
-        found = get(fabric, out, "u4").reshape(-1, len(PLACES)).tolist()
-        return found
+        return get(fabric, out, "u4").reshape(-1, len(PLACES)).tolist()
 
-    results = succeed(make_world(2), program).results
-    return results
+    return succeed(make_world(2), program).results
 
 
 @pytest.mark.parametrize(

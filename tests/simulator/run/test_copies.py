@@ -238,7 +238,6 @@ class TestMulticast:
     )
     def test_addresses_of_the_other_kind_are_faults(self, text):
         error = outcome_of(f"{fill('1', 32)}\n{text}", {}, world_size=2).error()
-        assert isinstance(error, DeviceFault)
         with refused(DeviceFault):
             raise error
 
@@ -295,7 +294,6 @@ class TestRefusals:
     )
     def test_what_ptx_leaves_undefined_stops_with_its_line(self, text):
         error = outcome_of(f"{INIT}\n{text}", {}).error()
-        assert isinstance(error, DeviceFault)
         with refused(DeviceFault):
             raise error
 
