@@ -102,8 +102,7 @@ class TestTwoPhases:
 
 
 def test_the_waiting_blocks_are_named():
-    text = deadlock_of(run(make_world(1, gpu=gpu(2)), phases(20)))
-    same_text(text)
+    same_text(deadlock_of(run(make_world(1, gpu=gpu(2)), phases(20))))
 
 
 def test_every_second_seed_draws_the_order_of_the_blocks():

@@ -167,8 +167,7 @@ class TestAssumptions:
         writer = self.AT_LANE.format("%peer") + self.EPOCH + self.GRANTED + self.SLOWLY + self.STORE_LINE
         reader = self.AT_LANE.format("%data") + self.EPOCH + self.POLL_LINE.format("POLL") + self.MEET + grant
         findings = about_data(writer, reader, block=8, launches=2, is_apart=False, assumptions=("warp_128",))
-        severities = {one.severity for one in findings}
-        assert severities == ({"advisory"} if order == "release" else {"advisory", "race"})
+        assert {one.severity for one in findings} == ({"advisory"} if order == "release" else {"advisory", "race"})
 
     def test_a_kernel_does_not_inherit_what_another_declares(self):
         """Two launches in one world, of which the first declares what both rely on."""

@@ -124,8 +124,7 @@ def test_what_all_know_in_the_generic_proxy_they_may_not_know_in_another(proxy, 
     choices = {"single": Single(held.some(slice(0, 1))), "many": Many(held, first)}
     actors = np.full(64, 1 << RANK_SHIFT) if who == "single" else run.actors[second]
     accesses.touch(shadow, choices.get(who, Lanes(run, second)), offsets, 16, True, reading, actors)
-    severities = {one.severity for one in findings.found.values()}
-    assert severities == (set() if part == GENERIC else {"proxy"})
+    assert {one.severity for one in findings.found.values()} == (set() if part == GENERIC else {"proxy"})
     assert order.floor_of(Lanes(run, second), 64, GENERIC + 1) == 100
     assert order.floor_of(Lanes(run, second), 64, ASYNC + 1) == 1
 
