@@ -115,10 +115,10 @@ class _Made(ast.NodeVisitor):
         self.starts = [0]
         for line in self.data.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
-        self.found: list[Fault] = []
+        self.found = []
         self.depth = 0
         self.span = (1, 1)
-        self.bare: set[int] = set()
+        self.bare = set()
 
     def at(self, line, column):
         return self.starts[line - 1] + column

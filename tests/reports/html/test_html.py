@@ -64,15 +64,15 @@ class Reader(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.texts: dict[str, str] = {}
-        self.tables: dict[str, list[list[list[str]]]] = {}
-        self.pictures: dict[str, list[str]] = {}
-        self.ids: list[str] = []
-        self.addresses: list[str] = []
+        self.texts = {}
+        self.tables = {}
+        self.pictures = {}
+        self.ids = []
+        self.addresses = []
         self.scripts = 0
-        self.values: list[tuple[str, str]] = []
+        self.values = []
         self._section = ""
-        self._cell: list[str] | None = None
+        self._cell = None
         self._skipped = 0
         self.feed(text)
 

@@ -4,7 +4,6 @@ import importlib
 from dataclasses import fields, replace
 from itertools import groupby
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ class Log(Listener):
     """Keeps every event with the name of the method that it was told to."""
 
     def __init__(self):
-        self.told: list[tuple[str, Any]] = []
+        self.told = []
 
     def of(self, *kinds):
         return [event for kind, event in self.told if kind in kinds]

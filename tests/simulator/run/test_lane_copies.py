@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memory.fabric import Deadlock, DeviceFault
-from simulator.observe.events import LaneCopyMoment, Listener, MbarrierOperation
+from simulator.observe.events import Listener
 from tests.golden import refused, same_text
 from tests.simulator.harness import executable, get, make_world, module, put, run, start
 from tests.simulator.run.test_copies import SCHEDULES, rights
@@ -213,9 +213,9 @@ class Log(Listener):
     """Keeps what concerns these copies."""
 
     def __init__(self):
-        self.moments: list[LaneCopyMoment] = []
-        self.arrivals: list[MbarrierOperation] = []
-        self.order: list[str] = []
+        self.moments = []
+        self.arrivals = []
+        self.order = []
 
     def lane_copy(self, event):
         self.moments.append(event)

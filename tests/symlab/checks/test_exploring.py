@@ -71,7 +71,6 @@ PRODUCED = {
 def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule, tmp_path):
     kernels = producer_and_consumer(produced("flag", "data"))
     found = symlab.explore(kernels, **PRODUCED, schedule=schedule, seeds=60, processes=1).found
-    assert found is not None
     assert found.switches <= 4
     marks = {row.mark.partition(":")[0]: row.kernel.rpartition("/")[2] for row in found.rows if row.mark}
     assert marks == {"comes too late": "produce", "reads the old value": "consume", "stores the wrong value": "consume"}
@@ -82,7 +81,6 @@ def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule, t
     assert "a vector access comes apart" not in found.text(), "none is there"
     found.write(tmp_path / "found.json")
     again = symlab.explore(kernels, **PRODUCED, replay=tmp_path / "found.json")
-    assert again.found is not None
     assert (again.undecided, again.found.rows) == ((), found.rows)
 
 
@@ -117,7 +115,6 @@ def test_a_failure_is_kept_where_fewer_launches_fail_in_every_order():
     ]
     buffers = {"counter": (1, "int32", 0), "out": (1, "int32", 0)}
     found = symlab.explore(kernels, ranks=1, block=1, buffers=buffers, launches=2, seeds=60, processes=1).found
-    assert found is not None
     assert (found.failure.kind, found.launches) == ("wrong output", 2)
 
 

@@ -112,7 +112,7 @@ def test_what_can_not_run_at_all_is_a_wrong_request():
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
-def test_a_failure_is_told_though_fewer_launches_and_the_fair_order_can_not_run(is_interrupted: bool) -> None:
+def test_a_failure_is_told_though_fewer_launches_and_the_fair_order_can_not_run(is_interrupted):
     """What they raise, and an interrupt there, took with it what was found."""
 
     def judge(world, deadline_s, launches):

@@ -94,8 +94,8 @@ class Recorded:
     """Stands for the recorded code: says its keys, keeps what it was asked for, and runs some records again."""
 
     def __init__(self, monkeypatch, runs=(), ran=RAN):
-        self.asked: list[list[str]] = []
-        self.commits: list[str] = []
+        self.asked = []
+        self.commits = []
         self._runs = runs
         self._ran = ran
         monkeypatch.setattr(at_commit, "worktree", self._worktree)
