@@ -121,6 +121,17 @@ class TestSeeds:
             )
         assert all(ranks == [0, 1, 2, 3] for ranks in found) == (schedule == "priority")
 
+    @pytest.mark.parametrize(("blocks", "teams"), [(1, 1), (3, 3), (4, 4), (5, 2), (8, 2), (64, 2)])
+    def test_up_to_four_blocks_run_one_after_another_and_more_in_two_teams(self, blocks: int, teams: int) -> None:
+        """Each team takes steps of its own: by four teams of eight blocks runs took four times as many as in fair
+        order."""
+        program = launching(STORE, blocks, 32, [np.zeros(1, np.uint32)], at=0)
+        steps = {
+            schedule: succeed(make_world(1, schedule=schedule), program).counters["steps"]
+            for schedule in ("fair", "priority")
+        }
+        assert steps["priority"] == teams * steps["fair"]
+
     def test_a_race_shows_its_several_results(self) -> None:
         """Blocks store to one cell without any order: some seeds must disagree, or random orders are none."""
         program = launching(STORE, 8, 32, [np.zeros(1, np.uint32)], at=0)
