@@ -100,7 +100,8 @@ class Compiler:
         """Wait for those of these cases that processes compile, and for nothing else. Returns False if the time came
         first."""
         self._look()
-        return self._wait([cache_key(find(case.name), case, arch) for case in cases], timeout_s)
+        keys = [cache_key(find(case.name), case, arch) for case in cases if is_known(case.name)]
+        return self._wait(keys, timeout_s)
 
     def wait_for_all(self) -> None:
         """Wait until nothing is compiled any more."""

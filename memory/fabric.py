@@ -223,7 +223,7 @@ class Launch:
         if type(self.shared_bytes) is not int or self.shared_bytes < 0:
             raise ValueError(f"shared_bytes is {self.shared_bytes!r}: give a whole number from 0")
         if self.stream is not None and type(self.stream) is not int:
-            raise ValueError(f"stream is {self.stream!r}: give the handle of a CUDA stream, or None")
+            raise ValueError(f"stream is {self.stream!r}: give a number, on GPUs the handle of a CUDA stream, or None")
         for name, value in (("cooperative", self.cooperative), ("dependent", self.dependent)):
             if type(value) is not bool:
                 raise ValueError(f"{name} is {value!r}: give true or false")

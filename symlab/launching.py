@@ -25,14 +25,13 @@ from kernels.own.arguments import (
     of_rank,
     type_of,
 )
-from kernels.own.functions import FunctionLaunch, compiled_function, function_call
+from kernels.own.functions import FunctionLaunch, compiled_function, function_calls
 from kernels.own.parameters import PtxParameter, refuses_values
 from memory.fabric import Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from reports.table.text import counted
-from runner.case.binding import device_of
 from runner.case.brought_arguments import BroughtMemory, address_of, bound, packed_argument
-from runner.case.stress import captured
+from runner.case.stress import captured, on_streams, own_stream
 from runner.custom.nouns import BufferSpec, Fill, check_buffers
 from runner.custom.program import allocate_buffers, publish
 from runner.request.sizes import format_bytes
@@ -84,14 +83,19 @@ OF_STEP = (
 class Step:
     """A launch on every rank of a world: the kernel, its shape, and its arguments.
 
-    arguments: by rank, empty for a CuTe DSL function, whose launches are in `function`. variables: by rank.
+    arguments: by rank, empty for a CuTe DSL function, whose launches its executable has. variables: by rank.
     """
 
     executable: Executable
     launch: Launch
     arguments: tuple[tuple[BroughtArgument, ...], ...] = ()
-    function: FunctionLaunch | None = None
     variables: tuple[tuple[VariableValue, ...], ...] = ()
+
+    @property
+    def function(self) -> FunctionLaunch | None:
+        """How a CuTe DSL function launches it on each rank; None of PTX."""
+        found: FunctionLaunch | None = self.executable.host
+        return found
 
     def given(self, rank: int) -> tuple[BroughtArgument, ...]:
         """Return what a rank needs memory for: its arguments, of a function what its host code gets, and variables."""
@@ -218,13 +222,11 @@ def _of_function(
     usual = {"grid": None, "block": None, "shared_bytes": 0, "cluster": 1, "cooperative": False, "dependent": False}
     given = {what: getattr(asked, what) for what in usual if getattr(asked, what) != usual[what]}
     try:
-        calls = [function_call(function, each, by_name, len(parsed)) for each in parsed]
+        function_calls(function, parsed, by_name)
     except ValueError as error:
         raise ValueError(f"{name}: {error} (arguments)") from error
-    if any(call.arguments != calls[0].arguments for call in calls):
-        raise ValueError(f"{name} gets other types or constants on some ranks (arguments), give the same on all")
-    executable, made = compiled_function(function, name, calls, given, arch or "sm_90a")
-    return Step(executable, replace(made.launch, stream=asked.stream), function=made)
+    made = compiled_function(function, name, parsed, by_name, given, arch or "sm_90a")
+    return Step(made, replace(made.host.launch, stream=asked.stream))
 
 
 def _launch(asked: Asked, executable: Executable) -> Launch:
@@ -516,7 +518,8 @@ def _queue(
     """What queues all launches. values: by launch, of all that the steps are given.
 
     A graph begins and ends with all of its streams, and its replays follow one another."""
-    streams = {one.launch.stream: _stream(fabric, one.launch.stream) for one in work.steps}
+    numbers = dict.fromkeys(one.launch.stream for one in work.steps)
+    streams = {number: own_stream(fabric, number) for number in numbers}
 
     def steps(number: int) -> None:
         left = iter(values[number])
@@ -527,15 +530,10 @@ def _queue(
             else:
                 launch = step.function.by_rank[fabric.rank].launch
                 arguments = step.function.arguments(fabric.rank, lambda one: address_of(one, memory))
-            fabric.launch(step.executable, replace(launch, stream=_handle(streams[step.launch.stream])), arguments)
+            fabric.launch(step.executable, replace(launch, stream=streams[step.launch.stream]), arguments)
 
     def together() -> None:
-        apart = [_handle(one) for one in streams.values() if one is not None]
-        for one in apart:
-            fabric.wait_stream(one, None)
-        steps(0)
-        for one in apart:
-            fabric.wait_stream(None, one)
+        on_streams(fabric, streams.values(), lambda: steps(0))
 
     for one in work.steps if work.graph else ():
         fabric.load(one.executable)
@@ -549,17 +547,3 @@ def _queue(
                 replay()
 
     return queue
-
-
-def _stream(fabric: Fabric, number: int | None) -> Any:
-    """A stream of the rank: None for the default one, torch's on a GPU, the number itself in the simulator."""
-    import torch
-
-    device = device_of(fabric)
-    if number is None or device.type != "cuda":
-        return number
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-
-
-def _handle(stream: Any) -> int | None:
-    return stream if stream is None or isinstance(stream, int) else int(stream.cuda_stream)

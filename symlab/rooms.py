@@ -84,6 +84,7 @@ ROOMS = {
         ),
         {
             "algorithms=best": "symlab.speed.best:chooser_for",
+            "tuned, its own kernels": "symlab.speed.best:places_in",
             "timing.predict": "symlab.speed.predict.of_request:check_beside",
             "timing.predict, of a timed case": "symlab.speed.predict.beside:predicted",
             "publish, kernels": "symlab.speed.predict.published:write_kernels",

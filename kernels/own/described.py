@@ -15,11 +15,9 @@ the kernel with another.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ from cases.ops import OPS, collective
 from cases.refusal import Refusal, unknown_name
 from kernels.own.arguments import (
     NUMBER_KINDS,
+    OWN_KINDS,
     WORDS,
     BroughtArgument,
     argument_of,
@@ -42,9 +41,9 @@ from kernels.own.arguments import (
     referred,
     tables_of,
 )
-from kernels.own.expressions import check_names, evaluated
-from kernels.own.functions import compiled_function, function_call
-from kernels.own.parameters import entry_of, refuses_entry, refuses_target
+from kernels.own.code import LAUNCH_KEYS, OwnCode, check_keys, code_at, launch_of, naming_key
+from kernels.own.expressions import computed, evaluated
+from kernels.own.parameters import refuses_target
 from kernels.sources import read
 from kernels.spec import ARCHS, KernelSpec, Parameter, Workspace
 from kernels.tuning import MAX_WORLD_SIZE
@@ -52,12 +51,14 @@ from memory.fabric import Executable, Launch
 
 KEYS = {
     **dict.fromkeys(("op", "kernel", "summary", "launch", "arguments", "workspaces", "parameters", "requires")),
-    **dict.fromkeys(("dtypes", "accumulators", "reductions", "placements", "fold", "promises", "assumptions")),
+    **dict.fromkeys(("dtypes", "accumulators", "reductions", "placements", "fold", "owner", "promises", "assumptions")),
     **dict.fromkeys(("max_size_bytes", "max_world_size")),
 }
-LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster", "cooperative", "dependent")
 WORKSPACE_KEYS = ("dtype", "numel", "fill")
-TAKEN = (*WORDS, "input", "output", "counts", "status")
+COUNTS = "counts"
+"""The buffer of an op with counts for each peer: how many elements this rank sends to each, 64 bits each."""
+
+TAKEN = (*WORDS, "input", "output", COUNTS, "status")
 """Names that no workspace can have: runner/case/binding.py knows a table and a workspace by the last two."""
 
 OF_CASE = ("numel", "bytes", "itemsize", "world_size", "root", "input_numel", "output_numel")
@@ -69,19 +70,8 @@ SAMPLES = (4096, 1 << 20, 64)
 ARCH = "sm_90a"
 """What a function is compiled for to know its launch."""
 
-_TARGET = re.compile(r"^\s*\.target\s+(\w+)", re.MULTILINE)
-
 Loader = Callable[[str, Path], Any]
 """The function at "file.py:NAME" beside a folder (kernels.brought.function_at), with its call and files."""
-
-
-@contextmanager
-def _naming(key: str) -> Iterator[None]:
-    """Within, a ValueError names a key."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{error} ({key})") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +84,22 @@ class _Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Described:
-    """An entry that was read. kernel is its place with {names} in it, ptx the text, or function what was loaded.
+    """An entry that was read. The name of its code may have {names} in it.
 
-    chosen: the value of each parameter. made: what was compiled of a function, by case and architecture.
+    chosen: the value of each parameter. owner: an expression, "" for none. made: what was compiled of a function, by
+    case and architecture.
     """
 
     name: str
     op: str
-    kernel: str
+    code: OwnCode
     launches: Mapping[str, Any]
     arguments: Sequence[Any]
     workspaces: Mapping[str, Mapping[str, Any]]
     requires: Sequence[str]
     chosen: Mapping[str, int]
     assumptions: tuple[str, ...]
-    ptx: str = ""
-    function: Any = None
+    owner: str = ""
     made: dict[tuple[str, str], Executable] = field(default_factory=dict)
 
     @property
@@ -124,7 +114,7 @@ class Described:
 
     def launch(self, case: Case) -> Launch:
         """Return the launch; a function's own, for which it is compiled, unless the entry says grid and block."""
-        if self.function is not None and not {"grid", "block"} <= set(self.launches):
+        if self.code.is_function and not {"grid", "block"} <= set(self.launches):
             host = self.executable(case, ARCH).host
             assert host is not None
             found: Launch = host.launch
@@ -135,12 +125,12 @@ class Described:
         names = self.of_case(case)
         given: dict[str, Any] = {}
         for key, value in self.launches.items():
-            with _naming(f"launch.{key}"):
+            with naming_key(f"launch.{key}"):
                 parts = value if isinstance(value, list) else [value]
                 numbers = [one if isinstance(one, bool) else evaluated(one, names) for one in parts]
-                given[key] = tuple(numbers) if isinstance(value, list) else numbers[0]
-        with _naming("launch"):
-            return Launch(**{"grid": given.get("cluster", 1), "block": 1} | given)
+                given[key] = numbers if isinstance(value, list) else numbers[0]
+        with naming_key("launch"):
+            return launch_of(given)
 
     def names(self, case: Case, launch: Launch | None = None) -> dict[str, int]:
         """Return of_case() with grid and block: of a launch, None for the entry's, if it says one."""
@@ -154,7 +144,7 @@ class Described:
         return tuple(self._workspace(name, given, self.names(case)) for name, given in self.workspaces.items())
 
     def _workspace(self, name: str, given: Mapping[str, Any], names: Mapping[str, int]) -> Workspace:
-        with _naming(f"workspaces.{name}"):
+        with naming_key(f"workspaces.{name}"):
             numel, dtype, fill = evaluated(given.get("numel"), names), given.get("dtype", "uint32"), given.get("fill")
             if numel < 1:
                 raise ValueError(f"{given.get('numel')!r} is {numel} elements, give 1 or more")
@@ -170,15 +160,19 @@ class Described:
     def bound(self, case: Case, launch: Launch | None, rank: int) -> tuple[BroughtArgument, ...]:
         """Return the arguments of a rank. launch: as names() takes it. ValueError naming the one that is wrong."""
         names = self.names(case, launch) | {"rank": rank}
-        known = ("input", "output", *self.workspaces)
+        known = (*self._buffers(case),)
         found = []
         for number, value in enumerate(self.arguments):
             key = f"arguments[{number}]"
-            with _naming(key):
+            with naming_key(key):
                 given = _with_values(value, names)
             one = argument_of(f"argument {number}", given, case.world_size, key)
-            for _, reference in references_of(one):
-                if (name := referred(reference)[0]) not in known:
+            for kind, reference in references_of(one):
+                if (name := referred(reference)[0]) == COUNTS and kind not in OWN_KINDS:
+                    raise ValueError(
+                        f"argument {number}: a rank knows its own counts alone ({key}), give {{address: counts}}"
+                    )
+                if name not in known:
                     raise ValueError(
                         f"argument {number}: there is no buffer {name!r} ({key}), give one of {', '.join(known)}, or "
                         f"a number with its kind, such as {{u32: {name}}}"
@@ -187,7 +181,7 @@ class Described:
                 what = "launch: all launches have the same arguments, keep a count in a workspace"
                 pointer = "a pointer to a struct: give the struct, {peers: ..} or {addresses: ..}"
                 raise ValueError(f"argument {number} is {what if counts_launches(one) else pointer} ({key})")
-            if self.function is None:
+            if not self.code.is_function:
                 check_of_ptx(f"argument {number}", one, key)
             found.append(one)
         return tuple(found)
@@ -196,53 +190,54 @@ class Described:
         """Return the name of the PTX entry, or of the function, for a case."""
         names = self.names(case) | {"dtype": case.dtype}
         try:
-            return self.kernel.rpartition(":")[2].format_map(names)
+            return self.code.name.format_map(names)
         except (KeyError, ValueError, IndexError, AttributeError) as error:
             known = ", ".join(names)
-            raise ValueError(f"{self.kernel!r} names {error} in braces (kernel), give some of {known}") from None
+            raise ValueError(f"{self.code.place!r} names {error} in braces (kernel), give some of {known}") from None
 
     def executable(self, case: Case, arch: str) -> Executable:
         """Return what runs. ValueError for PTX of another architecture, arguments that don't fit, and a function that
         can't be compiled."""
-        if self.function is None:
-            name = self.entry(case)
-            with _naming("kernel"):
-                found = entry_of(self.ptx, name)
-            if unfit := refuses_entry(name, self.bound(case, None, 0), found):
-                raise ValueError(f"{unfit} (arguments), give one of its size and kind for each")
-            if unfit := refuses_target(found.target, arch):
-                raise ValueError(f"{self.full_name}: {unfit}")
-            digest = f"sha256:{hashlib.sha256(self.ptx.encode()).hexdigest()}"
-            return Executable(self.full_name, name, arch, self.ptx, digest, assumptions=self.assumptions)
         key = repr(sorted(self.choices(case).items())), arch
-        if key not in self.made:
-            calls = self._calls(case)
+        if key not in self.made or not self.code.is_function:
             asked = {}
-            if self.launches:
+            if self.code.is_function and self.launches:
                 launch = self._launch(case)
                 asked = {what: getattr(launch, what) for what in self.launches}
-            made, host = compiled_function(self.function, self.full_name, calls, asked, arch)
-            self.made[key] = Executable(
-                made.name, made.entry, arch, made.ptx, made.digest, made.cubin, self.assumptions, host
-            )
+            of_case = self.entry(case), self._by_rank(case), self._buffers(case)
+            self.made[key] = self.code.compiled(self.full_name, *of_case, asked, arch, self.assumptions)
         return self.made[key]
 
-    def _calls(self, case: Case) -> list[Any]:
-        """The function's calls by rank. ValueError for constants that differ: the code of all ranks is rank 0's."""
-        calls = [self._call(case, rank) for rank in range(case.world_size)]
-        if any(call.arguments != calls[0].arguments for call in calls):
-            raise ValueError("the function gets other constants on some ranks: give the same on all")
-        return calls
+    def check_arguments(self, case: Case) -> None:
+        """Raise ValueError for arguments that the code can't take, as far as is known before it is compiled."""
+        name, by_rank = self.entry(case), self._by_rank(case)
+        with naming_key("kernel"):
+            unfit = self.code.refuses_arguments(name, by_rank, self._buffers(case))
+        if unfit:
+            raise ValueError(f"{unfit} (arguments)")
 
-    def _call(self, case: Case, rank: int) -> Any:
+    def _by_rank(self, case: Case) -> list[tuple[BroughtArgument, ...]]:
+        return [self.bound(case, None, rank) for rank in range(case.world_size)]
+
+    def _buffers(self, case: Case) -> dict[str, _Buffer]:
         counts = collective(case.op).counts(case.numel, case.world_size)
         buffers = {name: _Buffer(case.dtype, (count,)) for name, count in zip(("input", "output"), counts, strict=True)}
-        buffers |= {one.name: _Buffer(one.dtype, (one.numel,)) for one in self.places(case)}
-        return function_call(self.function, self.bound(case, None, rank), buffers, case.world_size)
+        if collective(case.op).sends is not None:
+            buffers[COUNTS] = _Buffer("int64", (case.world_size,))
+        return buffers | {one.name: _Buffer(one.dtype, (one.numel,)) for one in self.places(case)}
+
+    def owners(self, case: Case, rank: int) -> Any:
+        """Return the rank that owns each element of a rank's output, as KernelSpec.owner."""
+        import torch
+
+        index = torch.arange(self.of_case(case)["output_numel"])
+        with naming_key("owner"):
+            found = computed(self.owner, self.of_case(case) | {"rank": rank, "index": index})
+        return found if isinstance(found, torch.Tensor) else torch.full_like(index, found)
 
     def choices(self, case: Case) -> dict[str, Any]:
         """Return what the code depends on; of a function the whole case, whose shapes may be constants of the code."""
-        if self.function is None:
+        if not self.code.is_function:
             return {"entry": self.entry(case), **self.chosen}
         return {"dtype": case.dtype, **self.names(case)}
 
@@ -306,16 +301,14 @@ def described(file: Path, name: str, load: Loader) -> KernelSpec:
     parameters = _parameters(given.get("parameters", {}))
     chosen = _chosen(name, marks, parameters)
     changed = "".join(f"_{key}{value}" for key, value in chosen.items() if value != parameters[key][0])
-    where, entry = _kernel(given.get("kernel"))
-    path = (file.parent / where).resolve()
-    with _naming("kernel"):
-        function = load(f"{where}:{entry}", file.parent) if where.endswith(".py") else None
-        ptx = "" if function is not None else _text(path)
+    place = ":".join(_kernel(given.get("kernel")))
+    with naming_key("kernel"):
+        code = code_at(place, lambda path: file.parent, lambda text: load(text, file.parent))
     made = Described(
         name=base + changed,
         op=_op(given.get("op")),
-        kernel=str(given["kernel"]),
-        launches=_section(given, "launch", LAUNCH_KEYS, () if function is not None else ("grid", "block")),
+        code=code,
+        launches=_section(given, "launch", LAUNCH_KEYS, () if code.is_function else ("grid", "block")),
         arguments=_listed(given, "arguments"),
         workspaces={
             _identifier(str(one)): _section(given.get("workspaces", {}), one, WORKSPACE_KEYS, ("numel",), "workspaces.")
@@ -324,28 +317,28 @@ def described(file: Path, name: str, load: Loader) -> KernelSpec:
         requires=[str(one) for one in _listed(given, "requires")],
         chosen=chosen,
         assumptions=tuple(_listed(given, "assumptions")),
-        ptx=ptx,
-        function=function.call if function is not None else None,
+        owner=str(given.get("owner", "")),
     )
-    _check_expressions(made)
-    return _spec(made, given, tuple(dict.fromkeys((str(file), str(path), *(function.files if function else ())))))
+    source = (str(code.source.path),) if code.source is not None else code.files
+    return _spec(made, given, (str(file), *source))
 
 
 def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> KernelSpec:
-    reduces = collective(made.op).reduces
+    reduces, sends = collective(made.op).reduces, collective(made.op).sends
     dtypes = tuple(_listed(given, "dtypes")) or (() if reduces else ALL)
     if not dtypes:
         raise ValueError("no dtypes (dtypes), give those that the kernel adds, such as [float32]")
     # Of types of 32 bits and more native and float32 are one; of narrower ones a kernel has one of them.
     usual = dict.fromkeys(one for dtype in dtypes for one in _usual_accumulators(dtype))
-    target = found[1] if (found := _TARGET.search(made.ptx)) else ""
-    archs = tuple(arch for arch in ARCHS if not refuses_target(target, arch))
+    archs = tuple(arch for arch in ARCHS if not refuses_target(made.code.target, arch))
     limits: dict[str, Any] = {"max_world_size": MAX_WORLD_SIZE, "max_size_bytes": None}
     for key in (key for key in limits if key in given):
-        with _naming(key):
+        with naming_key(key):
             limits[key] = evaluated(given[key], {})
-    if given.get("fold") == "from_next_rank":
-        raise ValueError("an entry can't say who adds an element (fold), give rank_order or unordered")
+    if "dead_rank" in _listed(given, "promises"):
+        raise ValueError("an entry has no place for a kernel's report (promises), leave dead_rank out")
+    if (given.get("fold") == "from_next_rank") != bool(made.owner):
+        raise ValueError("fold from_next_rank and owner belong together (fold), give both, or none of them")
     parsed = _tried(made, dtypes, archs[0] if archs else ARCH)
     return KernelSpec(
         op=made.op,
@@ -357,7 +350,8 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
         placements=tuple(_listed(given, "placements")) or ("out_of_place",),
         needs_multicast=any(kind == "multicast" for one in parsed for kind, _ in references_of(one)),
         fold=given.get("fold", "unordered" if reduces else "rank_order"),
-        parameters=tuple(Parameter("peers", reference) for reference in tables_of(parsed)),
+        parameters=(*(Parameter("peers", one) for one in tables_of(parsed)), *([Parameter("counts")] if sends else [])),
+        owner=made.owners if made.owner else None,
         workspaces=made.places,
         launch=made.launch,
         build=lambda case: made.executable(case, ARCH),
@@ -392,33 +386,18 @@ def _tried(made: Described, dtypes: Sequence[str], arch: str) -> tuple[BroughtAr
         )
         for count in SAMPLES
     ]
-    with _naming("requires"):
+    with naming_key("requires"):
         fitting = [case for case in cases if all(evaluated(one, made.names(case)) for one in made.requires)]
     case = (fitting or cases)[0]
     made.places(case)
     parsed = made.bound(case, None, ranks - 1)
-    if made.function is None:
+    made.check_arguments(case)
+    if made.owner and not 0 <= int(made.owners(case, 0).min()) <= int(made.owners(case, 0).max()) < ranks:
+        raise ValueError(f"{made.owner!r} is no rank of each element (owner), give one from 0 to world_size - 1")
+    made._launch(case)
+    if not made.code.is_function:
         made.executable(case, arch)
-    else:
-        with _naming("arguments"):
-            made._calls(case)
     return parsed
-
-
-def _check_expressions(made: Described) -> None:
-    """Raise ValueError, naming the key, for a name that no expression there may have."""
-    of_case = (*OF_CASE, *made.chosen)
-    for key, value in made.launches.items():
-        for one in value if isinstance(value, list) else [value]:
-            with _naming(f"launch.{key}"):
-                check_names(int(one) if isinstance(one, bool) else one, of_case)
-    known = (*of_case, "grid", "block") if {"grid", "block"} <= set(made.launches) else of_case
-    for name, given in made.workspaces.items():
-        with _naming(f"workspaces.{name}.numel"):
-            check_names(given["numel"], known)
-    for text in made.requires:
-        with _naming("requires"):
-            check_names(text, known)
 
 
 def _entry(file: Path, name: str) -> Mapping[str, Any]:
@@ -437,9 +416,7 @@ def _entry(file: Path, name: str) -> Mapping[str, Any]:
     entry = entries[name]
     if not isinstance(entry, Mapping):
         raise ValueError(f"{entry!r} describes no kernel ({name}), give {{op: .., kernel: .., launch: ..}}")
-    for key in entry:
-        if key not in KEYS:
-            raise ValueError(f"{unknown_name('key', str(key), list(KEYS))} ({key})")
+    check_keys(entry, list(KEYS))
     return entry
 
 
@@ -493,22 +470,9 @@ def _kernel(given: Any) -> tuple[str, str]:
     return where, name
 
 
-def _text(path: Path) -> str:
-    """PTX as it was first read."""
-    try:
-        text = read(path).content.decode("utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path.name} is not text, give PTX, not machine code") from None
-    if _TARGET.search(text) is None:
-        raise ValueError(f"{path.name} is no PTX: it has no .target")
-    return text
-
-
 def _op(given: Any) -> str:
     if given not in OPS:
         raise ValueError(f"{unknown_name('op', str(given), [*OPS])} (op)")
-    if collective(given).sends is not None:
-        raise ValueError(f"{given} has counts for each peer, which no entry has (op), give a KernelSpec in Python")
     return str(given)
 
 
@@ -525,9 +489,7 @@ def _section(given: Any, key: str, known: Sequence[str], wanted: Sequence[str], 
     if not isinstance(found, Mapping) or not set(wanted) <= set(found):
         example = ", ".join(f"{one}: .." for one in wanted or known[:1])
         raise ValueError(f"{found!r} lacks {' and '.join(wanted)} ({prefix}{key}), give {{{example}}}")
-    for one in found:
-        if one not in known:
-            raise ValueError(f"{unknown_name('key', str(one), known)} ({prefix}{key}.{one})")
+    check_keys(found, known, f"{prefix}{key}")
     return {str(one): value for one, value in found.items()}
 
 

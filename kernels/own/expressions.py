@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -24,29 +25,27 @@ FORM = f"numbers, names, + - * // %, comparisons, and, or, x if y else z, {', '.
 
 
 def evaluated(text: object, names: Mapping[str, int]) -> int:
-    """Return the number that a whole number, or text over names, stands for. ValueError, in one line, for other
-    text."""
+    """Return the number that a whole number, or text over names, stands for. ValueError as computed() raises it."""
     if type(text) is int:
         return text
+    return int(computed(text, names))
+
+
+def computed(text: object, names: Mapping[str, Any]) -> Any:
+    """Return what text over names comes to; with a tensor among them, element by element. ValueError, in one line, for
+    other text, and for an unknown name in it, whether it matters here or not."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is no whole number: give one, or text of {FORM}")
+    parsed = _parsed(text)
+    found = [one.id for one in ast.walk(parsed) if isinstance(one, ast.Name)]
+    if unknown := next((name for name in found if name not in names and name not in _FUNCTIONS), ""):
+        raise ValueError(f"there is no {unknown} for {text!r}: names are {', '.join(names) or 'none'}")
     try:
-        return int(_value(_parsed(text), names))
+        return _value(parsed, names)
     except ZeroDivisionError:
         raise ValueError(f"{text!r} divides by zero") from None
-    except (TypeError, RecursionError):
+    except (TypeError, RecursionError, RuntimeError):  # the last of a tensor where one number is wanted
         raise ValueError(f"{text!r} can't be computed: give {FORM}") from None
-
-
-def check_names(text: object, known: Iterable[str]) -> None:
-    """Raise ValueError for text with a name that is not known, and for what is no expression."""
-    if not isinstance(text, str):
-        evaluated(text, {})
-        return
-    known = tuple(known)
-    found = [one.id for one in ast.walk(_parsed(text)) if isinstance(one, ast.Name)]
-    if unknown := next((name for name in found if name not in (*known, *_FUNCTIONS)), ""):
-        raise ValueError(f"there is no {unknown} for {text!r}: names are {', '.join(known)}")
 
 
 def _parsed(text: str) -> ast.expr:
@@ -56,7 +55,7 @@ def _parsed(text: str) -> ast.expr:
         raise ValueError(f"{text!r} is no expression: give {FORM}") from None
 
 
-def _value(node: ast.expr, names: Mapping[str, int]) -> int:
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(value=int() as number):
             return number
@@ -77,7 +76,5 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> int:
             return _value(body if _value(test, names) else other, names)
         case ast.Call(func=ast.Name(id=name), args=given, keywords=[]) if name in _FUNCTIONS:
             return _FUNCTIONS[name](*(_value(one, names) for one in given))
-    if isinstance(node, ast.Name):
-        raise ValueError(f"there is no {node.id}: names are {', '.join(names) or 'none'}")
     said = "/ gives fractions, give //" if isinstance(getattr(node, "op", None), ast.Div) else f"give {FORM}"
     raise ValueError(f"{ast.unparse(node)!r} can't be computed: {said}")

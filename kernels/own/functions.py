@@ -90,20 +90,26 @@ class FunctionCall:
 
 
 def compiled_function(
-    function: Any, name: str, calls: Sequence[FunctionCall], given: Mapping[str, Any], arch: str
-) -> tuple[Executable, FunctionLaunch]:
-    """Compile a function and return what it launches on each rank. calls: by rank; given: what was said of the launch,
-    by Launch's names.
+    function: Any,
+    name: str,
+    by_rank: Sequence[Sequence[BroughtArgument]],
+    buffers: Mapping[str, Shaped],
+    given: Mapping[str, Any],
+    arch: str,
+) -> Executable:
+    """Compile a function and return it with what it launches on each rank (FunctionLaunch, as its host). by_rank:
+    arguments; given: what was said of the launch, by Launch's names.
 
     Both happen in a process of its own, whose end is a ValueError. Raises ValueError where it launches otherwise than
-    was said, and for what compiled_callable and HostCode.launch refuse.
+    was said, and for what function_calls, compiled_callable and HostCode.launch refuse.
     """
+    calls = function_calls(function, by_rank, buffers)
 
-    def step() -> tuple[Executable, FunctionLaunch]:
+    def step() -> Executable:
         made = compiled_callable(function, name, calls[0].arguments, arch)
         text = with_relative_paths(made.executable.ptx)
         digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-        return replace(made.executable, ptx=text, digest=digest), _launched(made, calls, given)
+        return replace(made.executable, ptx=text, digest=digest, host=_launched(made, calls, given))
 
     return compiled_apart(step, f"compiling {name} for {arch}")
 
@@ -125,6 +131,17 @@ def _launched(compiled: CompiledFunction, calls: Sequence[FunctionCall], given: 
                 )
         by_rank.append(made)
     return FunctionLaunch(tuple(call.inputs for call in calls), tuple(by_rank))
+
+
+def function_calls(
+    function: Any, by_rank: Sequence[Sequence[BroughtArgument]], buffers: Mapping[str, Shaped]
+) -> list[FunctionCall]:
+    """Return a function's calls on all ranks. ValueError, in one line, for what it can't take, and for constants that
+    differ: the code of all ranks is rank 0's."""
+    calls = [function_call(function, each, buffers, len(by_rank)) for each in by_rank]
+    if any(call.arguments != calls[0].arguments for call in calls):
+        raise ValueError("the function gets other types or constants on some ranks: give the same on all")
+    return calls
 
 
 def function_call(

@@ -128,7 +128,8 @@ class BoundKernel(Slots):
             name: Buffer(name, one.tensor, one.offset_bytes + row_bytes * slot, row_bytes)
             for name, one in self.memory.tables.items()
         }
-        memory = BroughtMemory(self._buffers[slot], tables)
+        counts = {COUNTS: self._counts(slot)} if COUNTS in self.memory.tables else {}
+        memory = BroughtMemory({**self._buffers[slot], **counts}, tables)
         if host is not None:
             found: tuple[Argument, ...] = host.arguments(rank, lambda one: address_of(one, memory))
             return found
@@ -137,12 +138,15 @@ class BoundKernel(Slots):
 
     def write_counts(self, slot: int, case: Case) -> None:
         """Write what this rank sends to each in a case to the slot's row of the table of counts, if there is one."""
-        table, sends = self.memory.tables.get(COUNTS), collective(case.op).sends
-        if table is not None:
+        sends = collective(case.op).sends
+        if COUNTS in self.memory.tables:
             assert sends is not None, f"{case.op} has no counts per peer"
-            row_bytes = ADDRESS_BYTES * case.world_size
-            row = Buffer(table.name, table.tensor, table.offset_bytes + row_bytes * slot, row_bytes)
-            row.write(self.fabric, torch.tensor(sends(case)[self.fabric.rank], dtype=torch.int64))
+            self._counts(slot).write(self.fabric, torch.tensor(sends(case)[self.fabric.rank], dtype=torch.int64))
+
+    def _counts(self, slot: int) -> Buffer:
+        """A slot's row of the table of counts."""
+        table, row_bytes = self.memory.tables[COUNTS], ADDRESS_BYTES * self.cases[slot].world_size
+        return Buffer(table.name, table.tensor, table.offset_bytes + row_bytes * slot, row_bytes)
 
     def prepare(self, number: int, data: Mapping[int, torch.Tensor]) -> None:
         """Fill the inputs of slots, and make all else unlike any result.

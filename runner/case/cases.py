@@ -73,7 +73,8 @@ def resolved(
         accumulator = ("float32" if wide else "native") if reduces else NONE
     algorithms = _algorithms(request.algorithms, specs, fabric)
     if request.timing.dependent_launch:
-        algorithms = tuple(_with_dependent_launch(name, request.op) for name in algorithms)
+        brought = [spec.algorithm for spec in specs if not is_known(spec.name)]
+        algorithms = tuple(_with_dependent_launch(name, request.op, brought) for name in algorithms)
     baselines = request.baselines
     if baselines == AUTO:
         ours_alone = fabric.simulated or fabric.share_gpus or request.stress != Stress.none
@@ -85,7 +86,7 @@ def resolved(
     fields |= {"algorithms": algorithms, "baselines": baselines, "fabric": fabric}
     if BEST in algorithms:
         fields["chooser"] = chooser or part_of("algorithms=best")(
-            request.tuned, fabric, request.op, ranks=request.world_size
+            request.tuned, fabric, request.op, ranks=request.world_size, specs=specs
         )
     named = ResolvedRequest(**fields | {"dtype": dtype, "reduction": reduction, "accumulator": accumulator})
     if request.sizes_given or dtype not in ITEMSIZES:
@@ -106,10 +107,10 @@ def _algorithms(asked: tuple[str, ...] | str, specs: Sequence[KernelSpec], fabri
     return tuple(spec.algorithm for spec in kernels if not (left_out and spec.needs_multicast))
 
 
-def _with_dependent_launch(algorithm: str, op: str) -> str:
-    """The name of the kernel with dependent launches; a library's own, and best, whose table says which launches are
-    dependent. RequestError for what can't have them."""
-    if algorithm == BEST or algorithm in names_for(op):
+def _with_dependent_launch(algorithm: str, op: str, brought: Sequence[str]) -> str:
+    """The name of the kernel with dependent launches; those of libraries and of brought kernels stay, and best, whose
+    table says which launches are dependent. RequestError for what can't have them."""
+    if algorithm == BEST or algorithm in names_for(op) or algorithm in brought:
         return algorithm
     if not has_tuning(algorithm) and not is_known(f"{op}/{algorithm}"):
         raise RequestError(

@@ -8,7 +8,7 @@ promise no_host_barrier: so what a spec promises holds together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,7 +30,8 @@ LATE_S = 0.05
 """How long a late rank's host sleeps on GPUs; in the simulator it waits until the other ranks can do nothing more."""
 SIMULATED_PATIENCE_NS = 2_000_000
 """How long a simulated kernel waits for a dead rank, by its clock: 2,000 steps of all ranks together."""
-SIMULATED_STREAMS = (1, 2)
+STREAMS = (1, 2)
+"""Of two_streams, beside the default one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class Instance:
 
     def __init__(self, fabric: Fabric, pool: SymmetricPool, plan: StressPlan) -> None:
         self.fabric, self.plan = fabric, plan
-        self.streams = _streams(fabric) if "two_streams" in parts_of(plan.case.stress) else ()
+        numbers = STREAMS if "two_streams" in parts_of(plan.case.stress) else ()
+        self.streams = [own_stream(fabric, number) for number in numbers]
         self.kernel = bind(fabric, pool, plan.spec, plan.cases, plan.executables, plan.patience_s)
         self.checks: list[RankCheck] = []
         self.faults: list[str] = []
@@ -191,7 +193,7 @@ def _two_streams(instance: Instance, is_late: bool) -> str:
         for place, slot in enumerate(order):
             if is_late:
                 _be_late(instance.fabric, 2 * number + place)
-            instance.kernel.launch(slot, _handle(instance.streams[slot]))
+            instance.kernel.launch(slot, instance.streams[slot])
     return ""
 
 
@@ -257,16 +259,23 @@ def unnamed_death(outcomes: Sequence[RankOutcome]) -> str:
     return f"rank {dead} never launched, and no report names it: {'; '.join(reports)}"
 
 
-def _streams(fabric: Fabric) -> tuple[Any, ...]:
-    """Two streams of the rank beside the default one: torch's, or numbers of simulated ones."""
+def own_stream(fabric: Fabric, number: int | None) -> int | None:
+    """Return the handle of a stream of the rank: on a GPU a new one of torch's, which keeps it as long as the process
+    lives; in the simulator the number itself. None: the default stream."""
     device = device_of(fabric)
-    if device.type != "cuda":
-        return SIMULATED_STREAMS
-    return tuple(torch.cuda.Stream(device) for _ in SIMULATED_STREAMS)  # type: ignore[no-untyped-call]
+    if number is None or device.type != "cuda":
+        return number
+    return int(torch.cuda.Stream(device).cuda_stream)  # type: ignore[no-untyped-call]
 
 
-def _handle(stream: Any) -> int:
-    return stream if isinstance(stream, int) else int(stream.cuda_stream)
+def on_streams(fabric: Fabric, streams: Iterable[int | None], queue: Callable[[], None]) -> None:
+    """Queue what queue() queues on streams, after all that the default one has, and before all that it gets."""
+    apart = [one for one in dict.fromkeys(streams) if one is not None]
+    for one in apart:
+        fabric.wait_stream(one, None)
+    queue()
+    for one in apart:
+        fabric.wait_stream(None, one)
 
 
 def captured(fabric: Fabric, queue: Callable[[], None]) -> Callable[[], None]:

@@ -215,8 +215,7 @@ def _of_custom(custom: CustomJob, request: ResolvedRequest) -> tuple[int, int]:
     """Bytes of the host, and of a rank's symmetric heap, that a custom kernel takes at most."""
     from runner.custom.host_memory import custom_heap_bytes, custom_host_bytes
 
-    ptx = custom.kernel.ptx.content.decode("utf-8") if custom.kernel.ptx is not None else ""
-    here = custom_host_bytes(custom.spec, request, request.fabric, request.world_size, ptx)
+    here = custom_host_bytes(custom.spec, request, request.fabric, request.world_size, custom.ptx)
     return here, custom_heap_bytes(custom.spec, request.world_size, request.fabric.simulated)
 
 

@@ -186,7 +186,7 @@ def composed_command(options: RunOptions) -> JoinedCommand:
 def _custom_name(compiled: CompiledCustom) -> tuple[str, ...]:
     """What tells custom kernels of a command apart: their code, and how they are launched."""
     made = compiled.whole
-    return made.name, made.arch, made.digest, repr(compiled.launch)
+    return made.name, made.arch, made.digest, repr([one.launch for one in (compiled, *compiled.then)])
 
 
 def _named(spec: KernelSpec) -> tuple[str, str]:

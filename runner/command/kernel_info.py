@@ -29,8 +29,8 @@ def kernel_info(spec: KernelSpec, case: Case, executable: Executable) -> KernelI
 
 def custom_kernel_info(custom: CustomJob, made: CompiledCustom) -> KernelInfo:
     """What a record says of the code of a custom kernel. Of PTX that was brought, its compiler is what it says."""
-    assumptions = tuple(map(sentence_of, custom.kernel.assumptions)) or None
-    return _info(made.whole, made.launch, custom.digest, not custom.kernel.ptx, assumptions)
+    assumptions = tuple(map(sentence_of, custom.assumptions)) or None
+    return _info(made.whole, made.launch, custom.digest, custom.kernel.code.is_function, assumptions)
 
 
 def _info(

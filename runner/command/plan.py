@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.environment.host import available_bytes
+from runner.request.chooser import BEST
 from runner.request.compose import ComposedJob, naming_job
 from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.launching import LaunchRequest
@@ -145,7 +146,7 @@ def prepare(
 
 def _with_names(request: Request, folder: Path | None) -> tuple[Request, tuple[Brought, ...]]:
     """See bringing.with_names; most requests bring nothing."""
-    if all(":" not in name for name in request.algorithms):
+    if all(":" not in name for name in request.algorithms) and BEST not in request.algorithms:
         return request, ()
     from runner.case.bringing import with_names
 

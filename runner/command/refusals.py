@@ -30,16 +30,18 @@ def refusal_in(job: PreparedJob, case: Case) -> Refusal | None:
 
 
 def _refuses_limits(custom: CustomJob, world_size: int, fabric: FabricRequest) -> Refusal | None:
-    """Return why a custom kernel never fits on the GPU whose limits hold; a function is only known once compiled."""
-    if fabric.gpu is None or custom.kernel.ptx is None:
+    """Return why custom kernels never fit on the GPU whose limits hold; a function is only known once compiled."""
+    if fabric.gpu is None:
         return None
     from simulator.run.residency import resident
 
-    try:
-        found = custom.compiled(fabric.arch)
-        resident(fabric.gpu, found.executable, found.launch, fabric.arch)
-    except ValueError as error:
-        return Refusal("fabric.gpu", str(error))
+    for kernel, spec in custom.kernels:
+        try:
+            if not kernel.code.is_function:
+                found = kernel.compiled(spec, world_size, fabric.arch)
+                resident(fabric.gpu, found.executable, found.launch, fabric.arch)
+        except ValueError as error:
+            return Refusal("fabric.gpu", str(error))
     return None
 
 

@@ -6,8 +6,6 @@ are RequestErrors that name the key.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,11 +20,11 @@ from cases.dtypes import NONE
 from cases.refusal import Refusal
 from kernels.brought import BroughtFunction, function_at
 from kernels.own.arguments import BroughtArgument, argument_of, check_of_ptx
-from kernels.own.functions import FunctionCall, compiled_function, function_call
-from kernels.own.parameters import entry_of, refuses_entry, refuses_target
-from kernels.sources import Source, read
+from kernels.own.code import LAUNCH_KEYS, OwnCode, code_at, launch_of
+from kernels.own.parameters import entry_of, refuses_target
+from kernels.sources import Source
 from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_size
-from memory.fabric import Executable, Launch, Traits, refuses_shared_bytes
+from memory.fabric import Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
 from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_buffers, check_launches
@@ -43,66 +41,26 @@ OP = CUSTOM
 KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance", "bytes", "launches", "then")
 STEP_KEYS = ("kernel", "launch", "arguments")
 BUFFER_KEYS = ("dtype", "shape", "symmetric", "fill")
-LAUNCH_KEYS = ("grid", "block", "shared_bytes", "cluster", "cooperative", "assumptions")
 TOLERANCE_KEYS = ("absolute", "relative")
 
 
 @dataclass(frozen=True, slots=True)
 class CustomKernel:
-    """The kernel as it was brought: the text of a PTX file, with an entry, or a CuTe DSL function.
+    """The kernel as it was brought. asked is what a section says of a function's launch, by Launch's names; assumptions
+    what the kernel relies on beyond PTX (cases/assumptions.py). stream: a number, None for the default one."""
 
-    place is as it was written. asked is what a section says of a function's launch, by Launch's names;
-    assumptions what the kernel relies on beyond PTX (cases/assumptions.py).
-    """
-
-    place: str
-    entry: str
-    ptx: Source | None = None
-    function: BroughtFunction | None = None
+    code: OwnCode
     asked: Mapping[str, Any] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The PTX; "" of a function."""
-        return self.ptx.content.decode("utf-8") if self.ptx is not None else ""
+    stream: int | None = None
 
     def compiled(self, spec: CustomSpec, world_size: int, arch: str) -> CompiledCustom:
-        """Return what runs on an architecture. ValueError for a function that can't be compiled, for what the arguments
-        don't fit, and for PTX of another architecture; RuntimeError if there is no compiler."""
-        if self.ptx is not None:
-            assert spec.launch is not None
-            entry = entry_of(self.text, self.entry)
-            if unfit := self.refuses_arguments(spec, world_size) or refuses_target(entry.target, arch):
-                raise ValueError(f"{self.place}: {unfit}")
-            digest = _sha256(self.ptx.content)
-            found = Executable(_record_name(spec), self.entry, arch, self.text, digest, assumptions=self.assumptions)
-            return CompiledCustom(found, spec.launch)
-        assert self.function is not None
-        call = self._call(spec, world_size)
-        calls = [call] * world_size
-        made, function = compiled_function(self.function.call, _record_name(spec), calls, self.asked, arch)
-        return CompiledCustom(replace(made, assumptions=self.assumptions), function.launch, function)
-
-    def _call(self, spec: CustomSpec, world_size: int) -> FunctionCall:
-        assert self.function is not None
-        buffers = {one.name: one for one in spec.buffers}
-        return function_call(self.function.call, spec.arguments, buffers, world_size)
-
-    def refuses_arguments(self, spec: CustomSpec, world_size: int) -> str:
-        """Return why the kernel can't take the arguments, as far as it is known before it is compiled; "" if it may."""
-        if self.ptx is not None:
-            return refuses_entry(spec.name, spec.arguments, entry_of(self.text, self.entry))
-        assert self.function is not None
-        try:
-            self._call(spec, world_size)
-            inspect.signature(self.function.call).bind(*spec.arguments)
-        except TypeError as error:
-            return f"it can't take {len(spec.arguments)} arguments: {error}"
-        except ValueError as error:
-            # inspect has no signature of some callables: then the compiler says what they take
-            return "" if str(error).startswith("no signature") else str(error)
-        return ""
+        """Return what runs on an architecture. Raises what OwnCode.compiled does."""
+        given = [spec.arguments] * world_size, {one.name: one for one in spec.buffers}
+        made = self.code.compiled(_record_name(spec), self.code.name, *given, self.asked, arch, self.assumptions)
+        launch = spec.launch if made.host is None else made.host.launch
+        assert launch is not None
+        return CompiledCustom(made, replace(launch, stream=self.stream))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +84,17 @@ class CustomJob:
 
     @property
     def place(self) -> str:
-        return self.kernel.place
+        return self.kernel.code.place
+
+    @property
+    def ptx(self) -> str:
+        """The PTX of all kernels, as far as it is known before they are compiled."""
+        return "\n".join(one.code.ptx for one, _ in self.kernels)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What its kernels rely on beyond PTX."""
+        return tuple(dict.fromkeys(name for one, _ in self.kernels for name in one.assumptions))
 
     @property
     def compared(self) -> tuple[str, ...]:
@@ -150,10 +118,8 @@ class CustomJob:
         if unfit := refuses_world_size(self.case, traits) or refuses_unmapped(name, traits):
             return unfit
         for kernel, spec in self.kernels:
-            if kernel.ptx is not None:
-                target = entry_of(kernel.text, kernel.entry).target
-                if reason := refuses_target(target, traits.arch):
-                    return Refusal("fabric.arch", f"{_record_name(spec)} can't run: {reason}")
+            if not kernel.code.is_function and (reason := refuses_target(kernel.code.target, traits.arch)):
+                return Refusal("fabric.arch", f"{_record_name(spec)} can't run: {reason}")
             if unfit := _refuses_block(_record_name(spec), kernel, spec, traits):
                 return unfit
         return refuses_no_multicast(name, traits) if self.spec.needs_multicast else None
@@ -167,11 +133,10 @@ def _refuses_block(name: str, brought: CustomKernel, spec: CustomSpec, traits: T
     from simulator.ptx.parse import parse_kernel
 
     asked, static, target = brought.asked.get("shared_bytes", 0), 0, ""
-    if brought.ptx is not None:
-        assert spec.launch is not None
+    if spec.launch is not None:
         asked = spec.launch.shared_bytes
         with suppress(ValueError):  # said where it runs
-            kernel = parse_kernel(brought.text, brought.entry)
+            kernel = parse_kernel(brought.code.ptx, brought.code.name)
             static, target = kernel.dynamic_offset_bytes, kernel.target
             if reason := kernel.refuses_block(name, spec.launch.block):
                 return Refusal("custom.launch.block", reason, "give such a block")
@@ -220,7 +185,7 @@ def custom_job(
             launches=section.get("launches", 1),
             then=tuple(one for _, one in then),
         )
-        check_memory(spec, "\n".join(one.text for one in (kernel, *(one for one, _ in then))))
+        check_memory(spec, "\n".join(one.code.ptx for one in (kernel, *(one for one, _ in then))))
         with naming("custom.buffers"):
             inputs = inputs_of(spec, world_size, seed)
         with naming("custom.reference"):
@@ -248,13 +213,13 @@ def _step(
     given: Mapping[str, Any], kernel: CustomKernel, buffers: tuple[BufferSpec, ...], world_size: int, key: str
 ) -> tuple[CustomKernel, CustomSpec]:
     """A kernel with its launch and its arguments."""
-    launch, asked = _launch(given.get("launch"), kernel.function is not None, f"{key}.launch")
-    assumptions = asked.pop("assumptions", ())
-    kernel = replace(kernel, asked=asked, assumptions=assumptions)
+    launch, asked = _launch(given.get("launch"), kernel.code.is_function, f"{key}.launch")
+    kernel = replace(kernel, assumptions=asked.pop("assumptions"), stream=asked.pop("stream"), asked=asked)
     arguments = _arguments(given.get("arguments"), buffers, world_size, kernel, f"{key}.arguments")
-    spec = CustomSpec(_name(kernel.entry), launch, buffers, arguments)
-    if unfit := kernel.refuses_arguments(spec, world_size):
-        raise RequestError(f"{kernel.place}: {unfit} ({key}.arguments), give one for each in their order")
+    spec = CustomSpec(_name(kernel.code.name), launch, buffers, arguments)
+    by_name = {one.name: one for one in buffers}
+    if unfit := kernel.code.refuses_arguments(kernel.code.name, [arguments] * world_size, by_name):
+        raise RequestError(f"{kernel.code.place}: {unfit} ({key}.arguments), give one for each in their order")
     return kernel, spec
 
 
@@ -295,39 +260,18 @@ def _case(name: str, buffers: Sequence[BufferSpec], world_size: int, seed: int) 
 
 
 def _kernel(section: Mapping[str, Any], folder: Path | None, at: str = "custom") -> CustomKernel:
-    text, key = section.get("kernel"), f"{at}.kernel"
-    if not isinstance(text, str) or not text.rpartition(":")[0] or not text.rpartition(":")[2]:
-        raise RequestError(
-            f"{text!r} names no kernel ({key}), give file.ptx:ENTRY, file.py:NAME or package.module:NAME"
-        )
-    where, _, name = text.rpartition(":")
-    if not where.endswith(".ptx"):
-        function = _function(text, key, folder)
-        assert function is not None
-        kind = _decorator_kind(function.call)
-        if not kind:
-            raise RequestError(
-                f"{text} is of type {type(function.call).__name__}, and no @cute.jit function of CuTe DSL "
-                f"({key}), give one, or file.ptx:ENTRY"
-            )
-        if kind != "jit":
-            raise RequestError(
-                f"{text} is a kernel of CuTe DSL without a launch ({key}), give the @cute.jit function that launches it"
-            )
-        return CustomKernel(text, name, function=function)
-    path = start_of(Path(where).expanduser(), folder) / Path(where).expanduser()
-    if not path.is_file():
-        raise RequestError(f"{text}: there is no file {path} ({key}), give file.ptx:ENTRY")
-    try:
-        source = read(path.resolve())
-        text_of_it = source.content.decode("utf-8")
-        entry_of(text_of_it, name)
-        _check_structure(text_of_it, name)
-    except UnicodeDecodeError:
-        raise RequestError(f"{text}: {path.name} is not text ({key}), give PTX, not machine code") from None
-    except ValueError as error:
-        raise RequestError(f"{text}: {error} ({key})") from error
-    return CustomKernel(text, name, ptx=source)
+    def load(place: str) -> BroughtFunction | None:
+        return _function(place, f"{at}.kernel", folder)
+
+    with naming(f"{at}.kernel"):
+        code = code_at(section.get("kernel"), lambda path: start_of(path, folder), load)
+        if not code.is_function:
+            try:
+                entry_of(code.ptx, code.name)
+                _check_structure(code.ptx, code.name)
+            except ValueError as error:
+                raise ValueError(f"{code.place}: {error}") from error
+    return CustomKernel(code)
 
 
 def _check_structure(ptx: str, entry: str) -> None:
@@ -354,12 +298,6 @@ def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | 
         if where.endswith(".py") or "/" in where:
             return function_at(f"{path}:{name}", start_of(path, folder))
         return function_at(text)
-
-
-def _decorator_kind(value: object) -> str:
-    """What CuTe DSL made of a function, or of an object's __call__: "jit", "kernel"; "" for any other."""
-    named = getattr(value, "_decorator_kind", None) or getattr(type(value).__call__, "_decorator_kind", None)
-    return named if isinstance(named, str) else ""
 
 
 def _plain_function(text: object, key: str, folder: Path | None) -> BroughtFunction | None:
@@ -426,7 +364,7 @@ def _arguments(
         try:
             found.append(argument_of(place, value, world_size, key))
             check_buffers(place, found[-1], by_name, key)
-            if kernel.ptx is not None:
+            if not kernel.code.is_function:
                 check_of_ptx(place, found[-1], key)
         except ValueError as error:
             raise RequestError(str(error)) from error
@@ -439,14 +377,12 @@ def _launch(given: object, is_function: bool, at: str = "custom.launch") -> tupl
         given = {}
     if not isinstance(given, Mapping) or not (is_function or {"grid", "block"} <= set(given)):
         raise RequestError(f"no grid and block ({at}), give {{grid: 2, block: 128}}")
-    _check_keys(given, LAUNCH_KEYS, at)
-    shape: dict[str, Any] = {
-        str(key): tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()
-    }
+    _check_keys(given, (*LAUNCH_KEYS, "stream", "assumptions"), at)
+    asked = {str(key): value for key, value in given.items() if key not in ("assumptions", "stream")}
     with naming(at):
-        assumptions = {"assumptions": checked_assumptions(shape.pop("assumptions", ()))}
-        launch = Launch(**{"grid": shape.get("cluster", 1), "block": 1} | shape)
-    return (None, shape | assumptions) if is_function else (launch, assumptions)
+        launch = launch_of({**asked, "stream": given.get("stream")})
+        said = {"assumptions": checked_assumptions(given.get("assumptions", ())), "stream": launch.stream}
+    return (None, {key: getattr(launch, key) for key in asked} | said) if is_function else (launch, said)
 
 
 def _tolerance(given: object) -> Tolerance:
@@ -476,7 +412,3 @@ def _name(entry: str) -> str:
 
 def _record_name(spec: CustomSpec) -> str:
     return f"{OP}/{spec.name}"
-
-
-def _sha256(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"

@@ -14,7 +14,6 @@ from itertools import islice
 import torch
 
 from kernels.own.arguments import BroughtArgument, pointers_of, referred, tables_of
-from kernels.own.functions import FunctionLaunch
 from memory.fabric import Argument, Executable, Fabric, Launch
 from memory.pool import Pool, SymmetricPool
 from memory.tensor import flat_bytes
@@ -22,6 +21,7 @@ from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of, write_peers
 from runner.case.brought_arguments import BroughtMemory, address_of, bound
 from runner.case.buffers import POISON, Buffer, changed_guards, guarded
+from runner.case.stress import on_streams, own_stream
 from runner.custom.contents import content_of
 from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill
 
@@ -34,12 +34,11 @@ LEAST_LAUNCHES = len(POISONS)
 
 @dataclass(frozen=True, slots=True)
 class CompiledCustom:
-    """A custom kernel that can be launched. function: how a CuTe DSL function launches it on each rank; None of PTX,
-    whose launch is the same on all ranks, and whose arguments are its parameters. then: those that follow."""
+    """A custom kernel that can be launched. launch: of PTX on all ranks, of a CuTe DSL function on rank 0. then: those
+    that follow."""
 
     executable: Executable
     launch: Launch
-    function: FunctionLaunch | None = None
     then: tuple[CompiledCustom, ...] = ()
 
     @property
@@ -128,8 +127,7 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
                 _prepare(fabric, memory.buffers[buffer.name], buffer, plan, index)
             fabric.synchronize()
             fabric.barrier()  # no peer may reach this memory before it is ready
-            for call in calls:
-                fabric.launch(*call)
+            launch_all(fabric, calls)
             fabric.synchronize()
             fabric.barrier()  # peers may still have written here
             outputs.append(
@@ -160,21 +158,35 @@ def bound_launches(
     with its kernel and its arguments."""
     publish(fabric, spec.buffers, memory)
     by_kernel, structs = [], iter(memory.structs)
-    for one, made in zip((spec, *spec.then), (compiled, *compiled.then), strict=True):
+    kernels = (compiled, *compiled.then)
+    numbers = dict.fromkeys(one.launch.stream for one in kernels)
+    streams = {number: own_stream(fabric, number) for number in numbers}
+    for one, made in zip((spec, *spec.then), kernels, strict=True):
         own = replace(memory, structs=tuple(islice(structs, len(pointers_of(one.arguments)))))
-        by_kernel.append([_bound_launch(fabric, one, made, own, number) for number in range(spec.launches)])
+        stream = streams[made.launch.stream]
+        by_kernel.append([_bound_launch(fabric, one, made, own, number, stream) for number in range(spec.launches)])
     return [call for calls in zip(*by_kernel, strict=True) for call in calls]
 
 
+def launch_all(fabric: Fabric, calls: Sequence[tuple[Executable, Launch, tuple[Argument, ...]]]) -> None:
+    """Launch in order, each on its stream; what follows on the default one comes after all."""
+
+    def queue() -> None:
+        for call in calls:
+            fabric.launch(*call)
+
+    on_streams(fabric, (launch.stream for _, launch, _ in calls), queue)
+
+
 def _bound_launch(
-    fabric: Fabric, spec: CustomSpec, compiled: CompiledCustom, memory: BroughtMemory, number: int
+    fabric: Fabric, spec: CustomSpec, made: CompiledCustom, memory: BroughtMemory, number: int, stream: int | None
 ) -> tuple[Executable, Launch, tuple[Argument, ...]]:
-    """A launch of one kernel. number: the word launch."""
-    function = compiled.function
+    """A launch of one kernel. number: the word launch. stream: its handle."""
+    function = made.executable.host
     if function is not None:
         arguments = function.arguments(fabric.rank, lambda one: address_of(one, memory))
-        return compiled.executable, function.by_rank[fabric.rank].launch, arguments
-    return compiled.executable, compiled.launch, bound(fabric, spec.arguments, memory, number)
+        return made.executable, replace(function.by_rank[fabric.rank].launch, stream=stream), arguments
+    return made.executable, replace(made.launch, stream=stream), bound(fabric, spec.arguments, memory, number)
 
 
 def publish(fabric: Fabric, buffers: Sequence[BufferSpec], memory: BroughtMemory) -> None:

@@ -24,7 +24,7 @@ from runner.case.brought_arguments import BroughtMemory
 from runner.custom.contents import content_of
 from runner.custom.judge import judged, wrong_elements
 from runner.custom.nouns import Contents
-from runner.custom.program import CustomOutcome, CustomPlan, allocate_custom, bound_launches
+from runner.custom.program import CustomOutcome, CustomPlan, allocate_custom, bound_launches, launch_all
 from runner.timing.calls import calls_for, slots_for, whole_turns
 from runner.timing.sampling import WRONG_BEFORE, Measured
 
@@ -104,8 +104,7 @@ class CustomMeasurement(Measured):
             placed.write(self.fabric, self.contents[name])
 
     def launch(self, slot: int) -> None:
-        for call in self.launches[slot]:
-            self.fabric.launch(*call)
+        launch_all(self.fabric, self.launches[slot])
 
     def look_before(self, rank: int) -> None:
         elements, self.wrong = self._looked_at(rank)

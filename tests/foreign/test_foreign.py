@@ -1,7 +1,5 @@
 """Kernels of others do what they promise, and tests/foreign/table.md is as the command writes it now."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -9,14 +7,13 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import simulator
 import symlab
 from tests.foreign.__main__ import TABLE, rows
-from tests.foreign.cases import Foreign, outcome
+from tests.foreign.cases import outcome
 from tests.foreign.catalogue import KERNELS
 from tests.foreign.environment import toolkit
 
@@ -32,7 +29,7 @@ NOT_SEEN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_a_kernel_keeps_its_promise_and_the_table_says_what_came_of_it(kernel: Foreign) -> None:
+def test_a_kernel_keeps_its_promise_and_the_table_says_what_came_of_it(kernel):
     if kernel.absent:
         pytest.skip(kernel.absent)
     found = outcome(kernel)
@@ -42,7 +39,7 @@ def test_a_kernel_keeps_its_promise_and_the_table_says_what_came_of_it(kernel: F
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [one for one in KERNELS if one.race], ids=str)
-def test_a_race_that_is_found_in_the_fair_order_is_seen_in_another(kernel: Foreign) -> None:
+def test_a_race_that_is_found_in_the_fair_order_is_seen_in_another(kernel):
     if kernel.absent:
         pytest.skip(kernel.absent)
     assert f"\n- {kernel.race}: " in README
@@ -55,7 +52,7 @@ def test_a_race_that_is_found_in_the_fair_order_is_seen_in_another(kernel: Forei
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [one for one in KERNELS if one.assumption], ids=str)
-def test_an_assumption_makes_right_what_is_wrong_by_ptx(kernel: Foreign) -> None:
+def test_an_assumption_makes_right_what_is_wrong_by_ptx(kernel):
     if kernel.absent:
         pytest.skip(kernel.absent)
     assert f"\n- {kernel.assumption}: " in README
@@ -65,7 +62,7 @@ def test_an_assumption_makes_right_what_is_wrong_by_ptx(kernel: Foreign) -> None
     assert not any(_is_wrong(kernel, seed, memory="weak", assumptions=[kernel.assumption]) for seed in range(4))
 
 
-def _is_wrong(kernel: Foreign, seed: int, **order: Any) -> bool:
+def _is_wrong(kernel, seed, **order):
     case = kernel.case(2)
     try:
         case.check(case.simulated(2, seeds=[seed], **order).outputs)
@@ -76,9 +73,7 @@ def _is_wrong(kernel: Foreign, seed: int, **order: Any) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [one for one in KERNELS if one.promise[:11] != "unsupported"], ids=str)
-def test_symlab_check_finds_nothing_and_the_assembler_takes_the_module(
-    kernel: Foreign, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_symlab_check_finds_nothing_and_the_assembler_takes_the_module(kernel, monkeypatch):
     if kernel.absent:
         pytest.skip(kernel.absent)
     monkeypatch.setenv("PATH", str(toolkit()), prepend=os.pathsep)
@@ -90,7 +85,7 @@ def test_symlab_check_finds_nothing_and_the_assembler_takes_the_module(
 
 
 @cache
-def checked(text: str) -> tuple[int, str]:
+def checked(text):
     """Exit code and output of `symlab check` on a module; many kernels share one."""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(text)
@@ -100,5 +95,5 @@ def checked(text: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_table_has_every_kernel_once() -> None:
+def test_the_table_has_every_kernel_once():
     assert [row.split(" | ")[0].removeprefix("| ") for row in ROWS] == [kernel.name for kernel in KERNELS]

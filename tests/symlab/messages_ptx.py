@@ -1,7 +1,5 @@
 """PTX with a mistake of order each, and its right twin: for tests of explorations."""
 
-from __future__ import annotations
-
 import torch
 
 HEAD = """.version 8.0
@@ -16,7 +14,7 @@ _PARTS = {
 }
 
 
-def handed_over(*order: str) -> str:
+def handed_over(*order):
     """Rank 0 stores 42 and a flag to rank 1, in an order of "data" and "flag"; rank 1 waits and copies it to out."""
     stores = "\n  ".join(_PARTS[one] for one in order)
     return f"""{HEAD}
@@ -48,7 +46,38 @@ HAND_OVER = {
 }
 
 
-def counted(is_atomic: bool) -> str:
+def produced(*order):
+    """Two kernels on their own streams: 64 threads of produce store 7 and a flag to the other rank, in an order of
+    "data" and "flag", and 32 of consume wait and copy what is there to out."""
+    parts = {
+        "flag": "@%p1 bra OTHERS; mov.u32 %r3, 1; st.release.sys.global.u32 [%rd1], %r3; OTHERS:",
+        "data": "st.relaxed.sys.global.u32 [%rd3], %r2;",
+    }
+    stores = "\n  ".join(parts[one] for one in order)
+    return f"""{HEAD}
+.visible .entry produce(.param .u64 flag, .param .u64 data) {{
+  .reg .pred %p<2>; .reg .b32 %r<4>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [flag]; ld.param.u64 %rd2, [data];
+  mov.u32 %r1, %tid.x; mov.u32 %r2, 7; setp.ne.u32 %p1, %r1, 0;
+  mad.wide.u32 %rd3, %r1, 4, %rd2;
+  {stores}
+  ret;
+}}
+.visible .entry consume(.param .u64 flag, .param .u64 data, .param .u64 out) {{
+  .reg .pred %p<2>; .reg .b32 %r<4>; .reg .b64 %rd<6>;
+  ld.param.u64 %rd1, [flag]; ld.param.u64 %rd2, [data]; ld.param.u64 %rd3, [out];
+  mov.u32 %r1, %tid.x;
+AGAIN:
+  ld.acquire.sys.global.u32 %r2, [%rd1]; setp.eq.u32 %p1, %r2, 0;
+  @%p1 bra AGAIN;
+  mad.wide.u32 %rd4, %r1, 4, %rd2; mad.wide.u32 %rd5, %r1, 4, %rd3;
+  ld.relaxed.sys.global.u32 %r3, [%rd4]; st.global.u32 [%rd5], %r3;
+  ret;
+}}
+"""
+
+
+def counted(is_atomic):
     """Each thread adds 1 to a counter of rank 0, by one instruction or by three."""
     add = (
         "red.relaxed.sys.global.add.u32 [%rd1], 1;"

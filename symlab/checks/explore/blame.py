@@ -20,12 +20,16 @@ WORD_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """The first wrong element: byte offset_bytes of a rank's tensor, after the launch of this number (-1: the last)."""
+    """The first wrong element: byte offset_bytes of a rank's tensor, after the launch of this number (-1: the last).
+
+    in_row: number of launches that write the tensor before it is looked at, this one the last of them.
+    """
 
     tensor: str
     rank: int
     offset_bytes: int
     launch: int = -1
+    in_row: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def blame(tracer: Tracer, wrong: Wrong) -> str:
     if index is None:
         return f"which access went wrong can't be told: no tensor {wrong.tensor!r}"
     word = index // WORD_BYTES
-    found = _last_store(tracer.noted, word, wrong.launch)
+    found = _last_store(tracer.noted, word, wrong)
     element = f"{wrong.tensor} of rank {wrong.rank}"
     if found is None:
         return f"no store reached the wrong element of {element}"
@@ -126,15 +130,15 @@ def _launch(one: Noted, lane: int) -> int:
     return int(one.launched.numbers_of(one.lanes[lane : lane + 1])[0])
 
 
-def _last_store(noted: list[Noted], word: int, launch: int) -> tuple[int, int] | None:
-    """The last store to a word in a launch: its place, and its lane's."""
+def _last_store(noted: list[Noted], word: int, wrong: Wrong) -> tuple[int, int] | None:
+    """The last store to a word in the launches before it was looked at: its place, and its lane's."""
     for at in range(len(noted) - 1, -1, -1):
         one = noted[at]
         if not one.writes:
             continue
         lanes = np.flatnonzero((one.words == word).any(axis=1))
         for lane in reversed(lanes.tolist()):
-            if launch < 0 or _launch(one, lane) == launch:
+            if wrong.launch < 0 or 0 <= wrong.launch - _launch(one, lane) < wrong.in_row:
                 return at, lane
     return None
 

@@ -53,7 +53,8 @@ def _custom_judged(
     one, wrong = found.check.first_mismatch, None
     if one is not None:
         itemsize = next(b.size_bytes // b.numel for b in spec.buffers if b.name == found.buffer)
-        wrong = Wrong(found.buffer, one.rank, one.index * itemsize, one.launch)
+        in_row = spec.launches * (1 + len(spec.then))
+        wrong = Wrong(found.buffer, one.rank, one.index * itemsize, (one.launch + 1) * in_row - 1, in_row)
     judgement = judgement_of(found.check, wrong)
     if judgement.problem and found.buffer:
         return replace(judgement, problem=f"buffer {found.buffer}: {judgement.problem}")

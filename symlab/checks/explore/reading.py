@@ -18,19 +18,21 @@ AROUND = 12
 def lines_of(rows: Sequence[Row], most: int = MAX_LINES) -> list[str]:
     """Return the lines: ">" at a switch, "!" at what went wrong, "~" at what did not take the newest store."""
     part = part_of(rows)
-    folded = [_line(one) for one in _folded(rows[part.start : part.stop])]
+    shown = rows[part.start : part.stop]
+    is_named = [len({getattr(one, name) for one in shown}) > 1 for name in ("launch", "kernel")]
+    folded = [_line(one, *is_named) for one in _folded(shown)]
     before = [f"   .. {part.start} events of earlier launches"] if part.start else []
     rest = [f"   .. {len(rows) - part.stop} more events, to the end of the run"] if part.stop < len(rows) else []
     return before + _chosen(folded, most) + rest
 
 
 def part_of(rows: Sequence[Row]) -> range:
-    """The places of the rows that matter: of the launch that went wrong, up to the last event that is marked. All, if
-    none is."""
+    """The places of the rows that matter: of the first launch that an event is marked of, up to the last one that is
+    marked. All, if none is."""
     marked = [number for number, one in enumerate(rows) if one.mark]
     if not marked:
         return range(len(rows))
-    launch = max(rows[number].launch for number in marked)
+    launch = min(rows[number].launch for number in marked)
     first = next(number for number, one in enumerate(rows) if one.launch >= launch)
     return range(min(first, marked[0]), marked[-1] + 1)
 
@@ -108,18 +110,21 @@ def _is_plain(one: Row) -> bool:
 Line = tuple[str, str, str, str, str]
 
 
-def _line(folded: Folded) -> Line:
+def _line(folded: Folded, has_launches: bool, has_kernels: bool) -> Line:
+    """has_launches, has_kernels: whether there are several, so that each line says its own."""
     one, count = folded.row, folded.count
     sign = (">" if one.is_switch else " ") + ("!" if one.mark else "~" if one.late else " ")
     if one.kind == "end":
         return sign, "", "", one.text, ""
+    names = [f"launch {one.launch}"] * has_launches + [one.kernel.rpartition("/")[2]] * has_kernels
+    who = ", ".join([*names, _who(one)])
     if count > 1:
-        return sign, str(one.step), _who(one), f"{count} steps that no other thread can see", ""
+        return sign, str(one.step), who, f"{count} steps that no other thread can see", ""
     where = f"PTX line {one.line}" if one.line else ""
     where += f", {one.source}" if one.source else ""
     again = f"{folded.repeats} times more" if folded.repeats else ""
     rest = "; ".join(part for part in (_memory(one), where, again, one.late, one.mark) if part)
-    return sign, str(one.step), _who(one), one.text, rest
+    return sign, str(one.step), who, one.text, rest
 
 
 def _memory(one: Row) -> str:

@@ -11,10 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from simulator.memory.chance import Late
-from simulator.observe.lanes import Ids, ids_of
+from simulator.observe.lanes import ids_of
 from simulator.run.choices import Began, Choice, Moved, Turn, Until
 from simulator.run.decode import WHOLE
 from simulator.run.groups import compact
@@ -24,19 +22,24 @@ Choices = tuple[Choice, ...]
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of a candidate: whether it fails in the same way, the choices of the whole run, its switches, how many
-    threads its kernels have on a rank and in a block, and the number of each turn's launch."""
+    """What came of a candidate: whether it fails in the same way, the choices of the whole run, its switches, of each
+    launch its number and its threads on a rank and in a block, and the number of each turn's launch."""
 
     fails: bool
     choices: Choices = ()
     switches: int = 0
-    shapes: frozenset[tuple[int, int]] = frozenset()
+    shapes: frozenset[tuple[int, int, int]] = frozenset()
     launches: tuple[int, ...] = ()
 
     @property
     def late(self) -> int:
         """Number of late accesses."""
         return sum(isinstance(one, Late) for one in self.choices)
+
+    def block_of(self, one: Turn) -> int:
+        """Return how many threads a block of a turn's launch has; 0 if ranks launch others under its number."""
+        blocks = {block for number, threads, block in self.shapes if (number, threads) == (one.launch, one.threads)}
+        return blocks.pop() if len(blocks) == 1 else 0
 
 
 @dataclass(slots=True)
@@ -86,8 +89,9 @@ class Shrinker:
     def is_over(self) -> bool:
         return self.clock() >= self.ends_s
 
-    def _measure(self, tried: Tried, kept: Choices, late: Choices) -> tuple[int, int, int]:
-        return tried.switches + tried.late, len(parts_of(kept)), len(kept) + len(late)
+    def _measure(self, tried: Tried, kept: Choices, late: Choices) -> tuple[int, int, int, int]:
+        torn = sum(isinstance(one, (Turn, Moved)) and one.tear > 0 for one in kept)
+        return tried.switches + tried.late, len(parts_of(kept)), len(kept) + len(late), torn
 
     def _takes(self, candidate: Choices, late: tuple[Late, ...] | None = None) -> bool:
         """Try a candidate; take it if it fails in the same way and is better. late: None for those kept until now."""
@@ -142,32 +146,27 @@ class Shrinker:
 
     def _widen(self) -> None:
         """Let all threads of a rank or a block run where some did: in all turns, in half of them, and so on."""
-        if len(self.best.shapes) != 1:
-            return
-        (sizes,) = self.best.shapes
-        for size in sizes:
+        for is_block in (False, True):
             span = len(self.kept)
             while span >= 1 and not self.is_over:
                 for start in range(0, len(self.kept), span):
                     chosen = self.kept[start : start + span]
-                    wide = tuple(_widened(one, size) for one in chosen)
+                    wide = tuple(self._widened(one, is_block) for one in chosen)
                     if wide != chosen:
                         self._takes((*self.kept[:start], *wide, *self.kept[start + span :]))
                 span //= 2
 
     def _leave_out_units(self) -> None:
         """Leave out all turns of some ranks, blocks or warps: they run later."""
-        if len(self.best.shapes) != 1:
-            return
-        ((threads, block),) = self.best.shapes
-        for unit in (threads, block, 32):
-            found = {number for one in self.kept if isinstance(one, Turn) for number in _units(one, block, unit)}
+        for unit in ("rank", "block", "warp"):
+            turns = [one for one in self.kept if isinstance(one, Turn)]
+            found = {each for one in turns for each in _units(one, self.best.block_of(one), unit)}
             units, size = sorted(found), max(len(found) // 2, 1)
             while len(units) > 1 and not self.is_over:
                 start = 0
                 while start < len(units) and not self.is_over:
-                    out = np.array(units[start : start + size])
-                    parts = (_without(one, block, unit, out) for one in self.kept)
+                    out = set(units[start : start + size])
+                    parts = (self._without(one, unit, out) for one in self.kept)
                     if self._takes(tuple(one for one in parts if one is not None)):
                         del units[start : start + size]
                     else:
@@ -175,6 +174,26 @@ class Shrinker:
                 if size == 1:
                     break
                 size = max(size // 2, 1)
+
+    def _widened(self, one: Choice, is_block: bool) -> Choice:
+        """A turn of all threads of the rank or block that its lanes lie in, if it is one."""
+        size = 0 if not isinstance(one, Turn) else self.best.block_of(one) if is_block else one.threads
+        if not isinstance(one, Turn) or not size:
+            return one
+        low = int(one.lanes[0]) // size * size
+        if int(one.lanes[-1]) >= low + size or len(one.lanes) == size:
+            return one
+        return replace(one, lanes=range(low, low + size))
+
+    def _without(self, one: Choice, unit: str, out: set[Unit]) -> Choice | None:
+        """The choice without the lanes of some units; None if it has no others."""
+        if not isinstance(one, Turn):
+            return one
+        lanes, units = ids_of(one.lanes), _unit_of(one, self.best.block_of(one), unit)
+        kept = lanes[[each not in out for each in units]]
+        if len(kept) == len(lanes):
+            return one
+        return replace(one, lanes=compact(kept)) if len(kept) else None
 
     def _leave_out_late(self) -> None:
         """Let accesses take the newest store: half of the late ones, quarters, and so on (delta debugging)."""
@@ -265,35 +284,18 @@ def _joined(parts: Sequence[Choices]) -> Choices:
     return tuple(one for part in parts for one in part)
 
 
-def _unit_of(lanes: Ids, block: int, unit: int) -> Ids:
-    """The number of each lane's unit, which has `unit` threads; 32: its warp."""
-    if unit != 32:
-        return lanes // unit
-    found: Ids = lanes // block * -(-block // 32) + lanes % block // 32
-    return found
+Unit = tuple[int, int, int]
+"""Threads of a launch on a rank and in a block, 0 and 0 of ranks, which all launches have; and the unit's number."""
 
 
-def _units(one: Turn, block: int, unit: int) -> list[int]:
-    found: list[int] = np.unique(_unit_of(ids_of(one.lanes), block, unit)).tolist()
-    return found
-
-
-def _without(one: Choice, block: int, unit: int, out: Ids) -> Choice | None:
-    """The choice without the lanes of some units; None if it has no others."""
-    if not isinstance(one, Turn):
-        return one
+def _unit_of(one: Turn, block: int, unit: str) -> list[Unit]:
+    """The unit of each lane: its "rank", "block" or "warp". Nothing is known of blocks of 0 threads."""
     lanes = ids_of(one.lanes)
-    kept = lanes[~np.isin(_unit_of(lanes, block, unit), out)]
-    if len(kept) == len(lanes):
-        return one
-    return replace(one, lanes=compact(kept)) if len(kept) else None
+    if unit == "rank" or not block:
+        return [(0, 0, number) for number in (lanes // one.threads).tolist()]
+    numbers = lanes // block if unit == "block" else lanes // block * -(-block // 32) + lanes % block // 32
+    return [(one.threads, block, number) for number in numbers.tolist()]
 
 
-def _widened(one: Choice, size: int) -> Choice:
-    """A turn of all threads of the unit of this size that its lanes lie in, if it is one."""
-    if not isinstance(one, Turn) or not size:
-        return one
-    low = int(one.lanes[0]) // size * size
-    if int(one.lanes[-1]) >= low + size or len(one.lanes) == size:
-        return one
-    return replace(one, lanes=range(low, low + size))
+def _units(one: Turn, block: int, unit: str) -> set[Unit]:
+    return set(_unit_of(one, block, unit))

@@ -79,7 +79,7 @@ class Ran:
     undecided: str = ""
     choices: tuple[Choice, ...] = ()
     switches: int = 0
-    shapes: frozenset[tuple[int, int]] = frozenset()
+    shapes: frozenset[tuple[int, int, int]] = frozenset()
     launches: tuple[int, ...] = ()
     rows: tuple[Row, ...] = ()
     cause: str = ""

@@ -63,6 +63,7 @@ class Row:
     through the switch); elements: number of elements of the tensor that all lanes access. value: what the first lane
     reads or writes, "" if unknown. is_shared: others touch the same memory, and some access writes it. mark: what
     is wrong here, "" elsewhere. late: of weak memory, what is newer than what was read, or comes after what was stored.
+    kernel: its name.
     """
 
     step: int
@@ -84,6 +85,7 @@ class Row:
     is_shared: bool = False
     mark: str = ""
     late: str = ""
+    kernel: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,14 +137,14 @@ class Noted:
 
 
 class Turns(Listener):
-    """Counts switches: turns none of whose warps ran in the turn before. Notes how many threads kernels have, on a rank
-    and in a block, and the highest launch number of each turn's lanes."""
+    """Counts switches: turns none of whose warps ran in the turn before. Notes how many threads each launch has on a
+    rank and in a block, and the highest launch number of each turn's lanes."""
 
     def __init__(self) -> None:
         self.count = -1
         self.switches = 0
         self.is_switch = False
-        self.shapes: set[tuple[int, int]] = set()
+        self.shapes: set[tuple[int, int, int]] = set()
         self.launches: list[int] = []
         self._before: tuple[Launched, Ids] | None = None
 
@@ -155,7 +157,7 @@ class Turns(Listener):
         self.switches += self.is_switch
         self.count += 1
         self.launches.append(max(launched.numbers))
-        self.shapes.add((launched.threads, launched.block))
+        self.shapes |= {(number, launched.threads, launched.block) for number in launched.numbers}
 
 
 class Tracer(Turns):
@@ -414,6 +416,7 @@ class Tracer(Turns):
             is_shared=bool(one.words.size) and bool(np.isin(one.words, shared).any()),
             mark="; ".join(one.marks),
             late=self._late(one),
+            kernel=launched.kernel,
         )
 
     def _late(self, one: Noted) -> str:

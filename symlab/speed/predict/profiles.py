@@ -1,7 +1,8 @@
 """Profiles of candidates for the model, in processes of their own: a search has hundreds, and no GPU is needed.
 
-Candidates of one code are one process's work, whatever their sizes are: a large message is clocked on fewer blocks, so
-sizes often come down to the same launch, which is then clocked once.
+Candidates of one code go to one process, or to a few if they are many for the number of processes, those of the same
+number of blocks together: a large message is clocked on fewer blocks, so sizes often come down to the same launch,
+which is then clocked once.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from pathlib import Path
 import torch
 
 from cases.case import Case
-from kernels.catalogue import find
 from kernels.compile import cache_key
 from kernels.compile_error import CompilationError
+from kernels.spec import KernelSpec
 from memory.worker_process import end_with_parent
+from runner.case.contestant import spec_for
 from runner.request_error import first_line
 from symlab.speed.predict.budget import Budget
 from symlab.speed.predict.case_work import CaseWork
@@ -37,6 +39,10 @@ class Unprofiled:
     can_run: bool
 
 
+PARTS = 4
+"""How many parts each process gets at least, where there are enough cases, so that the last one to end has little
+left: the 41 cases of one code of reduce_scatter/bulk take 37 s of a core, where most codes take 3."""
+
 LOST = "its process was lost"
 """Why the candidates of a code have no profile with which a process ended, killed for its memory, say."""
 
@@ -49,10 +55,11 @@ Found = tuple[Case, CaseWork | Unprofiled]
 class Profiles:
     """Makes profiles, for kernels of an architecture; cache_dir has kernels and profiles that were made before.
 
-    processes: number of processes; 1: none, this one makes them.
+    processes: number of processes; 1: none, this one makes them. brought: kernels beside the catalogue's.
     """
 
-    def __init__(self, cache_dir: Path, arch: str, processes: int = 1) -> None:
+    def __init__(self, cache_dir: Path, arch: str, processes: int = 1, brought: Sequence[KernelSpec] = ()) -> None:
+        self._brought = tuple(brought)
         self._cache_dir = cache_dir
         self._arch = arch
         self._processes = processes
@@ -64,12 +71,23 @@ class Profiles:
         stop_at = time.time() + limit_s
         groups: dict[str, list[Case]] = {}
         for case in cases:
-            groups.setdefault(cache_key(find(case.name), case, self._arch), []).append(case)
+            spec = kernel_of(case, self._brought)
+            key = f"{spec.name} {spec.variant(case)}" if spec in self._brought else cache_key(spec, case, self._arch)
+            groups.setdefault(key, []).append(case)
         if self._processes < 2:
             for group in groups.values():
-                yield from profiles_of_a_code(group, self._arch, self._cache_dir, stop_at)
+                yield from profiles_of_a_code(group, self._arch, self._cache_dir, stop_at, self._brought)
             return
-        yield from self._in_processes(list(groups.values()), stop_at)
+        most = max(len(cases) // (PARTS * self._processes), 1)
+        parts = [
+            group[at : at + most]
+            for group in map(self._by_blocks, groups.values())
+            for at in range(0, len(group), most)
+        ]
+        yield from self._in_processes(parts, stop_at)
+
+    def _by_blocks(self, group: Sequence[Case]) -> list[Case]:
+        return sorted(group, key=lambda case: kernel_of(case, self._brought).launch(case).grid)
 
     def _in_processes(self, groups: Sequence[list[Case]], stop_at: float) -> Iterator[Found]:
         """Yield the profiles of groups, each of one code.
@@ -102,13 +120,15 @@ class Profiles:
 
     def _submit(self, group: list[Case], stop_at: float) -> Future[list[Found]]:
         """Begin with a group, in new processes if the old ones are gone."""
+        own = tuple(spec for spec in self._brought if any(spec.name == case.name for case in group))
+        given = (group, self._arch, self._cache_dir, stop_at, own)
         if self._pool is not None:
             try:
-                return self._pool.submit(profiles_of_a_code, group, self._arch, self._cache_dir, stop_at)
+                return self._pool.submit(profiles_of_a_code, *given)
             except BrokenProcessPool:
                 self.close()
         self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _begin)
-        return self._pool.submit(profiles_of_a_code, group, self._arch, self._cache_dir, stop_at)
+        return self._pool.submit(profiles_of_a_code, *given)
 
     def close(self) -> None:
         """End the processes."""
@@ -123,21 +143,29 @@ def _begin() -> None:
     torch.set_num_threads(1)
 
 
-def profiles_of_a_code(cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float) -> list[Found]:
+def kernel_of(case: Case, brought: Sequence[KernelSpec]) -> KernelSpec:
+    """Return the kernel of a candidate, which no library is."""
+    found = spec_for(case, brought)
+    assert isinstance(found, KernelSpec), f"{case.algorithm} is a library's"
+    return found
+
+
+def profiles_of_a_code(
+    cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float, brought: Sequence[KernelSpec] = ()
+) -> list[Found]:
     """Return the profiles of candidates of one code, as far as they were made before stop_at, seconds of the epoch."""
     clock, found = Budget(max(stop_at - time.time(), 0.0)), []
     for case in cases:
         if time.time() >= stop_at:
             break
         try:
-            found.append((case, _profile(case, arch, cache_dir, clock)))
+            found.append((case, _profile(case, kernel_of(case, brought), arch, cache_dir, clock)))
         except TimeoutError:  # the budget's
             break
     return found
 
 
-def _profile(case: Case, arch: str, cache_dir: Path, clock: Budget) -> CaseWork | Unprofiled:
-    spec = find(case.name)
+def _profile(case: Case, spec: KernelSpec, arch: str, cache_dir: Path, clock: Budget) -> CaseWork | Unprofiled:
     try:
         runnable_of(case, spec, arch, cache_dir)
     except (CompilationError, RuntimeError, ValueError) as error:

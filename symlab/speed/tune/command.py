@@ -22,18 +22,18 @@ from runner.command.runnable_jobs import run_quietly
 from runner.interrupt import exit_code_of
 from runner.request.compose import ComposedJob, hydra_over
 from runner.request_error import RequestError
-from symlab.speed.tune.candidates import Candidates
+from symlab.speed.predict.profiles import Profiles
 from symlab.speed.tune.entries import Kept, kept_in
 from symlab.speed.tune.finals import ROUNDS, Final, Point, crossings, entries_of, finals_of, parts, points_of
 from symlab.speed.tune.jobs import FINALS_USUAL, baselines_of, composed_as, key_of, prepared, unless
 from symlab.speed.tune.model_first import MEASURED, Model, Ranking, model_for, rankings
-from symlab.speed.tune.open_bench import OpenBench, Seams
+from symlab.speed.tune.open_bench import OpenBench, Seams, candidates_of
 from symlab.speed.tune.sample import SAMPLE_TIMING, drawn, shares
 from symlab.speed.tune.search import Found, NothingPassed, Search
 from symlab.speed.tune.state import State, state_key
 from symlab.speed.tune.unseen import show_regret, unseen
 from symlab.speed.tune.verb import Options as Options
-from symlab.speed.tune.written import earlier_table, text_of, write
+from symlab.speed.tune.written import earlier_table, refuse_project, text_of, write
 from symlab.speed.tuned.table import EXHAUSTIVE, MODEL, Entry, Guess, slug_of
 
 SUFFIX = ".search"
@@ -98,6 +98,8 @@ class _Tuning:
 
     def run(self) -> int:
         """Search, run the finalists, write the table."""
+        if any(job.brought for job in self.jobs):
+            refuse_project(self.place)
         earlier = earlier_table(self.place, self.gpu)
         place = self.place.with_name(self.place.name + SUFFIX)
         state = State(
@@ -151,7 +153,7 @@ class _Tuning:
         composed = []
         with closing(OpenBench(self.seams, self.options.processes)) as bench:
             points = list(points_of(self.jobs))
-            places = [Candidates(one.case, one.job.request.algorithms, bench.at(one.job)[1]) for one in points]
+            places = [candidates_of(one.job, one.case, bench.at(one.job)[1]) for one in points]
         counts = shares(self.options.sample or 0, len(points))
         with hydra_over(self.options.config_dir):
             for number, (point, place, count) in enumerate(zip(points, places, counts, strict=True)):
@@ -209,8 +211,10 @@ class _Tuning:
         asked = []
         for point in points:
             _, traits = bench.at(point.job)
-            asked.append(Candidates(point.case, point.job.request.algorithms, traits))
-        profiler = self.seams.profiles(points[0].job.request.cache_dir, traits.arch, bench.processes)
+            asked.append(candidates_of(point.job, point.case, traits))
+        brought = {spec.name: spec for point in points for spec in point.job.specs}
+        make = self.seams.profiles or functools.partial(Profiles, brought=tuple(brought.values()))
+        profiler = make(points[0].job.request.cache_dir, traits.arch, bench.processes)
         try:
             left_s = functools.partial(self._left_of, begun + limit_s)
             found = rankings(asked, self.model, profiler, left_s, lambda line: print(line, flush=True))
@@ -237,11 +241,11 @@ class _Tuning:
         """Search one point: those that the model ranks best, if it ranked any, else all. RequestError if no candidate
         passed."""
         place, traits = bench.at(point.job)
-        candidates = functools.partial(Candidates, point.case, point.job.request.algorithms, traits)
-        own = [one.algorithm for one in candidates().own()]
+        candidates = candidates_of(point.job, point.case, traits)
+        own = [one.algorithm for one in candidates_of(point.job, point.case, traits).own()]
         search = Search(
             bench=place,
-            candidates=candidates(),
+            candidates=candidates,
             kept=state.rungs(point.case.id),
             save=lambda: _saved(state),
             is_late=lambda: until is not None and self.seams.now() >= until,
@@ -256,17 +260,16 @@ class _Tuning:
                 done = search.run(earlier)
             except NothingPassed as error:
                 raise RequestError(f"{point.label}: {error} (algorithms, sizes)") from error
-        own = [name for name in own if name not in done.failed]
         return {
-            "best": list(done.best),
-            "own": own,
+            "best": list(map(candidates.said, done.best)),
+            "own": [candidates.said(name) for name in own if name not in done.failed],
             "timed": done.timed,
             "failed": len(done.failed) + len(ranking.failed),
             "left_out": done.left_out + ranking.left_out,
             "how": how,
             "model": model,
             "ranked": len(ranking.us),
-            "predicted": [[one.name, one.us] for one in guesses],
+            "predicted": [[candidates.said(one.name), one.us] for one in guesses],
         }
 
     # The finalists

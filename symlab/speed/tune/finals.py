@@ -45,7 +45,7 @@ CROSSING = 1.25
 """Where one choice takes over from another is close enough if the sizes about it are no further apart than by this
 factor."""
 
-PART = 48
+PART = 96
 """Number of finals that one command runs: what was run before an interrupt is not run again."""
 
 
@@ -95,14 +95,14 @@ def finals_of(points: Sequence[Point], found: Sequence[Mapping[str, Any]]) -> li
     finals = []
     for number, point in enumerate(points):
         near = [at for at in (number - 1, number + 1) if 0 <= at < len(points) and points[at].series == point.series]
-        finals.append(Final(point, _names(point.case, [found[at] for at in (number, *near)]), found[number], True))
+        finals.append(Final(point, _names(point, [found[at] for at in (number, *near)]), found[number], True))
         if number + 1 in near:
             following = points[number + 1].case
             size = _between(point.case, following, BEYOND)
             if size is not None and following.size_bytes >= APART * point.case.size_bytes:
-                case = dataclasses.replace(point.case, size_bytes=size)
-                names = _names(case, [found[number], found[number + 1]])
-                finals.append(Final(Point(point.job, case), names, found[number], False))
+                between = Point(point.job, dataclasses.replace(point.case, size_bytes=size))
+                names = _names(between, [found[number], found[number + 1]])
+                finals.append(Final(between, names, found[number], False))
     return finals
 
 
@@ -123,7 +123,8 @@ def crossings(finals: Sequence[Final], entries: Sequence[Entry | None]) -> list[
         case = dataclasses.replace(low, size_bytes=size)
         if case not in ran:  # nothing passed there
             names = dict.fromkeys([name, following, *one.found["own"]])
-            found.append(Final(Point(one.point.job, case), _taking(case, names), one.found, False))
+            point = Point(one.point.job, case)
+            found.append(Final(point, _taking(point, names), one.found, False))
     return found
 
 
@@ -132,15 +133,16 @@ def parts(begin: int, end: int) -> list[range]:
     return [range(at, min(at + PART, end)) for at in range(begin, end, PART)]
 
 
-def _names(case: Case, found: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _names(point: Point, found: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The best of each search, and then the catalogue's own tunings, as far as they take the size."""
     best = [name for one in found for name in one["best"][:OWN_FINALISTS]]
-    return _taking(case, dict.fromkeys([*best, *(name for one in found for name in one["own"])]))
+    return _taking(point, dict.fromkeys([*best, *(name for one in found for name in one["own"])]))
 
 
-def _taking(case: Case, names: Iterable[str]) -> tuple[str, ...]:
+def _taking(point: Point, names: Iterable[str]) -> tuple[str, ...]:
     """Those names whose kernels take the size."""
-    most = {name: find(f"{case.op}/{name}").limit_bytes(case.world_size) for name in names}
+    case, brought = point.case, {one.place: one.spec for one in point.job.brought}
+    most = {name: (brought.get(name) or find(f"{case.op}/{name}")).limit_bytes(case.world_size) for name in names}
     return tuple(name for name, limit in most.items() if limit is None or case.size_bytes <= limit)
 
 

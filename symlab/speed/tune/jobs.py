@@ -10,6 +10,7 @@ from typing import Any
 from cases.case import Counts
 from cases.stress import NO_STRESS
 from kernels.catalogue import SPECS
+from runner.case.bringing import ALL_VALUES, is_place
 from runner.command.plan import PreparedJob, prepare
 from runner.environment.repository import source_digests
 from runner.request.compose import ComposedJob, compose_jobs
@@ -48,19 +49,21 @@ def searchable(job: ComposedJob) -> ComposedJob:
     names = request.algorithms if not isinstance(request.algorithms, str) else ()
     known = [spec.algorithm for spec in SPECS if spec.op == request.op]
     for name in names:
-        if ":" in name:
-            raise RequestError(
-                f"{name} is no kernel of the project, which a table has alone (algorithms), measure the parameters of "
-                "an entry by symlab run algorithms=[FILE.yaml:NAME@all]"
-            )
-        if name not in known:
+        if not is_place(name) and name not in known:
             raise RequestError(
                 f"{name} is no algorithm of {request.op} to be searched (algorithms), give some of {', '.join(known)}"
             )
     changes: dict[str, Any] = {"baselines": ()}
+    if names:
+        changes["algorithms"] = tuple(map(_with_parameters, names))
     if not request.sizes_given and request.op != "barrier":
         changes |= {"sizes_bytes": SIZES, "sizes_given": True}
     return dataclasses.replace(job, request=dataclasses.replace(request, **changes))
+
+
+def _with_parameters(name: str) -> str:
+    """A place of an entry that chooses no parameter with all values of them."""
+    return f"{name}{ALL_VALUES}" if ".yaml:" in name and "@" not in name.rpartition(":")[2] else name
 
 
 FINALS_USUAL = {"launches": 1, "deadline_s": 10, "timing.samples": 30}
@@ -87,12 +90,15 @@ def composed_as(
     more: Sequence[str] = (),
     baselines: str = "none",
 ) -> ComposedJob:
-    """A job of the same settings with other algorithms and sizes. Inside hydra_over."""
+    """A job of the same settings with other algorithms and sizes. Inside hydra_over. names: also of brought kernels,
+    and places."""
+    places = {one.spec.algorithm: f"'{one.place}'" for one in job.brought}
+    asked = dict.fromkeys(places.get(name, f"'{name}'" if is_place(name) else name) for name in names)
     own = {one.partition("=")[0] for one in more}
     given = {line: line.lstrip("+~").partition("=")[0] for line in job.composed.overrides}
     lines = [line for line, key in given.items() if key not in own and _key_of(line) not in (*OURS, "baselines")]
     lines += [
-        f"algorithms=[{','.join(names)}]",
+        f"algorithms=[{','.join(asked)}]",
         f"sizes=[{','.join(map(str, sizes))}]",
         f"baselines={baselines}",
         *more,
@@ -138,6 +144,7 @@ def key_of(jobs: Sequence[PreparedJob], gpu: str, model: str) -> dict[str, Any]:
         "jobs": [
             {
                 "algorithms": list(job.request.algorithms),
+                "brought": {one.place: one.digest for one in job.brought},
                 "timing": {name: str(value) for name, value in dataclasses.asdict(job.request.timing).items()},
                 "fabric": str(job.request.fabric.name),
                 "multicast": job.request.fabric.multicast,

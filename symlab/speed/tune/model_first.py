@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cases.case import Case
-from kernels.catalogue import find
+from kernels.spec import KernelSpec
 from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of
 from runner.gpu.names import gpu_names
 from runner.gpu.reading import gpu_type, type_of_device
@@ -26,7 +26,7 @@ from runner.request_error import RequestError
 from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.predictable import check_predictable, check_ranks
 from symlab.speed.predict.predicting import terms_for
-from symlab.speed.predict.profiles import Found, Unprofiled
+from symlab.speed.predict.profiles import Found, Unprofiled, kernel_of
 from symlab.speed.predict.rates import Known, rates_of
 from symlab.speed.predict.stored_score import Stored, stored
 from symlab.speed.tune.candidates import Candidates
@@ -108,12 +108,13 @@ def model_for(requests: Iterable[Request], device: str, given: str, folders: Seq
 @dataclass(slots=True)
 class Ranking:
     """What the model says of one case's candidates. failed: why some can't be compiled. unpredicted: those that only
-    the simulator failed with. asked: number of candidates that there are."""
+    the simulator failed with. asked: number of candidates that there are. brought: those beside the catalogue's."""
 
     us: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     unpredicted: dict[str, str] = field(default_factory=dict)
     asked: int = 0
+    brought: tuple[KernelSpec, ...] = ()
 
     @property
     def left_out(self) -> int:
@@ -127,7 +128,7 @@ class Ranking:
         model tells them apart least, and measuring them tells little more.
         """
         ranked = self._ranked(case)
-        kinds = {(base_of(name), is_pushed(name), blocks_of(case, name)): name for name in reversed(ranked)}
+        kinds = {(base_of(name), is_pushed(name), self.blocks_of(case, name)): name for name in reversed(ranked)}
         first = [name for name in ranked if name in kinds.values()]
         rest = [name for name in ranked if name not in kinds.values()]
         found = [Guess(name, self.us[name]) for name in (*first, *rest)[:count]]
@@ -140,20 +141,19 @@ class Ranking:
         while left:
             level = self.us[left[0]] * (1 + TIE)
             tied = [name for name in left if self.us[name] <= level]
-            found += sorted(tied, key=lambda one: (blocks_of(case, one), self.us[one]))
+            found += sorted(tied, key=lambda one: (self.blocks_of(case, one), self.us[one]))
             left = left[len(tied) :]
         return found
+
+    def blocks_of(self, case: Case, name: str) -> int:
+        """Return the number of blocks that a kernel is launched with for a case, whose algorithm does not matter."""
+        mine = dataclasses.replace(case, algorithm=name)
+        return math.prod(kernel_of(mine, self.brought).launch(mine).grid)
 
 
 def is_pushed(name: str) -> bool:
     """Return whether a kernel's name says that it pushes."""
     return has_tuning(name) and not is_dependent_alone(name) and step_of(name).push
-
-
-def blocks_of(case: Case, name: str) -> int:
-    """Return the number of blocks that a kernel is launched with for a case, whose algorithm does not matter."""
-    mine = dataclasses.replace(case, algorithm=name)
-    return math.prod(find(mine.name).launch(mine).grid)
 
 
 def rankings(
@@ -168,7 +168,7 @@ def rankings(
 
     left_s: seconds that are left for it; what there is no time for is left out, the catalogue's own tunings last.
     """
-    found = [Ranking() for _ in asked]
+    found = [Ranking(brought=one.specs) for one in asked]
     _ask([(ranking, one.own()) for ranking, one in zip(found, asked, strict=True)], model, profiler, left_s, say)
     grids = []
     for one, ranking in zip(asked, found, strict=True):

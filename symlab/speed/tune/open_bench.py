@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from runner.environment.host import usable_cores
 from runner.request.compose import ComposedJob
 from runner.world.fabrics import HostOffer, look
 from symlab.speed.best import gpu_name
-from symlab.speed.predict.profiles import Profiles
 from symlab.speed.tune.candidates import Candidates
 from symlab.speed.tune.model_first import Profiler
 from symlab.speed.tune.search import Bench
@@ -32,7 +32,7 @@ class Seams:
     """What a search works with; tests put their own in. bench makes where candidates of a job are measured. finals runs
     the finalists' jobs and returns the folder of their records. now: seconds of a monotonic clock. machine: what there
     is here; gpu: the type of its GPUs. profiles makes what the model ranks candidates by: from the folder of compiled
-    kernels, the architecture and a number of processes."""
+    kernels, the architecture and a number of processes; None: predict.profiles.Profiles."""
 
     bench: Callable[[Worlds, ResolvedRequest, Compiler], Bench] | None = None
     worlds: Callable[[ResolvedRequest, Callable[[str], None]], Worlds] | None = None
@@ -40,7 +40,12 @@ class Seams:
     now: Callable[[], float] = time.monotonic
     machine: Callable[[], HostOffer] = look
     gpu: Callable[[], str] = gpu_name
-    profiles: Callable[[Path, str, int], Profiler] = Profiles
+    profiles: Callable[[Path, str, int], Profiler] | None = None
+
+
+def candidates_of(job: PreparedJob, case: Case, traits: Traits) -> Candidates:
+    """Return what a search of a job tries for a case, whose algorithm does not matter."""
+    return Candidates(case, job.request.algorithms, traits, job.brought)
 
 
 class OpenBench:
@@ -61,14 +66,16 @@ class OpenBench:
         from symlab.speed.tune.bench import DeviceBench, Worlds
 
         request = job.request
-        if self._key != (request.fabric, request.world_size, request.timing):
+        key = (request.fabric, request.world_size, request.timing, [one.place for one in job.brought])
+        if self._key != key:
             self._close_world()
             self._compiler = self._compiler or Compiler(request.cache_dir, self.processes)
             make = self._seams.worlds or (lambda asked, say: Worlds(asked, say))
             self._worlds = make(request, lambda line: print(line, file=sys.stderr, flush=True))
-            self._key = (request.fabric, request.world_size, request.timing)
+            self._key = key
             self._traits = self._worlds.traits()
-            self._bench = (self._seams.bench or DeviceBench)(self._worlds, request, self._compiler)
+            make_bench = self._seams.bench or partial(DeviceBench, brought=job.specs)
+            self._bench = make_bench(self._worlds, request, self._compiler)
         assert self._bench is not None
         assert self._traits is not None
         return self._bench, self._traits
@@ -78,13 +85,13 @@ class OpenBench:
         _, traits = self.at(job)
         assert self._compiler is not None
         for case in cases:
-            self._compiler.begin(Candidates(case, job.request.algorithms, traits).first(), traits.arch)
+            self._compiler.begin(candidates_of(job, case, traits).first(), traits.arch)
 
     def wait_for(self, job: PreparedJob, case: Case) -> None:
         """Wait until what the search of a case tries first is compiled."""
         _, traits = self.at(job)
         assert self._compiler is not None
-        self._compiler.wait(Candidates(case, job.request.algorithms, traits).first(), traits.arch)
+        self._compiler.wait(candidates_of(job, case, traits).first(), traits.arch)
 
     def _close_world(self) -> None:
         worlds, self._worlds = self._worlds, None

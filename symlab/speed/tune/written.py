@@ -13,7 +13,7 @@ from reports.table.text import counted
 from runner.request.sizes import format_bytes
 from runner.request_error import RequestError
 from symlab.speed.tune.entries import Kept, merged, ranges_in
-from symlab.speed.tuned.table import UNIT, Entry, Table, digest_of, read
+from symlab.speed.tuned.table import FOLDER, UNIT, Entry, Table, digest_of, read
 
 
 def text_of(entries: Sequence[Entry]) -> str:
@@ -43,6 +43,12 @@ def text_of(entries: Sequence[Entry]) -> str:
     columns = tuple(lines[0].cells)
     numeric = frozenset({"ranks", "size", UNIT, "its", "library's", "timed"})
     return text([Sheet("choices", columns, (tuple(lines),), numeric)], [], room_here()).rstrip()
+
+
+def refuse_project(place: Path) -> None:
+    """RequestError for a table of the project, which can't name a kernel of the user's own."""
+    if place.absolute().parent.resolve() == FOLDER:
+        raise RequestError(f"{place} is a table of the project, which has its kernels alone (-o), give a file of yours")
 
 
 def earlier_table(place: Path, gpu: str) -> Table | None:

@@ -24,7 +24,7 @@ from cases.dtypes import ALL, ITEMSIZES
 from cases.ops import OPS, collective
 from cases.record.reading import contents
 from kernels.catalogue import find
-from kernels.spec import refuses
+from kernels.spec import KernelSpec, refuses
 from kernels.tuned_name import AT, base_of
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Traits
@@ -46,6 +46,9 @@ WAYS = {
     MODEL: "a model of times ranked all candidates, and only those that it ranked best were measured",
 }
 """How the search of a case went about it."""
+
+PLACE = ":"
+"""What the name of a kernel of the user's own has, its place, and no other one."""
 
 _GPU = re.compile(r"\b([a-z]{0,4}\d{1,4})\b", re.IGNORECASE)
 
@@ -105,7 +108,8 @@ class Entry:
     """A choice for cases of from_bytes to up_to_bytes, searched at size_bytes.
 
     runner_up is the second best, None if there was one contestant; library the best of other libraries beside it, None
-    if none was measured. records are digests of the records that the figures are from.
+    if none was measured. records are digests of the records that the figures are from. A choice that is a kernel of the
+    user's own is named by its place, and kernel is the digest of its files, else "".
     """
 
     op: str
@@ -122,6 +126,7 @@ class Entry:
     library: Figure | None
     searched: Searched
     records: tuple[str, ...]
+    kernel: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, str, str, int]:
@@ -150,11 +155,11 @@ class Table:
     place: str = ""
     digest: str = ""
 
-    def choice(self, case: Case, arch: str, gpu: str = "") -> Choice:
+    def choice(self, case: Case, arch: str, gpu: str = "", brought: Mapping[str, KernelSpec] | None = None) -> Choice:
         """Return what to run for a case, whose algorithm does not matter, on GPUs of an architecture.
 
-        gpu: the type of the GPUs that it runs on; "" for simulated ones of no type. ValueError, in one line, if no
-        entry has a kernel that takes the case.
+        gpu: the type of the GPUs that it runs on; "" for simulated ones of no type. brought: kernels by their places.
+        ValueError, in one line, if no entry has a kernel that takes the case.
         """
         entries = [one for one in self.entries if one.op == case.op]
         if not entries:
@@ -163,10 +168,11 @@ class Table:
         traits = Traits("ideal", arch, case.world_size, 1 << 40, multicast=True)
         reasons: dict[str, None] = {}
         for entry in sorted(entries, key=lambda one: _distance(one, case)):
-            mine = replace(case, algorithm=entry.choice.name)
-            refusal = refuses(find(mine.name), collective(case.op), mine, traits)
+            spec = (brought or {}).get(entry.choice.name) or find(f"{case.op}/{entry.choice.name}")
+            mine = replace(case, algorithm=spec.algorithm)
+            refusal = refuses(spec, collective(case.op), mine, traits)
             if refusal is None:
-                return Choice(entry.choice.name, entry, "; ".join(self._differences(entry, case, gpu)))
+                return Choice(spec.algorithm, entry, "; ".join(self._differences(entry, case, gpu)))
             reasons.setdefault(str(refusal))
         raise ValueError(f"no entry of {self.place or 'the table'} takes the case {case.id}: {next(iter(reasons))}")
 
@@ -197,7 +203,9 @@ class Table:
             "unit": UNIT,
             "figures": FIGURES,
             "made": dict(self.made),
-            "entries": [asdict(one) for one in self.entries],
+            "entries": [
+                {key: value for key, value in asdict(one).items() if key != "kernel" or value} for one in self.entries
+            ],
         }
 
     def text(self) -> str:
@@ -253,6 +261,8 @@ def read(path: Path) -> Table:
     try:
         content = contents(path, MAX_BYTES)
         found = decoded(_Document, _of_this_version(content), "table")
+        if path.resolve().parent == FOLDER and any(one.kernel for one in found.entries):
+            raise ValueError("a table of the project names a kernel that is not the project's")
         for key, value, wanted in _wrong(found):
             raise ValueError(f"table.{key} is {_brief(value)}, give {wanted}")
     except ValueError as error:
@@ -334,7 +344,10 @@ def _wrong_entry(one: Entry) -> Iterator[Wrong]:
     for key, figure in (("choice", one.choice), ("runner_up", one.runner_up), ("library", one.library)):
         if figure is None:
             continue
-        if key == "choice" or AT in figure.name:  # others may be anything that was measured
+        if key == "choice" and bool(one.kernel) != (PLACE in figure.name):
+            yield "kernel", one.kernel, "the digest of a kernel with a place, and of no other one"
+        elif PLACE not in figure.name and (key == "choice" or AT in figure.name):
+            # others may be anything that was measured
             yield from _wrong_kernel(one.op, figure.name, key)
         if not (0 < figure.low <= figure.value <= figure.high < math.inf):
             yield f"{key}.value", figure.value, "a number above 0 in its interval (low, high)"

@@ -13,7 +13,8 @@ from cases.record.record import Record, Status
 from reports.record.bundle import read
 from symlab.command import main
 from tests.golden import refused, same_text
-from tests.kernels.own.own_entries import ADDED, SUM, changed, write_entries
+from tests.kernels.own.exchange_ptx import EXCHANGE, EXCHANGED
+from tests.kernels.own.own_entries import ADDED, OWN, SUM, changed, write_entries
 from tests.rooms import needs
 
 Run = Callable[..., int]
@@ -44,14 +45,11 @@ def test_an_entry_stands_beside_the_catalogue(run: Run, tmp_path: Path) -> None:
     outputs = {(one.case.size_bytes, one.check and one.check.output_digests) for one in found}
     assert len(outputs) == 2, "all three add in the same order"
     brought = next(one for one in found if one.case.algorithm == "sum_blocks8")
-    assert brought.kernel is not None
-    assert brought.request.brought is not None
     entry = brought.request.brought["sum_blocks8"]
     assert entry["place"] == "own/kernels.yaml:sum@blocks8"
     assert entry["digest"] == brought.kernel.source_digest
     assert [one["name"] for one in entry["files"]] == ["kernels.yaml", "one_shot.ptx"]
     assert (brought.kernel.entry, brought.kernel.compiler) == ("one_shot", "not named in the PTX")
-    assert brought.request.kernel is not None
     assert brought.request.kernel["choices"] == {"entry": "one_shot", "blocks": 8}
 
 
@@ -94,13 +92,56 @@ def test_a_missing_barrier_is_a_race(run: Run, tmp_path: Path) -> None:
     assert run("algorithms=[own/kernels.yaml:added]", "sizes=[1K]", "check.races=true", added=ADDED) == 1
     (record,) = records_in(tmp_path / "records").values()
     assert record.status is Status.WRONG
-    assert record.kernel is not None
     assert (record.kernel.grid, record.kernel.block) == (2, 128)
 
 
 @pytest.mark.parametrize("stress", ["late_rank+alternating_sizes", "graph_out_of_step"])
 def test_workspaces_are_kept_under_stress(stress: str, run: Run) -> None:
     assert run("algorithms=[own/kernels.yaml:sum]", f"stress={stress}", "sizes=[3K]", "stress_seeds=2") == 0
+
+
+@pytest.mark.parametrize("counts", ["uniform", "zeros", "skewed"])
+def test_an_entry_of_counts_for_each_peer(counts: str, run: Run, tmp_path: Path) -> None:
+    given = ("op=all_to_all_v", "algorithms=[push,own/kernels.yaml:exchanged]", f"counts={counts}", "check.races=true")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "exchange.ptx").write_text(EXCHANGE)
+    assert run(*given, "sizes=[96]", exchanged=EXCHANGED) == 0
+    found = records_in(tmp_path / "records").values()
+    assert [(one.case.algorithm, one.status) for one in found] == [
+        ("push", Status.PASSED),
+        ("exchanged", Status.PASSED),
+    ]
+
+
+OWNED = """	rem.u32		%r18, %r13, %r2;
+	mov.u32		%r15, 0;
+next_rank:
+	add.u32		%r18, %r18, 1;
+	rem.u32		%r18, %r18, %r2;
+	mul.wide.u32	%rd20, %r18, 8;
+	add.s64		%rd16, %rd1, %rd20;
+"""
+"""Contributions from the rank behind an element's owner on, who is index % world_size."""
+
+
+def test_an_entry_says_who_adds_an_element(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    text = (OWN / "one_shot.ptx").read_text()
+    before = "	mov.u32		%r15, 0;\n	mov.u64		%rd16, %rd1;\nnext_rank:\n"
+    assert before in text
+    (tmp_path / "own" / "owned.ptx").write_text(text.replace(before, OWNED))
+    right = changed(SUM, kernel="owned.ptx:one_shot", fold="from_next_rank", owner="index % world_size")
+    names = "algorithms=[own/kernels.yaml:right,own/kernels.yaml:wrong,own/kernels.yaml:other]"
+    wrong, other = changed(right, owner="rank"), changed(right, fold="rank_order", owner=None)
+    assert run(names, "sizes=[3K]", right=right, wrong=wrong, other=other) == 1
+    found = {one.case.algorithm: one for one in records_in(tmp_path / "records").values()}
+    assert {name: str(one.status) for name, one in found.items()} == {
+        "right": "PASSED",
+        "wrong": "WRONG",
+        "other": "WRONG",
+    }
+    assert found["right"].check is not None
+    assert found["right"].check.method == "bitwise_fold"
 
 
 @needs("speed")

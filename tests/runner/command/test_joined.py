@@ -103,15 +103,12 @@ def test_every_name_is_of_something() -> None:
 def plans(case: Case, executable: Executable) -> list[Any]:
     spec = find(case.name)
     baseline = find_baseline("nccl")
-    assert baseline is not None
     library = dataclasses.replace(case, algorithm="nccl")
     (job,) = composed()
     contestants = (Contestant(case, spec, executable), Contestant(library, baseline))
     return [
-        None,
-        Plan(case, spec, executable, launches=3, patience_s=NEVER_S, between=0),
-        Plan(library, baseline, check=False),
-        MeasurePlan(contestants, job.request.timing, link=True),
+        *(None, Plan(case, spec, executable, launches=3, patience_s=NEVER_S, between=0)),
+        *(Plan(library, baseline, check=False), MeasurePlan(contestants, job.request.timing, link=True)),
         StressPlan((case, case), spec, (executable, executable), rounds=3),
     ]
 
@@ -214,9 +211,12 @@ def test_a_custom_plan_arrives_with_the_own_kernel(own: JoinedCommand, monkeypat
     home = own.vocabulary.read(own.vocabulary.written(outcome))
     assert torch.equal(home.outputs[0]["a"], outcome.outputs[0]["a"])
     others = CompiledCustom(mine.executable, Launch(4, 64))
-    monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch: iter([others]))
-    with pytest.raises(NotPlain, match="^custom/k is other code here"):
-        JoinedCommand(composed()).vocabulary.read(own.vocabulary.written(plan))
+    follows = dataclasses.replace(mine, then=(mine,))
+    apart = dataclasses.replace(follows, then=(others,))
+    for sent, here in ((plan.compiled, others), (follows, apart)):
+        monkeypatch.setattr(JoinedCommand, "_custom_kernels", lambda self, arch, here=here: iter([here]))
+        with pytest.raises(NotPlain, match="^custom/k is other code here"):
+            JoinedCommand(composed()).vocabulary.read(own.vocabulary.written(dataclasses.replace(plan, compiled=sent)))
 
 
 def test_the_kernel_of_a_custom_job_is_found_by_its_digest() -> None:

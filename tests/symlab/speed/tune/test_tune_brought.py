@@ -1,0 +1,232 @@
+"""`symlab tune` with an entry of a YAML file: parameters are candidates, the best is a finalist, and a user's own table
+may choose it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cases.case import Case
+from memory.fabric import Traits
+from reports.record.bundle import read as read_records
+from runner.case.bringing import found_at
+from runner.command.plan import prepare
+from runner.records.store import Store
+from runner.request.compose import ComposedJob
+from runner.request_error import RequestError
+from symlab.command import main
+from symlab.speed.predict.case_work import CaseWork
+from symlab.speed.predict.profiles import Found, Profiles, Unprofiled
+from symlab.speed.tune.candidates import Candidates
+from symlab.speed.tune.command import Options, tune
+from symlab.speed.tune.search import Measured
+from symlab.speed.tuned.table import FOLDER, read, tables_in
+from tests.golden import refused
+from tests.kernels.own.own_entries import SUM, changed, write_entries
+from tests.reports.synthetic import record, with_environment, with_request
+from tests.symlab.speed.tune.test_tune_on_gpus import GPU, TURNS, on_gpus
+
+ENTRY = changed(SUM, parameters={"blocks": [4, 8, 16]}, launch={"grid": "blocks", "block": 256})
+PLACE = "own/kernels.yaml:sum"
+US = {"sum": 3.0, "sum_blocks8": 1.0, "sum_blocks16": 2.0}
+"""Invented times of the entry; all of the catalogue's take 2.5."""
+
+
+class Bench:
+    """Times of US."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def groups(self, cases: Sequence[Case], beside: Case | None) -> list[list[Case]]:
+        return [list(cases)] if cases else []
+
+    def measured(self, cases: Sequence[Case], samples: int) -> list[Measured]:
+        self.names |= {one.algorithm for one in cases}
+        return [Measured((US.get(one.algorithm, 2.5),) * samples) for one in cases]
+
+
+@dataclass
+class Finals:
+    """Runs finalists: the jobs are made ready as any command's are, and records have invented times."""
+
+    folder: Path
+    names: list[tuple[str, ...]] = field(default_factory=list)
+
+    def __call__(self, given: Sequence[str], composed: Sequence[ComposedJob]) -> Path:
+        store = Store(self.folder / f"run{len(self.names)}")
+        _, seams = on_gpus(self)  # type: ignore[arg-type]
+        for job in prepare(given, composed, machine=seams.machine).jobs:
+            self.names.append(tuple(job.composed.request.algorithms))
+            brought = {one.spec.algorithm: {"place": one.place, "digest": one.digest} for one in job.brought}
+            (size,) = job.request.sizes_bytes
+            for name in job.request.algorithms:
+                us = US.get(name, 2.5)
+                made = record(name, size, world_size=2, samples_us=[[us * part for part in TURNS]] * 2)
+                made = with_environment(made, gpus=({"model": GPU},))
+                store.write(with_request(made, job=job.composed.number, brought=brought), f"{job.composed.number}")
+        return store.folder
+
+
+def searched(folder: Path, *more: str, bench: Bench | None = None, **options: Any) -> tuple[int, Bench, Finals]:
+    """Search the entry beside lamport in a folder, the working one."""
+    write_entries(folder / "own", sum=ENTRY)
+    there, finals, seams = bench or Bench(), Finals(folder), options.pop("seams", {})
+    asked, made = on_gpus(
+        finals,  # type: ignore[arg-type]
+        *(more or ("sizes=[4K]",)),
+        algorithms=("lamport", PLACE),
+        bench=lambda worlds, request, compiler: there,
+        **seams,
+    )
+    asked = tuple("dtype=float32" if one.startswith("dtype") else one for one in asked)
+    usual = {"output": Path("mine.json"), "processes": 1, "exhaustive": not seams}
+    return tune(Options(asked, **usual | options), asked, made), there, finals
+
+
+def test_all_values_of_parameters_are_measured_and_the_best_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, bench, finals = searched(tmp_path, "sizes=[4K,64K]")
+    assert code == 0
+    assert set(US) <= bench.names
+    assert "lamport@t256b16l8" in bench.names, "the catalogue's tunings are searched, too"
+    assert {"lamport", PLACE + "@blocks4", PLACE + "@blocks8"} <= set(finals.names[0])
+    table = read(Path("mine.json"))
+    assert {one.choice.name for one in table.entries} == {PLACE + "@blocks8"}
+    assert all(one.runner_up is not None and one.runner_up.name == PLACE + "@blocks16" for one in table.entries)
+    assert all(one.kernel.startswith("sha256:") for one in table.entries)
+    assert PLACE + "@blocks8" in capsys.readouterr().out
+
+
+def test_a_table_of_ones_own_runs_the_entry_that_it_chose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    searched(tmp_path)
+    line = ["op=all_reduce", "sizes=[4K]", "world_size=2", "fabric=simulator", "track=none", "tuned=mine.json"]
+    assert main(["run", *line, "algorithms=[best,lamport]"]) == 0
+    found = {one.case.algorithm: one for one in read_records([tmp_path / "records"])}
+    assert set(found) == {"sum_blocks8", "lamport"}
+    chosen = found["sum_blocks8"].request
+    assert (chosen.kernel or {})["chosen"]["algorithm"] == "sum_blocks8"
+    assert (chosen.brought or {})["sum_blocks8"]["place"] == PLACE + "@blocks8"
+    capsys.readouterr()
+    (folder,) = (tmp_path / "records").iterdir()
+    assert main(["replay", str(folder), "--records", "again"]) == 0
+    assert "2 BIT-EQUAL" in capsys.readouterr().out
+    assert main(["predict", *line, "algorithms=best", "fabric.gpu=h200"]) == 0
+    assert "sum_blocks8" in capsys.readouterr().out
+
+
+def test_a_kernel_that_changed_since_the_search_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    searched(tmp_path)
+    text = Path("mine.json").read_text().replace('"kernel": "sha256:', '"kernel": "sha256:0')
+    Path("mine.json").write_text(text)
+    line = ["op=all_reduce", "sizes=[4K]", "world_size=2", "fabric=simulator", "track=none", "tuned=mine.json"]
+    assert main(["run", *line, "algorithms=best"]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "own/kernels.yaml:sum@blocks8 is not what was searched (tuned)" in said
+    assert not (tmp_path / "records").exists()
+
+
+def test_the_projects_tables_name_no_kernel_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with refused(RequestError):
+        searched(tmp_path, output=FOLDER / "h100.json")
+    assert not any(entry.kernel for place in tables_in() for entry in read(place).entries)
+    searched(tmp_path)
+    text = Path("mine.json").read_text()
+    monkeypatch.setattr("symlab.speed.tuned.table.FOLDER", tmp_path)
+    with refused(ValueError):
+        read(tmp_path / "mine.json")
+    assert text.count(PLACE) > 1
+
+
+@pytest.mark.parametrize(
+    "change", [(f'"name": "{PLACE}@blocks8"', '"name": "lamport"'), ('"kernel": "[^"]*"', '"kernel": ""')]
+)
+def test_a_table_whose_choice_and_digest_do_not_belong_together_is_refused(
+    change: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    searched(tmp_path)
+    text = Path("mine.json").read_text()
+    Path("mine.json").write_text(re.sub(*change, text))
+    with pytest.raises(ValueError, match=r"entries\[0\]\.kernel is .*, give the digest of a kernel with a place"):
+        read(Path("mine.json"))
+
+
+@dataclass
+class Broken:
+    """Profiles of all but the entry's; of these the simulator fails."""
+
+    def of(self, cases: Sequence[Case], limit_s: float = 0.0) -> list[Found]:
+        return [
+            (one, Unprofiled("it waits", can_run=True) if one.algorithm in US else CaseWork({}, {"hop": 9.0}, ()))
+            for one in cases
+        ]
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_the_model_can_not_predict_is_measured_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, bench, _ = searched(tmp_path, seams={"profiles": lambda *_: Broken()})
+    assert code == 0
+    assert set(US) <= bench.names
+    assert read(Path("mine.json")).entries[0].choice.name == PLACE + "@blocks8"
+
+
+def test_the_model_predicts_entries_of_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the profiles that a search has without seams, in this process and in others."""
+    monkeypatch.chdir(tmp_path)
+    write_entries(tmp_path / "own", sum=ENTRY)
+    brought = [found_at(f"{PLACE}@blocks{blocks}") for blocks in (4, 8)]
+    base = Case("all_reduce", "best", "float32", "native", "sum", 4096, 2)
+    traits = Traits("nvshmem", "sm_90a", 2, 1 << 33, multicast=False)
+    candidates = Candidates(base, [one.spec.algorithm for one in brought], traits, brought)
+    asked = [*candidates.own(), *candidates.grid(candidates.algorithms)]
+    assert [one.algorithm for one in asked] == ["sum", "sum_blocks8"]
+    for processes in (1, 2):
+        profiles = Profiles(tmp_path / "cache", "sm_90a", processes, candidates.specs)
+        found = list(profiles.of(asked))
+        profiles.close()
+        assert {type(work) for _, work in found} == {CaseWork}, found
+
+
+def test_launches_of_an_entry_are_what_it_says_beside_dependent_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, bench, finals = searched(tmp_path, "sizes=[4K]", "timing.dependent_launch=true")
+    assert code == 0
+    assert {"lamport@d", *US} <= bench.names
+    assert {"lamport@d", PLACE + "@blocks8"} <= set(finals.names[0])
+
+
+def test_random_tunings_are_drawn_of_entries_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, finals = searched(tmp_path, sample=12, output=None, exhaustive=False)
+    assert code == 0
+    assert {"lamport", PLACE + "@blocks4", PLACE + "@blocks8", PLACE + "@blocks16"} <= set(finals.names[0])
+    assert len(finals.names[0]) == 2 + 12
+
+
+def test_combinations_that_launch_the_same_are_one_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 4K min(blocks, 4) is 4 for both."""
+    monkeypatch.chdir(tmp_path)
+    entry = changed(ENTRY, launch={"grid": "min(blocks, ceil_div(numel, 256))", "block": 256})
+    monkeypatch.setitem(globals(), "ENTRY", entry)
+    _, bench, _ = searched(tmp_path)
+    assert bench.names & set(US) == {"sum"}
