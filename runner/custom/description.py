@@ -19,7 +19,7 @@ from cases.case import Case
 from cases.dtypes import NONE
 from cases.refusal import Refusal
 from kernels.brought import BroughtFunction, function_at
-from kernels.own.arguments import BroughtArgument, argument_of, check_of_ptx
+from kernels.own.arguments import BroughtArgument, argument_of, check_buffers, check_of_ptx
 from kernels.own.code import LAUNCH_KEYS, OwnCode, code_at, launch_of
 from kernels.own.parameters import entry_of, refuses_target
 from kernels.sources import Source
@@ -27,7 +27,7 @@ from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_s
 from memory.fabric import Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
-from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_buffers, check_launches
+from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_launches
 from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
