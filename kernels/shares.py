@@ -7,7 +7,8 @@ them, the edges, are the last rank's. kernels/dsl/traverse.py says the same for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cases.case import Case
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     import torch
 
 VECTOR_BYTES = 16
+
+LINE_BYTES = 128
+"""A cache line. Copies of slices that begin off one are slower over NVLink (root_owners)."""
 
 BATCH = 8
 """Maximum number of ranks whose loads are issued together (kernels/dsl/peers.py), and of vectors that a thread takes at
@@ -54,18 +58,21 @@ def of_slice(case: Case) -> int:
 
 def root_owners(world_size: int) -> int:
     """Number of ranks with a slice where the root's links are the busiest: from three ranks on all but the root, whose
-    slices are in the order of the ranks after it; else all, in rank order.
+    slices are in the order of the ranks after it and begin at whole lines; else all, in rank order.
 
-    Each byte then crosses the root's links once. With a slice of the root's own it was 1.5 times on 4 ranks: 256 MiB
-    took 1123 us as broadcast on 4 H100 and 1150 as reduce, NCCL 782 and 775 (27 November 2026, multicast off). Not
-    measured on GPUs since. On two ranks a byte crosses once either way, and both GPUs work.
+    Each byte then crosses the root's links once. On 4 H100 broadcast of 256 MiB took two_shot 1123 us where the root
+    had a slice, 935 without one, and 846 since slices begin at lines (bulk 1376 and 825, NCCL 787); of 16 MiB the best
+    of ours takes 63 us, NCCL 73; reduce 63 and 68 (27 November 2026, multicast off). On two ranks a byte crosses once
+    either way, and both GPUs work.
     """
     return world_size - 1 if world_size > 2 else world_size
 
 
 def of_root_slice(case: Case) -> int:
     """Vectors within the longest slice where the root has none."""
-    return longest_slice(of_buffer(case), root_owners(case.world_size))
+    owners = root_owners(case.world_size)
+    count = of_buffer(case)
+    return longest_slice(count, owners) if owners == case.world_size else max(line_slices(count, owners))
 
 
 def each_rank(case: Case) -> int:
@@ -112,6 +119,14 @@ def slice_vectors(count: int, world_size: int) -> list[int]:
     return [share + (rank < longer) for rank in range(world_size)]
 
 
+def line_slices(count: int, owners: int) -> list[int]:
+    """Vectors in each owner's slice where slices are contiguous and begin whole lines after the first vector: at the
+    last line at or before the owner's share of all bytes (traverse.py)."""
+    size = count * VECTOR_BYTES
+    begins = [size * number // owners // LINE_BYTES * LINE_BYTES for number in range(owners)]
+    return [(end - begin) // VECTOR_BYTES for begin, end in itertools.pairwise([*begins, size])]
+
+
 def longest_slice(count: int, world_size: int) -> int:
     """Vectors in the longest slice, the first rank's."""
     return slice_vectors(count, world_size)[0]
@@ -124,19 +139,18 @@ def slice_owner(case: Case, rank: int) -> torch.Tensor:
 
 def root_slice_owner(case: Case, rank: int) -> torch.Tensor:
     """The same where the root has no slice."""
-    owners: Sequence[int] = range(case.world_size)
-    if root_owners(case.world_size) < case.world_size:
-        owners = [(case.root + number) % case.world_size for number in range(1, case.world_size)]
-    return _owners(case, owners)
+    if root_owners(case.world_size) == case.world_size:
+        return slice_owner(case, rank)
+    return _owners(case, [(case.root + number) % case.world_size for number in range(1, case.world_size)], line_slices)
 
 
-def _owners(case: Case, owners: Sequence[int]) -> torch.Tensor:
+def _owners(case: Case, owners: Sequence[int], slices: Callable[[int, int], list[int]] = slice_vectors) -> torch.Tensor:
     """int64[numel] of ranks, from those that have slices, in order; the edges are the last rank's."""
     import torch  # takes seconds, and the catalogue is read before anything runs
 
     head, body, tail = parts(case.numel, case.itemsize, case.offset)
     per_vector = VECTOR_BYTES // case.itemsize
-    lengths = [length * per_vector for length in slice_vectors(body // per_vector, len(owners))]
+    lengths = [length * per_vector for length in slices(body // per_vector, len(owners))]
     last = case.world_size - 1
     return torch.repeat_interleave(torch.tensor([last, *owners, last]), torch.tensor([head, *lengths, tail]))
 

@@ -4,12 +4,8 @@ It needs playwright (the Python package) and a Chromium that is installed alread
 is missing, the tests that ask for it are skipped, and say which.
 """
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,14 +16,14 @@ OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "
 """For containers, which give no user namespaces and a small /dev/shm, and so that it asks nobody for updates."""
 
 
-def executable(own: str = "") -> str:
+def executable(own=""):
     """The path of a Chromium: one of NAMES in PATH, else playwright's own if it is there, else ""."""
     found = next(filter(None, map(shutil.which, NAMES)), "")
     return found or (own if own and Path(own).is_file() else "")
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     """A headless Chromium as playwright drives it (playwright.sync_api.Browser), for the tests of one module."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
     with api.sync_playwright() as playwright:

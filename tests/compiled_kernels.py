@@ -3,19 +3,15 @@
 It lies in the checkout, so that worktrees don't meet; workers share it, as processes may share any cache of kernels.
 """
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
-
-import pytest
 
 from memory.private_folder import exposure
 
 MAX_BYTES = 512 << 20
 
 
-def folder(config: pytest.Config) -> Path | None:
+def folder(config):
     """The folder, made if it is missing; None without pytest's own cache (-p no:cacheprovider), and where others could
     put code there."""
     cache = getattr(config, "cache", None)
@@ -26,7 +22,7 @@ def folder(config: pytest.Config) -> Path | None:
     return None if exposure(place) else place
 
 
-def bound(place: Path, max_bytes: int = MAX_BYTES) -> int:
+def bound(place, max_bytes=MAX_BYTES):
     """Remove the oldest entries until the others have at most `max_bytes`, and return how many went. Another run may
     read or remove entries meanwhile: one that is gone is compiled again."""
     entries = []

@@ -1,30 +1,21 @@
 """Worlds for tests: each kind keeps the Fabric contract, and the same tests run on all of them."""
 
-from __future__ import annotations
-
+import functools
 import gc
-import importlib.util
 import os
 import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 
 from cases.finding import Finding
-from kernels.spec import KernelSpec
 from memory.fabric import (
-    Argument,
     DeviceFault,
     Disagreement,
-    Executable,
     FabricError,
     HeapFull,
-    Launch,
     NoMulticast,
     PeerLost,
     Region,
@@ -33,6 +24,9 @@ from memory.fabric import (
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests import compiled_kernels, cuda_programs, layers, planned, skips
 from tests.browser import browser as browser
+from tests.kernels.sabotaged import SABOTAGED
+from tests.memory import nvshmem_stand_in, process_world
+from tests.memory.outcomes import together
 from tests.patience import PATIENCE_S
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -49,26 +43,26 @@ for _size in ("COLUMNS", "LINES"):  # pytest's import of readline sets them for 
     os.environ.pop(_size, None)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish(session):
     """What was collected stays: no garbage collection need look at the thousands of tests again."""
     gc.collect()
     gc.freeze()
     gc.enable()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     skips.pytest_configure(config)
     planned.pytest_configure(config)
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+def pytest_sessionstart(session):
     """One process of a run looks after the folder of compiled kernels."""
     is_worker = hasattr(session.config, "workerinput")
     if not is_worker and (place := compiled_kernels.folder(session.config)) is not None:
         compiled_kernels.bound(place)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     skips.pytest_addoption(parser)
     parser.addoption("--by-marks", action="store_true", help="Slow is only what files mark: to measure all others.")
     parser.addoption("--plan", metavar="FILE", help="Run the rows of a plan, and record them (tests/selection.py).")
@@ -78,39 +72,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config, items):
     """Before pytest looks at -m."""
     if not config.getoption("--by-marks"):
         layers.mark(items, layers.Durations.stored())
     planned.keep(config, items)
 
 
-SHARED = ("memory_driver_stand_in", "memory_nvshmem_stand_in", "memory_process_world", "kernels_sabotaged")
-"""Modules of tests/memory and tests/kernels that tests import by these names whatever the import mode, in the order of
-their imports."""
-
-
-def _load(name: str) -> None:
-    if name in sys.modules:
-        return
-    folder, _, file = name.partition("_")
-    path = Path(__file__).parent / folder / f"{file}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-
-
-for _name in SHARED:
-    _load(_name)
-
-
 class DictionaryWorld:
     """The least that keeps the contract: bytes in dictionaries, one lock; launch calls a Python function by entry."""
 
-    def __init__(self, world_size: int, heap_bytes: int = 1 << 20, multicast: bool = True) -> None:
+    def __init__(self, world_size, heap_bytes=1 << 20, multicast=True):
         self.world_size = world_size
         self.heap_bytes = heap_bytes
         self.multicast = multicast
@@ -125,10 +97,10 @@ class DictionaryWorld:
         self.left: dict[int, BaseException | None] = {}
         self.error: BaseException | None = None
 
-    def fabric(self, rank: int) -> DictionaryFabric:
+    def fabric(self, rank):
         return DictionaryFabric(self, rank)
 
-    def at(self, address: int, size_bytes: int) -> torch.Tensor:
+    def at(self, address, size_bytes):
         """What kernels see: the bytes at an address, which must lie in one region."""
         for heap in [*self.heaps, self.dropped]:
             for region, content in list(heap.values()):
@@ -136,7 +108,7 @@ class DictionaryWorld:
                     return content[address - region.address :][:size_bytes]
         raise DeviceFault(f"{size_bytes} bytes at {address:#x} belong to no tensor")
 
-    def meet(self, rank: int, kind: str, note: str) -> tuple[str, ...]:
+    def meet(self, rank, kind, note):
         """Everybody's note, once all are here; kinds that differ are a Disagreement."""
         with self.condition:
             self.check()
@@ -161,44 +133,44 @@ class DictionaryWorld:
                 raise Disagreement(str(self.error))
             return self.collected
 
-    def broken(self) -> bool:
+    def broken(self):
         return self.error is not None or bool(self.left)
 
-    def check(self) -> None:
+    def check(self):
         if self.error is not None:
             raise FabricError(f"the world is broken: {self.error}")
         for rank, error in self.left.items():
             raise PeerLost(f"rank {rank} left" + (f" after {error!r}" if error is not None else ""))
 
-    def leave(self, rank: int, error: BaseException | None) -> None:
+    def leave(self, rank, error):
         with self.condition:
             self.left[rank] = error
             if error is None and len(self.left) == self.world_size and not any(self.left.values()):
                 self.left = {}
             self.condition.notify_all()
 
-    def set_deadline(self, monotonic_s: float | None) -> None:
+    def set_deadline(self, monotonic_s):
         pass
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self):
         return {}
 
     findings: tuple[Finding, ...] = ()
 
-    def live_regions(self, rank: int) -> tuple[Region, ...]:
+    def live_regions(self, rank):
         return tuple(region for region, _ in self.heaps[rank].values())
 
-    def close(self) -> None:
+    def close(self):
         self.heaps = [{} for _ in range(self.world_size)]
 
-    def abort(self, error: BaseException) -> None:
+    def abort(self, error):
         with self.condition:
             self.error = self.error or error
             self.condition.notify_all()
 
 
 class DictionaryFabric:
-    def __init__(self, world: DictionaryWorld, rank: int) -> None:
+    def __init__(self, world, rank):
         self.world = world
         self.rank = rank
         self.world_size = world.world_size
@@ -213,16 +185,16 @@ class DictionaryFabric:
         )
         self.queue: list[tuple[Callable[..., None], Sequence[int]]] = []
 
-    def window(self, rank: int) -> int:
+    def window(self, rank):
         return (rank + 1) << 32
 
-    def exchange(self, note: str) -> tuple[str, ...]:
+    def exchange(self, note):
         return self.world.meet(self.rank, "exchange", note)
 
-    def barrier(self) -> None:
+    def barrier(self):
         self.world.meet(self.rank, "barrier", "")
 
-    def allocate(self, size_bytes: int, alignment_bytes: int, name: str) -> Region:
+    def allocate(self, size_bytes, alignment_bytes, name):
         heap = self.world.heaps[self.rank]
         self.world.meet(self.rank, "allocate", name)
         held = sorted((region.address - self.window(self.rank), region.size_bytes) for region, _ in heap.values())
@@ -238,127 +210,122 @@ class DictionaryFabric:
         heap[region.address] = (region, torch.full((size_bytes,), 0xFF, dtype=torch.uint8))
         return region
 
-    def declare_local(self, region: Region) -> None:
+    def declare_local(self, region):
         assert region.address in self.world.heaps[self.rank]
 
-    def free(self, region: Region) -> None:
+    def free(self, region):
         self.world.meet(self.rank, "free", region.name)
         del self.world.heaps[self.rank][region.address]
 
-    def drop(self, region: Region) -> None:
+    def drop(self, region):
         held = self.world.heaps[self.rank].pop(region.address, None)
         if held is not None:
             self.world.dropped[region.address] = held
 
-    def peer_address(self, region: Region, peer: int) -> int:
+    def peer_address(self, region, peer):
         return region.address - self.window(self.rank) + self.window(peer)
 
-    def multicast_address(self, region: Region) -> int:
+    def multicast_address(self, region):
         if not self.world.multicast:
             raise NoMulticast(self.traits.multicast_reason)
         return region.address - self.window(self.rank) + (1 << 60)
 
-    def view(self, region: Region) -> torch.Tensor:
+    def view(self, region):
         return self.world.heaps[self.rank][region.address][1]
 
-    def write(self, region: Region, offset_bytes: int, data: torch.Tensor) -> None:
+    def write(self, region, offset_bytes, data):
         self.synchronize()
         self.view(region)[offset_bytes : offset_bytes + data.numel()] = data
 
-    def read(self, region: Region, offset_bytes: int, size_bytes: int) -> torch.Tensor:
+    def read(self, region, offset_bytes, size_bytes):
         self.synchronize()
         return self.view(region)[offset_bytes : offset_bytes + size_bytes].clone()
 
-    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
+    def inspect(self, region, offset_bytes=0, size_bytes=None):
         return self.read(region, 0, region.size_bytes)[offset_bytes:][:size_bytes]
 
-    def never_written(self, region: Region) -> torch.Tensor | None:
+    def never_written(self, region):
         return None
 
-    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+    def launch(self, executable, launch, arguments):
         self.queue.append((self.world.kernels[executable.entry], tuple(one.value for one in arguments)))
 
-    def wait_stream(self, stream: int | None, other: int | None) -> None:
+    def wait_stream(self, stream, other):
         """All kernels run in one row."""
 
-    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+    def set_variable(self, executable, name, offset_bytes, content):
         raise ValueError(f"the stand-in's kernels have no variables: {name} of {executable.name}")
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         while self.queue:
             kernel, arguments = self.queue.pop(0)
             kernel(self, *arguments)
 
 
 class InterruptedFabric:
-    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do.
+    """A rank's fabric that raises at one call, before it reaches the world: what an interrupt there would do. error: or
+    a signal, which the process gets there.
 
     at_call counts from 1: calls of the method named, or of all methods.
     """
 
-    def __init__(self, fabric: Any, at_call: int, error: BaseException | None, method: str = "") -> None:
+    def __init__(self, fabric, at_call, error, method=""):
         self.fabric = fabric
         self.method = method
         self.at_call = at_call
         self.error = error
         self.calls: list[str] = []
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         attribute = getattr(self.fabric, name)
         if not callable(attribute) or name == "drop":
             return attribute
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments):
             if self.method in ("", name):
                 self.calls.append(name)
             if self.error is not None and self.method in ("", name) and len(self.calls) == self.at_call:
-                raise self.error
+                if isinstance(self.error, BaseException):
+                    raise self.error
+                os.kill(os.getpid(), self.error)
             return attribute(*arguments)
 
         return call
 
 
-def run_ranks(
-    world: Any, program: Callable[[Any], Any], wrap: Callable[[Any, int], Any] = lambda fabric, rank: fabric
-) -> list[Any]:
+def run_ranks(world, program, wrap=lambda fabric, rank: fabric):
     """program(fabric) on every rank; what it returned or raised, by rank."""
     if hasattr(world, "run_ranks"):
         outcomes = world.run_ranks(program, wrap)
         assert isinstance(outcomes, list)
         return outcomes
-    outcomes = [None] * world.world_size
     fabrics = [wrap(world.fabric(rank), rank) for rank in range(world.world_size)]
 
-    def body(rank: int) -> None:
+    def body(rank):
         error = None
         try:
-            outcomes[rank] = program(fabrics[rank])
+            return program(fabrics[rank])
         except BaseException as raised:
-            outcomes[rank] = error = raised
-        world.leave(rank, error)
+            error = raised
+            raise
+        finally:
+            world.leave(rank, error)
 
-    threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(world.world_size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive(), "a rank hangs"
-    return outcomes
+    return together(functools.partial(body, rank) for rank in range(world.world_size))
 
 
 @pytest.fixture
-def dictionary_world() -> type[DictionaryWorld]:
+def dictionary_world():
     return DictionaryWorld
 
 
 @pytest.fixture(scope="session")
-def gpu_worlds() -> Iterator[Callable[[int, int], Any]]:
+def gpu_worlds():
     """gpu_worlds(world_size, heap_bytes): processes on GPUs over the real NVSHMEM; skips where there are too few."""
-    module = sys.modules["memory_process_world"]
-    kept = module.KeptWorlds(module.on_gpus)
+    kept = process_world.KeptWorlds(process_world.on_gpus)
 
-    def get(world_size: int, heap_bytes: int = 1 << 20) -> Any:
-        if reason := module.missing(world_size):
+    def get(world_size, heap_bytes=1 << 20):
+        if reason := process_world.missing(world_size):
             pytest.skip(reason)
         return kept.get(world_size, heap_bytes)
 
@@ -367,17 +334,17 @@ def gpu_worlds() -> Iterator[Callable[[int, int], Any]]:
 
 
 @pytest.fixture(params=["dictionary", "simulator", "nvshmem-stand-in", pytest.param("nvshmem", marks=pytest.mark.gpu)])
-def make_world(request: pytest.FixtureRequest) -> Callable[..., Any]:
+def make_world(request):
     """make_world(world_size, heap_bytes=, multicast=) -> a world of the kind that the test is run for."""
 
-    def make(world_size: int, heap_bytes: int = 1 << 20, multicast: bool = True) -> Any:
+    def make(world_size, heap_bytes=1 << 20, multicast=True):
         match request.param:
             case "dictionary":
                 return DictionaryWorld(world_size, heap_bytes, multicast)
             case "simulator":
                 return SimulatedWorld(world_size, SimulatorOptions(heap_bytes=heap_bytes, multicast=multicast))
             case "nvshmem-stand-in":
-                return sys.modules["memory_nvshmem_stand_in"].StandInWorld(world_size, heap_bytes, multicast)
+                return nvshmem_stand_in.StandInWorld(world_size, heap_bytes, multicast)
         world = request.getfixturevalue("gpu_worlds")(world_size, heap_bytes)
         if not multicast and run_ranks(world, lambda fabric: fabric.traits.multicast)[0]:
             pytest.skip("these GPUs have multicast, and the test is about those that have not")
@@ -387,17 +354,17 @@ def make_world(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 @pytest.fixture(scope="session")
-def compile_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compile_cache(request, tmp_path_factory):
     """A folder of compiled kernels that all workers share, kept from run to run: its entries are named by all that
     decides the code (kernels/compile.py). tests/kernels/test_compile.py compiles into folders of its own."""
     return compiled_kernels.folder(request.config) or tmp_path_factory.mktemp("compiled-kernels", numbered=False)
 
 
 @pytest.fixture
-def needs_multicast() -> Callable[[Any], None]:
+def needs_multicast():
     """needs_multicast(world) skips the test, with the library's reason, on GPUs that have none."""
 
-    def check(world: Any) -> None:
+    def check(world):
         if hasattr(world, "run_ranks"):
             traits = run_ranks(world, lambda fabric: fabric.traits)[0]
             if not traits.multicast:
@@ -407,17 +374,16 @@ def needs_multicast() -> Callable[[Any], None]:
 
 
 @pytest.fixture
-def on_ranks() -> Callable[..., list[Any]]:
+def on_ranks():
     return run_ranks
 
 
 @pytest.fixture
-def interrupted() -> type[InterruptedFabric]:
+def interrupted():
     return InterruptedFabric
 
 
 @pytest.fixture(scope="session")
-def sabotaged() -> dict[str, KernelSpec]:
+def sabotaged():
     """The specs of tests/kernels/sabotaged.py, by name."""
-    specs: dict[str, KernelSpec] = sys.modules["kernels_sabotaged"].SABOTAGED
-    return specs
+    return SABOTAGED

@@ -1,12 +1,10 @@
 """ptxas and nvcc of the locked packages, which take the PTX that CuTe DSL writes; a machine's own may be older."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 
 
-def folder() -> Path | None:
+def folder():
     """Return the folder of the programs in this environment; None if the package (nvidia-cuda-nvcc) is missing."""
     spec = importlib.util.find_spec("nvidia")
     for place in spec.submodule_search_locations or () if spec is not None else ():

@@ -1,7 +1,5 @@
 """A real `mlflow server` on a database, and its pages in Chromium: for tests, and for the README's screenshots."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -9,13 +7,9 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 from tests.patience import PATIENCE_S, until
 
-START_S = 120
 """How long the server may take until it answers: seconds on a quiet machine."""
 
 WAIT_MS = 60_000
@@ -29,7 +23,7 @@ _NO_ASSISTANT = (
 
 
 @contextlib.contextmanager
-def serving(database: Path, port: int = 0) -> Iterator[str]:
+def serving(database, port=0):
     """An MLflow server on an sqlite database; gives its address. It is gone afterwards, with all that it started.
     port: 0 for a free one."""
     with socket.socket() as free:
@@ -61,8 +55,8 @@ def serving(database: Path, port: int = 0) -> Iterator[str]:
                 server.wait(PATIENCE_S)
 
 
-def _wait(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    def answers_or_is_gone() -> bool:
+def _wait(server, address, log):
+    def answers_or_is_gone():
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5):
             return True
         return server.poll() is not None
@@ -75,7 +69,7 @@ def _wait(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
 
 
 @contextlib.contextmanager
-def page_of(browser: Any, address: str, width: int = 1500, height: int = 1000) -> Iterator[Any]:
+def page_of(browser, address, width=1500, height=1000):
     """A page (playwright.sync_api.Page) that may ask nobody but the server."""
     context = browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=1)
     try:
@@ -88,7 +82,7 @@ def page_of(browser: Any, address: str, width: int = 1500, height: int = 1000) -
         context.close()
 
 
-def open_view(page: Any, address: str, experiment: str, view: str) -> None:
+def open_view(page, address, experiment, view):
     """Open an experiment, choose one of its saved views, and go to the charts: as a user does, by hand."""
     page.goto(f"{address}/#/experiments/{experiment}/runs?workflowType=machine_learning")
     page.get_by_role("button", name="Views").click()
@@ -97,12 +91,12 @@ def open_view(page: Any, address: str, experiment: str, view: str) -> None:
     show_charts(page)
 
 
-def show_charts(page: Any) -> None:
+def show_charts(page):
     """From the list of runs to the charts."""
     page.locator("label", has=page.locator("input[name=runs-view-mode][value=CHART]")).click()
 
 
-def chart(page: Any, metric: str) -> Any:
+def chart(page, metric):
     """The chart of a metric, once there is a line in it."""
     card = page.locator("[data-testid='experiment-view-compare-runs-card']").filter(has_text=metric).first
     card.scroll_into_view_if_needed()  # MLflow draws what can be seen
@@ -110,13 +104,13 @@ def chart(page: Any, metric: str) -> Any:
     return card
 
 
-def colours(card: Any) -> set[str]:
+def colours(card):
     """The colours of a chart's lines, as CSS has them: rgb(0, 114, 178)."""
     lines = card.locator(".scatterlayer path.js-line")
     return set(lines.evaluate_all("lines => lines.map(line => line.style.stroke)"))
 
 
-def open_report(page: Any, address: str, experiment: str, run: str) -> Any:
+def open_report(page, address, experiment, run):
     """Open a command's run, its artifacts, and the report among them. Gives the frame that the report is shown in."""
     page.goto(f"{address}/#/experiments/{experiment}/runs/{run}")
     page.get_by_role("tab", name="Artifacts").click()

@@ -4,12 +4,9 @@ Nothing is imported. What is only named in a text (`"-m", "runner"`, "symlab.ver
 too many costs time, one too few would hide a fault.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -30,19 +27,18 @@ DIGITS = 8
 
 _NAMED = re.compile(rf"\b(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
 _STARTED = re.compile(r"-m[\"', ]+([a-z_]+(?:\.[a-z_]+)*)")
-_LOADED = re.compile(r"(memory|kernels|simulator)_(\w+)")
 
 
 class Depends:
     """Dependencies of the Python files under a root, each read once. Paths are relative, with slashes."""
 
-    def __init__(self, root: Path = ROOT) -> None:
+    def __init__(self, root=ROOT):
         self.root = root
         self._direct: dict[str, frozenset[str]] = {}
         self._digests: dict[str, str] = {}
 
     @cached_property
-    def files(self) -> frozenset[str]:
+    def files(self):
         """All files of the packages, of conf, and pages, but for records that are published and what Python caches."""
         tops = [self.root / name for name in (*PACKAGES, "conf") if (self.root / name).is_dir()]
         found = {path.relative_to(self.root).as_posix() for top in tops for path in top.rglob("*") if path.is_file()}
@@ -50,10 +46,10 @@ class Depends:
         return frozenset(one for one in found if "__pycache__" not in one and not one.startswith(PUBLISHED))
 
     @cached_property
-    def _by_folder(self) -> Mapping[str, frozenset[str]]:
+    def _by_folder(self):
         """Data by its folder: files that are neither code nor pages. A folder without code belongs to the one above."""
         code = {one.rpartition("/")[0] for one in self.files if one.endswith(".py")}
-        found: dict[str, set[str]] = {}
+        found = {}
         for one in self.files:
             if not one.endswith((".py", ".md", ".pyc")):
                 folder = one.rpartition("/")[0]
@@ -62,10 +58,10 @@ class Depends:
                 found.setdefault(folder, set()).add(one)
         return {folder: frozenset(names) for folder, names in found.items()}
 
-    def text(self, path: str) -> str:
+    def text(self, path):
         return (self.root / path).read_text(encoding="utf-8")
 
-    def direct(self, path: str) -> frozenset[str]:
+    def direct(self, path):
         """Files of the project that a file imports or names."""
         if path not in self._direct:
             text = self.text(path)
@@ -75,12 +71,8 @@ class Depends:
             self._direct[path] = frozenset(found - {path})
         return self._direct[path]
 
-    def resolved(self, name: str) -> Iterator[str]:
+    def resolved(self, name):
         """The file of the longest beginning of a dotted name that is a module, and the packages above it."""
-        if loaded := _LOADED.fullmatch(name.partition(".")[0]):
-            folder, file = loaded.groups()
-            yield from (one for one in self.files if one.startswith(f"tests/{folder}/") and one.endswith(f"/{file}.py"))
-            return
         words = name.split(".")
         if words[0] not in PACKAGES:
             return
@@ -93,7 +85,7 @@ class Depends:
                 yield from (one for one in packages if one in self.files and one != LAZY)
                 return
 
-    def closure(self, starts: Iterable[str]) -> set[str]:
+    def closure(self, starts):
         """All that files depend on, themselves included."""
         found, todo = set(starts), list(starts)
         while todo:
@@ -102,14 +94,14 @@ class Depends:
             todo += new
         return found
 
-    def conftests(self, path: str) -> Iterator[str]:
+    def conftests(self, path):
         """The conftest.py files that pytest reads for a test file, from the top."""
         words = path.split("/")[:-1]
         for end in range(1, len(words) + 1):
             if (one := "/".join([*words[:end], "conftest.py"])) in self.files:
                 yield one
 
-    def of_test(self, path: str) -> set[str]:
+    def of_test(self, path):
         """All files that a file of tests depends on. A conftest.py counts with what it imports only if one of its
         fixtures is named; a test that carries pages out depends on everything."""
         found = self.closure([path])
@@ -129,7 +121,7 @@ class Depends:
             found.add(MANIFEST)
         return found
 
-    def digest(self, paths: Iterable[str], *more: str) -> str:
+    def digest(self, paths, *more):
         """A short digest of files' names and contents, and of further texts."""
         whole = hashlib.sha256("\0".join(more).encode())
         for path in sorted(paths):
@@ -140,7 +132,7 @@ class Depends:
         return whole.hexdigest()[:DIGITS]
 
 
-def imported(text: str, path: str) -> Iterator[str]:
+def imported(text, path):
     """Dotted names that a file imports, in functions, too."""
     package = path.split("/")[:-1]
     for node in ast.walk(ast.parse(text)):
@@ -152,7 +144,7 @@ def imported(text: str, path: str) -> Iterator[str]:
             yield from (f"{base}.{one.name}" for one in node.names)
 
 
-def fixtures(text: str) -> Iterator[str]:
+def fixtures(text):
     """Names of the fixtures that a conftest.py defines."""
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef) and any("fixture" in ast.unparse(one) for one in node.decorator_list):

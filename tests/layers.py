@@ -4,18 +4,14 @@
 functions that the files have are replaced, and rows of tests that no longer exist go.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import statistics
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,42 +38,42 @@ _GOLDEN = 0.6180339887498949
 class Durations:
     """Seconds by test: of a test that deviates from its function its own, else the function's median, else 0."""
 
-    def __init__(self, rows: Mapping[str, Mapping[str, float]]) -> None:
+    def __init__(self, rows):
         self.rows = rows
 
     @classmethod
-    def stored(cls, place: Path = PLACE) -> Durations:
+    def stored(cls, place=PLACE):
         return cls(json.loads(place.read_text(encoding="utf-8")) if place.exists() else {})
 
-    def of(self, test: str, unknown: float = 0.0) -> float:
+    def of(self, test, unknown=0.0):
         """Seconds of a test, by its node id."""
         file, _, name = test.partition("::")
         row = self.rows.get(file, {})
         return row.get(name, row.get(name.partition("[")[0], unknown))
 
 
-def function_of(test: str) -> str:
+def function_of(test):
     """The node id of a test without its case."""
     return test.partition("[")[0]
 
 
-def features(case: str, values: Mapping[str, Any]) -> set[object]:
+def features(case, values):
     """What a case has that others of its function may lack: words of its id, values, kinds of values, and pairs of
     values of two parameters."""
     texts = {name: _text(value) for name, value in values.items()}
-    found: set[object] = set(re.findall(r"[a-z]+", case.lower()))
+    found = set(re.findall(r"[a-z]+", case.lower()))
     found |= set(texts.items()) | {(name, type(value)) for name, value in values.items()}
     rows = sorted(texts.items())
     return found | {(one, other) for at, one in enumerate(rows) for other in rows[at + 1 :]}
 
 
-def _text(value: Any) -> str:
+def _text(value):
     if value is None or isinstance(value, str | bytes | int | float | Enum):
         return str(value)
     return str(getattr(value, "name", type(value).__name__))
 
 
-def in_order_of_difference(found: Sequence[set[object]], limit: int, first: int) -> list[int]:
+def in_order_of_difference(found, limit, first):
     """Numbers of at most `limit` cases, by their features: `first`, then always the one with most that is new. Of equal
     ones that which lies farthest in a fixed order spread over the table, so that neighbours are not taken in a row."""
     spread = sorted(range(len(found)), key=lambda at: at * _GOLDEN % 1)
@@ -91,7 +87,7 @@ def in_order_of_difference(found: Sequence[set[object]], limit: int, first: int)
     return order
 
 
-def quick_cases(seconds: Sequence[float], found: Sequence[set[object]]) -> set[int]:
+def quick_cases(seconds, found):
     """Numbers of a function's cases that are quick, by their seconds and features. None if even the cheapest takes
     FIRST_S."""
     cheapest = min(range(len(seconds)), key=lambda at: seconds[at])
@@ -99,7 +95,7 @@ def quick_cases(seconds: Sequence[float], found: Sequence[set[object]]) -> set[i
         return set()
     cheap = [at for at in range(len(seconds)) if at == cheapest or seconds[at] < FURTHER_S]
     order = in_order_of_difference([found[at] for at in cheap], len(cheap), cheap.index(cheapest))
-    chosen: set[int] = set()
+    chosen = set()
     total_s = 0.0
     for at in (cheap[one] for one in order):
         if not chosen or (len(chosen) < MAX_CASES and total_s + seconds[at] <= FUNCTION_S):
@@ -108,9 +104,9 @@ def quick_cases(seconds: Sequence[float], found: Sequence[set[object]]) -> set[i
     return chosen
 
 
-def mark(items: Iterable[pytest.Item], durations: Durations) -> None:
+def mark(items, durations):
     """Mark as slow what is not quick. Tests that are marked in their files are slow in any case and don't count."""
-    functions: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    functions = defaultdict(list)
     for item in items:
         if item.get_closest_marker("slow") is None:
             functions[function_of(item.nodeid)].append(item)
@@ -123,14 +119,14 @@ def mark(items: Iterable[pytest.Item], durations: Durations) -> None:
                 item.add_marker(pytest.mark.slow)
 
 
-def _features(item: pytest.Item) -> set[object]:
+def _features(item):
     call = getattr(item, "callspec", None)
     return features(call.id, call.params) if call is not None else set()
 
 
-def measured(files: Iterable[Path]) -> dict[str, dict[str, float]]:
+def measured(files):
     """Seconds by file and test of what junit files say passed; where several have a test, the least of them."""
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    found = defaultdict(dict)
     for file in files:
         for one in ElementTree.parse(file).getroot().iter("testcase"):
             if len(one):  # skipped or failed
@@ -142,7 +138,7 @@ def measured(files: Iterable[Path]) -> dict[str, dict[str, float]]:
     return dict(found)
 
 
-def _place(name: str) -> list[str]:
+def _place(name):
     """The file of a junit class name such as tests.a.test_b.TestC, and the classes."""
     words = name.split(".")
     for end in range(len(words), 0, -1):
@@ -152,9 +148,9 @@ def _place(name: str) -> list[str]:
     return [name]
 
 
-def rows_of(tests: Mapping[str, float]) -> dict[str, float]:
+def rows_of(tests):
     """What is stored of a file's tests: functions' medians, and cases that deviate by over a half of it and 0.05 s."""
-    functions: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    functions = defaultdict(dict)
     for test, seconds in tests.items():
         functions[function_of(test)][test] = seconds
     rows = {}
@@ -168,7 +164,7 @@ def rows_of(tests: Mapping[str, float]) -> dict[str, float]:
     return rows
 
 
-def main(files: Sequence[str]) -> None:
+def main(files):
     """Make tests/durations.json again. Rows of files and functions that were not measured stay, if the file does."""
     known = json.loads(PLACE.read_text(encoding="utf-8")) if PLACE.exists() else {}
     for path, tests in measured(map(Path, files)).items():

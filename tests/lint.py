@@ -4,13 +4,9 @@ Words are plain; links of pages lead somewhere; tests assert no speed, share no 
 have file names of their own, and those whose texts are kept exist.
 """
 
-from __future__ import annotations
-
-import ast
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.golden.texts import Texts
@@ -25,76 +21,33 @@ UNWANTED = (
 )
 """Words of riddles: "unknown", "unavailable", "maximum", "number of", or the one who acts, say it at once."""
 
-CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time"}
-SMALLER = {ast.Lt: 0, ast.LtE: 0, ast.Gt: 1, ast.GtE: 1}
-"""By comparison: which of its two sides is the smaller one."""
+SHORT = r"(?:[1-9]\d?|1[01]\d)(?:\.\d+)?"
+"""1 to 119 seconds, in figures."""
 
-TOOK = {"wall_s", "duration_s", "seconds", "elapsed_s"}
-"""Attributes that hold how long something took."""
+SIGNALS = "send_signal|kill|killpg|pthread_kill|raise_signal|interrupt_main|terminate|press"
+SPEED = {
+    r"assert .*monotonic.*<|= .*monotonic\(\) - |\b(?:wall_s|duration_s|elapsed_s|seconds) <=? [\d.]": (
+        "asserts speed: count work, look at the order of events, or use tests.patience.within"
+    ),
+    r"process_time|perf_counter": "reads a clock of work, also in the text of a program that a test starts",
+    rf"^(?!.*(?:urlopen|_connection)).*(?:\btimeout=|\.(?:wait|join)\(|\brun\([^()]*, [^()]*, ){SHORT}[,)]": (
+        "gives up too early: use PATIENCE_S of tests/patience.py"
+    ),
+    rf"\b(?:deadline|limit|patience|timeout)_s=(?:{SHORT}|0?\.\d*[1-9])\b(?!\.)|_deadline_s={SHORT}\b": (
+        "a short deadline: give NEVER_S and a Clock, or SOON_S"
+    ),
+    rf"^( *)(?:\w+\.)?sleep\(.*\n(?:\1.*\n){{0,3}}?\1.*(?:{SIGNALS})\(": (
+        "a sleep before a signal: press Ctrl-C with pressed(), once it has begun"
+    ),
+    r"\bTimer\(": "a timer may outlive its test: pressed() ends with its block",
+}
+"""Patterns of what a busy machine would refuse, or which would hang it."""
 
-PATIENT = {"PATIENCE_S", "NEVER_S"}
-"""Limits of tests/patience.py, which no busy machine reaches."""
-
-SHORT_S = range(1, 120)
-WAITS = {"run", "call", "check_call", "check_output", "communicate", "wait", "wait_for", "join"}
-
-
-def reads_a_clock(node: ast.AST) -> bool:
-    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
-    names = {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in calls}
-    return bool({name.removesuffix("_ns") for name in names} & CLOCKS)
-
-
-def is_lapse(node: ast.AST, lapses: set[str]) -> bool:
-    """Whether an expression has a clock's value, a name of `lapses`, which hold differences of two of them, or what a
-    result says it took."""
-    return reads_a_clock(node) or any(
-        (isinstance(one, ast.Name) and one.id in lapses) or (isinstance(one, ast.Attribute) and one.attr in TOOK)
-        for one in ast.walk(node)
-    )
+OWN_CLOCKS = ("test_publish_sets.py", "test_faults_gpu.py")
+"""Files with short deadlines: on a clock that the test sets, and of kernels on GPUs, which no busy host delays."""
 
 
-def is_patient(node: ast.AST) -> bool:
-    return (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) in PATIENT
-
-
-def upper_bounds(tree: ast.AST) -> list[int]:
-    """Lines that assert that a clock, or a difference of two of its values, is below something else than the limits of
-    tests/patience.py."""
-    lapses = {
-        target.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Sub) for one in ast.walk(node.value))
-        for target in node.targets
-        if isinstance(target, ast.Name) and reads_a_clock(node.value)
-    }
-    found = []
-    for node in ast.walk(tree):
-        for one in ast.walk(node.test) if isinstance(node, ast.Assert) else ():
-            if isinstance(one, ast.Compare):
-                sides = [one.left, *one.comparators]
-                smaller = [at + SMALLER[type(op)] for at, op in enumerate(one.ops) if type(op) in SMALLER]
-                larger = [at + 1 - SMALLER[type(op)] for at, op in enumerate(one.ops) if type(op) in SMALLER]
-                pairs = [(sides[at], sides[beyond]) for at, beyond in zip(smaller, larger, strict=True)]
-                found += [node.lineno for side, limit in pairs if is_lapse(side, lapses) and not is_patient(limit)]
-    return found
-
-
-def short_waits(tree: ast.AST) -> list[int]:
-    """Lines that wait for a process, a thread, a world or an event, and give up after 1 to 119 seconds."""
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WAITS:
-            last = (
-                node.args[-1:] if node.func.attr != "run" or len(node.args) == 3 else []
-            )  # world.run(program, x, 20.0)
-            given = [word.value for word in node.keywords if word.arg == "timeout"] + last
-            numbers = [one.value for one in given if isinstance(one, ast.Constant) and type(one.value) in (int, float)]
-            found += [node.lineno for number in numbers if SHORT_S.start <= number < SHORT_S.stop]
-    return found
-
-
-def unwanted_in(text: str) -> list[str]:
+def unwanted_in(text):
     """The unwanted words of a text, also where a line of a comment or of a message ends between them."""
     joined = re.sub(r"[\"']\s*\n\s*[rbf]?[\"']", "", text)
     joined = re.sub(r"\n\s*(#|//|\*) ?", "\n", joined)
@@ -102,18 +55,14 @@ def unwanted_in(text: str) -> list[str]:
     return [word for word in UNWANTED if re.search(rf"\b{word}\b(?! for\b)", plain)]
 
 
-def speed(text: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+def speed(text):
     """A busy machine would refuse what is right: tests/patience.py has limits, tests/benchmarks measure."""
-    for line in upper_bounds(tree):
-        yield line, "asserts speed: count work, look at the order of events, or use tests.patience.within"
-    for line in short_waits(tree):
-        yield line, "gives up too early: use PATIENCE_S of tests/patience.py"
-    for number, line_text in enumerate(text.splitlines(), start=1):
-        if re.search(r"process_time|perf_counter", line_text):
-            yield number, "reads a clock of work, also in the text of a program that a test starts"
+    for pattern, what in SPEED.items():
+        for found in re.finditer(pattern, text, re.MULTILINE):
+            yield text.count("\n", 0, found.start()) + 1, what
 
 
-def dead_links(page: Path, text: str) -> Iterator[tuple[int, str]]:
+def dead_links(page, text):
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -126,9 +75,9 @@ def dead_links(page: Path, text: str) -> Iterator[tuple[int, str]]:
                 yield number, f"{named} is no file"
 
 
-def shared_experiments(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
+def shared_experiments(texts):
     """Two files with one experiment pass alone and fail where one worker runs both."""
-    files: defaultdict[str, set[str]] = defaultdict(set)
+    files = defaultdict(set)
     for path, text in texts:
         for name in re.findall(r"track\.experiment=([\w-]+)\"", text):
             files[name].add(path)
@@ -137,8 +86,8 @@ def shared_experiments(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
             yield f"{' and '.join(sorted(paths))}: share the MLflow experiment {name}"
 
 
-def same_names(paths: Iterable[Path]) -> Iterator[str]:
-    places: defaultdict[str, list[str]] = defaultdict(list)
+def same_names(paths):
+    places = defaultdict(list)
     for path in paths:
         if path.name not in ("conftest.py", "__main__.py"):
             places[path.name].append(path.as_posix())
@@ -147,14 +96,18 @@ def same_names(paths: Iterable[Path]) -> Iterator[str]:
             yield f"{' and '.join(found)}: tests' files have names of their own, not {name} twice"
 
 
-def of_source(path: Path, text: str) -> Iterator[tuple[int, str]]:
+def of_source(path, text):
     """Violations of a Python file, each with its line."""
-    is_free = path.parent.name == "benchmarks" or path.name in ("patience.py", "lint.py", "test_lint.py")
-    if path.is_relative_to(ROOT / "tests") and not is_free:
-        yield from speed(text, ast.parse(text))
+    free = ("lint.py", "test_lint.py", "patience.py", "test_patience.py")
+    if (
+        path.is_relative_to(ROOT / "tests")
+        and path.parent.name not in ("benchmarks", "faults")
+        and path.name not in free
+    ):
+        yield from (one for one in speed(text) if "deadline" not in one[1] or path.name not in OWN_CLOCKS)
 
 
-def written() -> list[Path]:
+def written():
     """The files of all packages that hold docstrings, comments, messages or texts of pages."""
     suffixes = {".py", ".yaml", ".j2", ".js", ".css"}
     return [
@@ -165,7 +118,7 @@ def written() -> list[Path]:
     ]
 
 
-def violations() -> Iterator[str]:
+def violations():
     """All violations of the checkout, each a line that begins with its place."""
     sources = sorted(path for folder in (*PACKAGES, "tests") for path in (ROOT / folder).rglob("*.py"))
     pages = [ROOT / page for page in PAGES]
@@ -182,7 +135,7 @@ def violations() -> Iterator[str]:
     yield from shared_experiments((path.name, texts[path]) for path in tests if path.name.startswith("test_"))
 
 
-def without_test(keys: Iterable[str]) -> Iterator[str]:
+def without_test(keys):
     """Kept texts of tests that are gone: by file and function."""
     for key in keys:
         path, _, function = key.partition("[")[0].partition(" #")[0].partition("::")
@@ -192,7 +145,7 @@ def without_test(keys: Iterable[str]) -> Iterator[str]:
             yield f"tests/golden/texts.txt: no test {path}::{name} (make golden)"
 
 
-def name_of(path: Path) -> str:
+def name_of(path):
     return path.relative_to(ROOT).as_posix()
 
 

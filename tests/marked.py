@@ -1,11 +1,7 @@
 """Lines that a program writes into a page, between the markers <!-- name --> and <!-- end -->."""
 
-from __future__ import annotations
 
-from collections.abc import Iterable
-
-
-def included(page: str, name: str, lines: Iterable[str]) -> str:
+def included(page, name, lines):
     """Return a page with lines between its markers. Raises ValueError if it has none."""
     before, marker, rest = page.partition(f"<!-- {name} -->\n")
     _, end, after = rest.partition("<!-- end -->")

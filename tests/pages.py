@@ -5,8 +5,6 @@ that is there, `console` commands, each with lines that its output has (by their
 whose comment is `exit code N` ends with that.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -39,17 +37,17 @@ class Block:
     text: str
 
 
-def text_of(page: str) -> str:
+def text_of(page):
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(text):
     return [Block(*found) for found in _BLOCK.findall(text)]
 
 
-def commands(block: str) -> list[tuple[str, int, list[str]]]:
+def commands(block):
     """The commands of a console block: each with its exit code and the lines to be found in its output."""
-    found: list[tuple[str, int, list[str]]] = []
+    found = []
     for line in block.splitlines():
         if line.startswith("$ "):
             command, _, comment = line[2:].partition("    # ")
@@ -60,7 +58,7 @@ def commands(block: str) -> list[tuple[str, int, list[str]]]:
     return found
 
 
-def patched(text: str, difference: str) -> str:
+def patched(text, difference):
     """A text changed by a difference, whose lines begin with a space, a plus or a minus; it fits at one place only."""
     old = "".join(f"{line[1:]}\n" for line in difference.splitlines() if line[0] != "+")
     new = "".join(f"{line[1:]}\n" for line in difference.splitlines() if line[0] != "-")
@@ -68,7 +66,7 @@ def patched(text: str, difference: str) -> str:
     return text.replace(old, new)
 
 
-def copied(folder: Path) -> Path:
+def copied(folder):
     """A copy of the project in a folder, with `symlab` and `python` in tools/."""
     for name in _COPIED:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "published"))
@@ -83,7 +81,7 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def carried_out(checkout: Path, block: Block) -> None:
+def carried_out(checkout, block):
     """Write the block's file, change it, or run its commands. AssertionError for what is not as the page says."""
     target = checkout / block.path
     if block.kind in ("python", "yaml"):
@@ -97,7 +95,7 @@ def carried_out(checkout: Path, block: Block) -> None:
             _ran_as_said(checkout, command, code, expected)
 
 
-def _ran_as_said(checkout: Path, command: str, code: int, expected: list[str]) -> None:
+def _ran_as_said(checkout, command, code, expected):
     environment = {
         "HOME": str(checkout),
         "PATH": f"{checkout / 'tools'}{os.pathsep}{os.environ['PATH']}",
@@ -119,5 +117,5 @@ def _ran_as_said(checkout: Path, command: str, code: int, expected: list[str]) -
         assert _words(line) in _words(said), f"{command}: {line}\n{said}"
 
 
-def _words(text: str) -> str:
+def _words(text):
     return " ".join(text.split())

@@ -5,15 +5,11 @@ up on something that hangs. The limit is therefore generous, so that no busy mac
 SYMLAB_TEST_PATIENCE=3 makes all limits three times as long. Speed is measured by tests/benchmarks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
 
 PATIENCE_S = 120.0 * float(os.environ.get("SYMLAB_TEST_PATIENCE", "1"))
 """After this time a test takes what it waits for to hang."""
@@ -27,7 +23,7 @@ SOON_S = 0.2
 LOOK_S = 0.02
 
 
-def until(holds: Callable[[], object], what: str = "it") -> None:
+def until(holds, what="it"):
     """Wait until holds() is true. Raises AssertionError naming what did not happen, after PATIENCE_S."""
     ends_s = time.monotonic() + PATIENCE_S
     while not holds():
@@ -38,7 +34,7 @@ def until(holds: Callable[[], object], what: str = "it") -> None:
 
 
 @contextlib.contextmanager
-def within() -> Iterator[None]:
+def within():
     """Raise AssertionError if the block ends by itself, but only after PATIENCE_S: it waited for its own deadline."""
     began_s = time.monotonic()
     yield
@@ -53,37 +49,37 @@ class Clock:
     So a busy machine may take as long as it likes to get to the place where the deadline is to find it.
     """
 
-    def __init__(self, looks: float = float("inf")) -> None:
+    def __init__(self, looks=float("inf")):
         self._looks_left = looks
         self._skipped_s = 0.0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(time, name)
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         self._looks_left -= 1
         return time.monotonic() + (self._skipped_s if self._looks_left >= 0 else 2 * NEVER_S)
 
-    def skip(self) -> None:
+    def skip(self):
         """Let all deadlines that were given be over."""
         self._skipped_s += 2 * NEVER_S
 
-    def skip_when(self, holds: Callable[[], object]) -> None:
+    def skip_when(self, holds):
         """Do so, from a thread, as soon as holds() is true."""
         threading.Thread(target=lambda: (until(holds), self.skip()), daemon=True).start()
 
 
-def press() -> None:
+def press():
     """Ctrl-C, for this process: a signal to its main thread, whichever calls."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 @contextlib.contextmanager
-def pressed(holds: Callable[[], object], action: Callable[[], object] = press) -> Iterator[None]:
+def pressed(holds, action=press):
     """Press Ctrl-C (or do what is given), from a thread, once holds() is true within the block: never after it."""
     over, lock = threading.Event(), threading.Lock()
 
-    def look() -> None:
+    def look():
         while not over.wait(LOOK_S):
             if holds():
                 with lock:

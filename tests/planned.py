@@ -3,14 +3,9 @@
 tests/selection.py writes plans. A row with a test that was skipped for want of a tool has not passed.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from tests import skips
 from tests.selection import record
@@ -19,7 +14,7 @@ from tests.selection import record
 class Recorder:
     """Outcomes by row, in the process that gets the reports of all workers."""
 
-    def __init__(self, plan: dict[str, Any]) -> None:
+    def __init__(self, plan):
         self.place = Path(plan["place"])
         self.digests = {name: row["digests"] for name, row in plan["rows"].items()}
         self.row_of = {test: name for name, row in plan["rows"].items() for test in row["tests"]}
@@ -27,7 +22,7 @@ class Recorder:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.failed: set[str] = set()
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    def pytest_runtest_logreport(self, report):
         name = self.row_of.get(report.nodeid)
         if name is None:
             return
@@ -41,13 +36,13 @@ class Recorder:
                 record(self.place, {name: [*self.digests[name], round(self.seconds[name], 1)]})
 
 
-def plan_of(config: pytest.Config) -> dict[str, Any] | None:
+def plan_of(config):
     """The plan that --plan names; None without."""
     path = config.getoption("--plan")
     return json.loads(Path(path).read_text(encoding="utf-8")) if path else None
 
 
-def keep(config: pytest.Config, items: list[pytest.Item]) -> None:
+def keep(config, items):
     """Deselect what is not in the plan."""
     plan = plan_of(config)
     if plan is None:
@@ -59,7 +54,7 @@ def keep(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item.nodeid in wanted]
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     plan = plan_of(config)
     if plan is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(plan), "symlab-recorder")

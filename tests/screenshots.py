@@ -5,15 +5,12 @@ records that are there), starts `mlflow server` on a database of its own, and wr
 reports/screenshots/. Chromium and playwright are needed, as for the browser tests, and Pillow, which matplotlib brings.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from reports.record.writing import write_file
 from runner.track.__main__ import main as send
@@ -28,7 +25,7 @@ MOST_BYTES = 200_000
 MEASURED, STUDY = "h200-x4", "accumulators"
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(prog="python -m tests.screenshots", description="Take the README's screenshots.")
     parser.add_argument(
         "--study", type=Path, metavar="FOLDER", help="records of +exp=accumulator_study; else it is run"
@@ -48,14 +45,14 @@ def main() -> int:
     return 0
 
 
-def study(folder: Path) -> Path:
+def study(folder):
     """The records of the study, made here."""
     line = [sys.executable, "-m", "runner", "+exp=accumulator_study", "track=none", f"records={folder}/study"]
     subprocess.run(line, cwd=ROOT, check=True)
     return folder / "study"
 
 
-def ids(uri: str) -> tuple[str, str, str]:
+def ids(uri):
     """The ids of both experiments and of the command that was measured."""
     from mlflow import MlflowClient
 
@@ -65,7 +62,7 @@ def ids(uri: str) -> tuple[str, str, str]:
     return str(measured), str(errors), str(run.info.run_id)
 
 
-def take(browser: Any, address: str, measured: str, errors: str, run: str) -> None:
+def take(browser, address, measured, errors, run):
     with page_of(browser, address, 1500, 1180) as page:
         open_view(page, address, measured, "Latency and bus bandwidth over bytes")
         search(page, "metrics.`latency/time_us` > 0 and params.dtype = 'bfloat16'")
@@ -85,7 +82,7 @@ def take(browser: Any, address: str, measured: str, errors: str, run: str) -> No
         keep(page, "report.png")
 
 
-def search(page: Any, text: str) -> None:
+def search(page, text):
     """Narrow the runs that are shown."""
     box = page.get_by_test_id("search-box")
     box.fill(text)
@@ -95,7 +92,7 @@ def search(page: Any, text: str) -> None:
     box.blur()
 
 
-def wait_for(page: Any, metric: str, count: int) -> None:
+def wait_for(page, metric, count):
     """Until a chart has lines of so many colours."""
     for _ in range(120):
         if len(colours(chart(page, metric))) == count:
@@ -104,7 +101,7 @@ def wait_for(page: Any, metric: str, count: int) -> None:
     raise RuntimeError(f"{metric}: {sorted(colours(chart(page, metric)))}, not {count} colours")
 
 
-def keep(page: Any, name: str) -> None:
+def keep(page, name):
     from PIL import Image
 
     page.mouse.move(0, 0)

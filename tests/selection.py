@@ -9,8 +9,6 @@ eighth of them. tests/full_layer.json has, for each row that passed, three diges
 code), of what they import themselves and of their room, and of all else that they depend on.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -21,7 +19,6 @@ import sys
 import tempfile
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
@@ -78,7 +75,7 @@ class Row:
     kernel: str = ""
 
     @property
-    def file(self) -> str:
+    def file(self):
         return self.name.partition(" ")[0]
 
 
@@ -90,21 +87,19 @@ class Choice:
     left: tuple[tuple[Row, Why], ...]
 
 
-def kernel_of(test: str, kernels: Iterable[str]) -> str:
+def kernel_of(test, kernels):
     """The first kernel that a test's case names, such as all_reduce/one_shot; "" if it names none."""
     known = set(kernels)
     case = test.partition("[")[2]
     return next((one for one in re.findall(r"[a-z_]+/[a-z0-9_]+", case) if one in known), "")
 
 
-def rows_of(
-    tests: Iterable[str], depends: Depends, codes: Mapping[str, str], seconds: Mapping[str, float], durations: Durations
-) -> list[Row]:
+def rows_of(tests, depends, codes, seconds, durations):
     """The rows of collected tests. codes: digest of each kernel's code; seconds: by row, as last measured."""
     tests = list(tests)
     numbers = Counter(map(function_of, tests))
-    parts: defaultdict[str, list[str]] = defaultdict(list)
-    kernel: dict[str, str] = {}
+    parts = defaultdict(list)
+    kernel = {}
     for test in tests:
         name = test.partition("::")[0]
         if found := kernel_of(test, codes):
@@ -126,12 +121,12 @@ def rows_of(
 class Digests:
     """The three digests of files' rows."""
 
-    def __init__(self, depends: Depends, codes: Mapping[str, str]) -> None:
+    def __init__(self, depends, codes):
         self.depends = depends
         self.codes = codes
         self._of_file: dict[str, tuple[set[str], set[str], set[str]]] = {}
 
-    def of(self, file: str, kernel: str) -> tuple[str, str, str]:
+    def of(self, file, kernel):
         """Of a kernel's row, the kernel's code stands for all of kernels/."""
         if file not in self._of_file:
             self._of_file[file] = self._files(file)
@@ -141,7 +136,7 @@ class Digests:
         code = self.codes.get(kernel, "")
         return self.depends.digest(own, code), self.depends.digest(near), self.depends.digest(far)
 
-    def _files(self, file: str) -> tuple[set[str], set[str], set[str]]:
+    def _files(self, file):
         found = self.depends.of_test(file) | set(ALWAYS)
         folder = file.rpartition("/")[0] + "/"
         own = {one for one in found if one == file or (one.startswith(folder) and "/test_" not in one)}
@@ -154,7 +149,7 @@ class Digests:
         return own, near, found - own - near
 
 
-def why(row: Row, passed: Sequence[str] | None) -> Why | None:
+def why(row, passed):
     """Why a row is to run, by the digests with which it passed; None if it passed as it is."""
     if passed is None:
         return Why.NEW
@@ -162,12 +157,12 @@ def why(row: Row, passed: Sequence[str] | None) -> Why | None:
     return next((one for one, now, then in zip(reasons, row.digests, passed, strict=True) if now != then), None)
 
 
-def rotating(names: Iterable[str], commit: str) -> list[str]:
+def rotating(names, commit):
     """Names in an order that the commit decides."""
     return sorted(names, key=lambda name: hashlib.sha256(f"{commit} {name}".encode()).hexdigest())
 
 
-def choose(rows: Sequence[Row], passed: Mapping[str, Sequence[str]], commit: str, minutes: float, cores: int) -> Choice:
+def choose(rows, passed, commit, minutes, cores):
     """The rows that the time has room for, by known seconds: what changed, the most relevant first, up to
     CHANGED_SHARE; then what rotates. A file runs in one process, so that none takes longer than the time.
 
@@ -175,10 +170,10 @@ def choose(rows: Sequence[Row], passed: Mapping[str, Sequence[str]], commit: str
     """
     order = {name: at for at, name in enumerate(rotating((row.name for row in rows), commit))}
     reasons = {row.name: why(row, passed.get(row.name)) for row in rows}
-    chosen: dict[str, tuple[Row, Why]] = {}
+    chosen = {}
     total_s, by_file = 0.0, Counter[str]()
 
-    def take(row: Row, reason: Why, limit_s: float) -> None:
+    def take(row, reason, limit_s):
         nonlocal total_s
         fits = total_s + row.cost_s <= limit_s and by_file[row.file] + row.cost_s <= minutes * 60
         if fits and row.name not in chosen:
@@ -196,13 +191,13 @@ def choose(rows: Sequence[Row], passed: Mapping[str, Sequence[str]], commit: str
     return Choice(tuple(chosen.values()), tuple(left))
 
 
-def everything(rows: Sequence[Row], passed: Mapping[str, Sequence[str]]) -> Choice:
+def everything(rows, passed):
     """All rows that have not passed as they are."""
     found = [(row, reason) for row in rows if (reason := why(row, passed.get(row.name))) is not None]
     return Choice(tuple(sorted(found, key=lambda one: one[1])), ())
 
 
-def said(choice: Choice) -> list[str]:
+def said(choice):
     """Lines: what runs and why, then what is left, by file."""
     lines = []
     for heading, rows in (("run", choice.chosen), ("are left (make test-all runs them)", choice.left)):
@@ -224,7 +219,7 @@ def said(choice: Choice) -> list[str]:
 # The program
 
 
-def collected() -> list[str]:
+def collected():
     """Node ids of all tests of the full layer, as pytest collects them. SystemExit if it can't."""
     line = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-m", SELECTED]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -233,7 +228,7 @@ def collected() -> list[str]:
     return [one for one in done.stdout.splitlines() if one.startswith("tests/") and "::" in one]
 
 
-def programs(depends: Depends, codes: Mapping[str, str], seconds: Mapping[str, float]) -> list[Row]:
+def programs(depends, codes, seconds):
     """Rows that are no tests: whether kernels compile to codes.json, and the matrix of each kernel that the simulator's
     proof does not have as it is."""
     sources = {one for one in depends.files if one.startswith("kernels/") and one.endswith((".py", "codes.json"))}
@@ -247,14 +242,14 @@ def programs(depends: Depends, codes: Mapping[str, str], seconds: Mapping[str, f
     return made
 
 
-def command_of(row: Row) -> list[str]:
+def command_of(row):
     """What runs a row that is no tests."""
     if row.name in PROGRAMS:
         return list(PROGRAMS[row.name])
     return [sys.executable, "-m", "tests.matrix", "--kernel", row.kernel]
 
 
-def ran(choice: Choice, arguments: Sequence[str]) -> int:
+def ran(choice, arguments):
     """Run what was chosen and record what passes; return the first exit code that is not 0."""
     code = 0
     tests = [row for row, _ in choice.chosen if row.tests]
@@ -277,12 +272,12 @@ def ran(choice: Choice, arguments: Sequence[str]) -> int:
     return code
 
 
-def stored(place: Path = PLACE) -> dict[str, list[str | float]]:
+def stored(place=PLACE):
     """Rows that passed: their three digests and seconds. Nothing if the file is missing."""
     return json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
 
 
-def record(place: Path, rows: Mapping[str, Sequence[str | float]]) -> None:
+def record(place, rows):
     """Add rows that passed to the file, one a line so that branches merge."""
     known = stored(place) | {name: list(row) for name, row in rows.items()}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(known.items()))
@@ -292,7 +287,7 @@ def record(place: Path, rows: Mapping[str, Sequence[str | float]]) -> None:
     new.replace(place)
 
 
-def gather() -> None:
+def gather():
     """Record the rows that passed in a run, a cut one too. They wait in GATHERED: tests audit this checkout, whose
     tracked files may not change meanwhile."""
     if rows := stored(GATHERED):
@@ -300,13 +295,13 @@ def gather() -> None:
         GATHERED.unlink()
 
 
-def commit() -> str:
+def commit():
     """HEAD, which the rotation goes by; "" without git."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 
-def main(line: Sequence[str]) -> int:
+def main(line):
     parser = argparse.ArgumentParser(prog="python -m tests.selection", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--minutes", type=float, help="choose what fits into this time; without it all that is left runs"

@@ -5,14 +5,11 @@ smaller takes its limit along: lower LIMITS in the same commit. Who raises a lim
 says for which feature.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -64,7 +61,7 @@ sys.exit(code)
 """
 
 
-def code_lines(text: str, nodes: list[ast.AST]) -> int:
+def code_lines(text, nodes):
     lines = enumerate(text.splitlines(), start=1)
     found = {number for number, line in lines if line.strip() and not line.lstrip().startswith("#")}
     for node in nodes:
@@ -76,7 +73,7 @@ def code_lines(text: str, nodes: list[ast.AST]) -> int:
     return len(found)
 
 
-def parameters(path: str, nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
+def parameters(path, nodes):
     """Number of parameters of each function but self and cls, which may be any for the API, device functions, and what
     launches a kernel: with its name and line."""
     bound = {id(one) for node in nodes if isinstance(node, ast.ClassDef) for one in node.body}
@@ -93,7 +90,7 @@ def parameters(path: str, nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
             yield sum(one is not None and one.arg not in ("self", "cls") for one in ours), f"{node.name}:{node.lineno}"
 
 
-def imported(nodes: list[ast.AST]) -> set[str]:
+def imported(nodes):
     """Our modules that a file imports, wherever: `from package import module` imports the module."""
     found = set()
     for node in nodes:
@@ -107,12 +104,12 @@ def imported(nodes: list[ast.AST]) -> set[str]:
     return {name for name in found if name.partition(".")[0] in PACKAGES}
 
 
-def enters_a_room(nodes: list[ast.AST]) -> bool:
+def enters_a_room(nodes):
     """Whether a file imports anything of a room."""
     return any(f"{one}.".startswith(tuple(room.replace("/", ".") for room in ROOMS)) for one in imported(nodes))
 
 
-def said(*words: str) -> str:
+def said(*words):
     """What the command prints: run in a new folder, so that nothing is left, by this Python."""
     with tempfile.TemporaryDirectory() as folder:
         line = [sys.executable, "-c", _LOADED, *words]
@@ -122,7 +119,7 @@ def said(*words: str) -> str:
     return done.stdout
 
 
-def loaded() -> set[Path]:
+def loaded():
     """The files that COMMAND loads once its kernels are compiled: what compiles them loads more."""
     for _ in range(2):
         files = {Path(name) for name in said(*COMMAND.split()).partition("\nloaded\n")[2].splitlines()}
@@ -131,7 +128,7 @@ def loaded() -> set[Path]:
     return files
 
 
-def measured() -> dict[str, tuple[int, str]]:
+def measured():
     """Each number of LIMITS, with the file that has it if it is one's, or ""."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
     texts = {
@@ -170,7 +167,7 @@ def measured() -> dict[str, tuple[int, str]]:
     return dict(zip(LIMITS, values, strict=True))
 
 
-def main() -> int:
+def main():
     found = measured()
     for name, (value, place) in found.items():
         over = f"  exceeds {LIMITS[name]:,}" if value > LIMITS[name] else ""

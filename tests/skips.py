@@ -5,12 +5,9 @@ At the end of a run the skipped tests are counted in one block, by reason. With 
 test was skipped for a tool that SYMLAB_TESTS_WITHOUT does not name, or for a reason that is not listed here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -63,33 +60,33 @@ BY_DESIGN = (
 """Reasons that no tool would change on this machine."""
 
 
-def reason_of(text: str) -> str:
+def reason_of(text):
     """The reason of a skipped report, without pytest's word before it."""
     return text.removeprefix("Skipped: ").strip()
 
 
-def tool_of(reason: str) -> Tool | None:
+def tool_of(reason):
     """The tool that a reason is about; None if it is none, or by design."""
     if any(re.search(pattern, reason) for pattern in BY_DESIGN):
         return None
     return next((tool for tool in TOOLS if re.search(tool.pattern, reason)), None)
 
 
-def is_known(reason: str) -> bool:
+def is_known(reason):
     """Whether a reason is listed: of a tool, or by design."""
     return tool_of(reason) is not None or any(re.search(pattern, reason) for pattern in BY_DESIGN)
 
 
-def block(reasons: Mapping[str, int]) -> Iterator[str]:
+def block(reasons):
     """Lines that count skipped tests, by the command that brings what they lack, then those that lack nothing."""
-    by_command: Counter[str] = Counter()
+    by_command = Counter()
     for reason, number in reasons.items():
         tool = tool_of(reason)
         by_command[f"for want of {tool.name}: {tool.command}" if tool is not None else reason] += number
     yield from (f"{number:>5} {what}" for what, number in sorted(by_command.items(), key=lambda one: -one[1]))
 
 
-def complaints(reasons: Iterable[str], without: Iterable[str]) -> list[str]:
+def complaints(reasons, without):
     """What makes a strict run fail: tools that are missing and not named, and reasons that are not listed."""
     found = []
     allowed = {*without, "gpus"} | ({"root"} if os.geteuid() else set())
@@ -109,31 +106,31 @@ WITHOUT = "SYMLAB_TESTS_WITHOUT"
 class Skipping:
     """Counts reasons; the process that prints gets the reports of all workers."""
 
-    def __init__(self, is_strict: bool) -> None:
+    def __init__(self, is_strict):
         self.is_strict = is_strict
         self.reasons: Counter[str] = Counter()
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    def pytest_runtest_logreport(self, report):
         self._count(report)
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+    def pytest_collectreport(self, report):
         self._count(report)
 
-    def _count(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+    def _count(self, report):
         if report.skipped and isinstance(report.longrepr, tuple) and not hasattr(report, "wasxfail"):
             self.reasons[reason_of(report.longrepr[2])] += 1
 
     @property
-    def complaints(self) -> list[str]:
+    def complaints(self):
         if not self.is_strict:
             return []
         return complaints(self.reasons, os.environ.get(WITHOUT, "").split())
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def pytest_sessionfinish(self, session):
         if self.complaints and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter):
         if self.reasons:
             terminalreporter.section(f"{self.reasons.total()} tests were skipped")
             terminalreporter.write("".join(f"{line}\n" for line in block(self.reasons)))
@@ -141,10 +138,10 @@ class Skipping:
             terminalreporter.write(f"--strict-skips: {line}\n", red=True)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     parser.addoption("--strict-skips", action="store_true", help="Fail if a test is skipped for an unnamed reason.")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Skipping(config.getoption("--strict-skips")), "symlab-skipping")

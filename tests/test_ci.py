@@ -1,8 +1,6 @@
 """.ci/run: the layers in their order, and an end if a tool is missing for no reason that it names. Everything that it
 starts is a stub."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -15,9 +13,7 @@ LAYERS = ["make foreign", "make check", "make test", "make audit", "make test-ch
 ALL = ("chromium", "g++", "slurmctld", "slurmd", "munged", "sbatch", "zsh", "ssh-keygen", "pdftotext")
 
 
-def ran(
-    folder: Path, have: tuple[str, ...], apt: str = "", foreign: int = 0, **environment: str
-) -> tuple[int, list[str], str]:
+def ran(folder, have, apt="", foreign=0, **environment):
     """The exit code, the commands that ran with what the tests would go without, and what is on standard error.
 
     have: programs that are there. apt: what apt-get does, as shell; "" for a machine without it.
@@ -51,12 +47,12 @@ def ran(
     return done.returncode, [*commands, *without], done.stderr
 
 
-def test_the_layers_run_in_their_order(tmp_path: Path) -> None:
+def test_the_layers_run_in_their_order(tmp_path):
     code, commands, said = ran(tmp_path, ALL, CI="true")
     assert (code, commands, said) == (0, LAYERS, "")
 
 
-def test_a_machine_of_ones_own_is_named_as_the_reason(tmp_path: Path) -> None:
+def test_a_machine_of_ones_own_is_named_as_the_reason(tmp_path):
     code, commands, said = ran(tmp_path, ALL[1:])
     assert (code, commands) == (0, [*LAYERS, "chromium"])
     assert 'without chromium: CI is not "true"' in said
@@ -73,9 +69,7 @@ def test_a_machine_of_ones_own_is_named_as_the_reason(tmp_path: Path) -> None:
         ("", "chromium", 0, "there is no apt-get"),
     ],
 )
-def test_what_can_not_be_installed_ends_it_without_a_reason(
-    apt: str, missing: str, code: int, reason: str, tmp_path: Path
-) -> None:
+def test_what_can_not_be_installed_ends_it_without_a_reason(apt, missing, code, reason, tmp_path):
     found, commands, said = ran(tmp_path, tuple(one for one in ALL if one != missing), apt, CI="true")
     assert found == code
     assert reason in said
@@ -86,7 +80,7 @@ def test_what_can_not_be_installed_ends_it_without_a_reason(
 
 
 @pytest.mark.parametrize(("index", "code"), [("0", 1), ("1", 0)])
-def test_foreign_compilers_are_there_unless_the_index_is_out_of_reach(index: str, code: int, tmp_path: Path) -> None:
+def test_foreign_compilers_are_there_unless_the_index_is_out_of_reach(index, code, tmp_path):
     python = tmp_path / ".venv-foreign" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\nexit {index}\n")

@@ -1,7 +1,5 @@
 """Tests are collected without optional packages, as on a machine that was given what GPUs need and no more."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -29,7 +27,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_the_tests_for_gpus_are_collected_without_them() -> None:
+def test_the_tests_for_gpus_are_collected_without_them():
     """All of them, as pytest itself sees it."""
     done = subprocess.run(
         [sys.executable, "-c", HIDING, "-q", "-m", "gpu", "--collect-only", "-p", "no:cacheprovider", "-n", "0"],

@@ -1,7 +1,5 @@
 """CONTRIBUTING.md: each walk-through is carried out in a copy of the project, as it stands there (tests/pages.py)."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -21,7 +19,7 @@ WALKS = {
 ADDED = {"halves.py"}
 
 
-def test_there_is_a_walk_through_for_each_thing_that_is_added() -> None:
+def test_there_is_a_walk_through_for_each_thing_that_is_added():
     assert list(WALKS) == [
         f"Adding {thing}" for thing in ("an algorithm", "an opcode", "a data type", "a configuration key", "a metric")
     ]
@@ -29,16 +27,16 @@ def test_there_is_a_walk_through_for_each_thing_that_is_added() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("title", WALKS)
-def test_a_walk_through_works_as_it_is_written(title: str, tmp_path: Path) -> None:
+def test_a_walk_through_works_as_it_is_written(title, tmp_path):
     checkout = copied(tmp_path)
     for block in WALKS[title]:
         carried_out(checkout, block)
 
 
 @pytest.mark.parametrize("title", WALKS)
-def test_its_changes_fit_the_code_as_it_is_now(title: str) -> None:
+def test_its_changes_fit_the_code_as_it_is_now(title):
     """Quick, and without running anything."""
-    found: dict[str, str] = {}
+    found = {}
     for block in WALKS[title]:
         if block.kind == "diff":
             before = found.get(block.path) or text_of(block.path)
@@ -49,14 +47,14 @@ def test_its_changes_fit_the_code_as_it_is_now(title: str) -> None:
     assert all(command.startswith(("symlab ", "python -m ", "sed -i ")) for command in asked)
 
 
-def test_a_change_that_fits_nowhere_or_twice_is_noticed() -> None:
+def test_a_change_that_fits_nowhere_or_twice_is_noticed():
     assert patched("a\nb\nc\n", " a\n-b\n+d\n c") == "a\nd\nc\n"
     for text in ("a\nc\n", "a\nb\na\nb\n"):
         with pytest.raises(AssertionError):
             patched(text, " a\n b\n+d")
 
 
-def test_an_output_or_an_exit_code_that_is_not_as_said_is_noticed(tmp_path: Path) -> None:
+def test_an_output_or_an_exit_code_that_is_not_as_said_is_noticed(tmp_path):
     (tmp_path / "tools").mkdir()
     carried_out(tmp_path, Block("console", "", "$ echo one  two\none two\n$ exit 3    # exit code 3\n"))
     for text in ("$ echo one\ntwo\n", "$ exit 3\n", "$ exit 3    # exit code 2\n"):
@@ -64,7 +62,7 @@ def test_an_output_or_an_exit_code_that_is_not_as_said_is_noticed(tmp_path: Path
             carried_out(tmp_path, Block("console", "", text))
 
 
-def test_an_algorithm_is_one_file_and_one_line() -> None:
+def test_an_algorithm_is_one_file_and_one_line():
     walk = WALKS["Adding an algorithm"]
     assert [block.kind for block in walk].count("python") == 1
     (change,) = (block for block in walk if block.kind == "diff")
@@ -77,7 +75,7 @@ def test_an_algorithm_is_one_file_and_one_line() -> None:
     [block for walk in WALKS.values() for block in walk if block.kind == "python"],
     ids=lambda block: block.path,
 )
-def test_its_code_is_formatted_like_ours(block: Block, tmp_path: Path) -> None:
+def test_its_code_is_formatted_like_ours(block, tmp_path):
     path = tmp_path / Path(block.path).name
     path.write_text(block.text)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -92,7 +90,7 @@ def test_its_code_is_formatted_like_ours(block: Block, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_files_it_names_are_there() -> None:
+def test_the_files_it_names_are_there():
     named = re.findall(r"`((?:kernels|runner|reports|simulator|symlab|tests|conf)/[\w./]+)`", TEXT)
     assert len(named) > 20
     missing = [path for path in named if Path(path).name not in ADDED and not (ROOT / path).exists()]

@@ -1,16 +1,12 @@
 """What a file of tests depends on is found without importing anything: too much rather than too little."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from tests.depends import Depends, fixtures, imported
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path):
     files = {
         "kernels/__init__.py": "",
         "kernels/spec.py": "import memory.fabric\n",
@@ -54,13 +50,13 @@ def project(tmp_path: Path) -> Path:
         ("test_pages.py", {"README.md", "runner/alone.py", "kernels/texts/one.ptx"}, "reports/published/x/table.md"),
     ],
 )
-def test_what_a_test_depends_on(project: Path, test: str, has: set[str], lacks: str) -> None:
+def test_what_a_test_depends_on(project, test, has, lacks):
     found = Depends(project).of_test(f"tests/{test}")
     assert has <= found
     assert lacks not in found
 
 
-def test_a_digest_is_of_names_and_contents(project: Path) -> None:
+def test_a_digest_is_of_names_and_contents(project):
     files = ["kernels/spec.py", "memory/driver.py"]
     before = Depends(project).digest(files)
     assert before == Depends(project).digest(reversed(files))
@@ -70,13 +66,13 @@ def test_a_digest_is_of_names_and_contents(project: Path) -> None:
     assert before != Depends(project).digest(files)
 
 
-def test_relative_imports_and_fixtures() -> None:
+def test_relative_imports_and_fixtures():
     text = "from . import a\nfrom .b import c\nfrom ..d import e\nimport f.g\n"
     assert list(imported(text, "runner/x/y.py")) == ["runner.x.a", "runner.x.b.c", "runner.d.e", "f.g"]
     assert list(fixtures("@pytest.fixture(scope='session')\ndef one(): pass\ndef two(): pass\n")) == ["one"]
 
 
-def test_of_this_project() -> None:
+def test_of_this_project():
     """The chains that matter: from a command's test to kernels that the catalogue loads by their names."""
     depends = Depends()
     found = depends.of_test("tests/runner/case/test_promises_kept.py")

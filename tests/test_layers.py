@@ -1,10 +1,7 @@
 """Which tests are quick: by seconds and by cases, so that no function leaves for one slow case."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -14,42 +11,34 @@ from tests.layers import FIRST_S, FUNCTION_S, FURTHER_S, MAX_CASES, Durations, f
 pytest_plugins = ["pytester"]
 
 
-def numbered(count: int) -> list[set[object]]:
+def numbered(count):
     return [{("n", str(at))} for at in range(count)]
 
 
-def test_all_cheap_cases_of_a_small_function_are_quick() -> None:
-    assert quick_cases([0.0] * MAX_CASES, numbered(MAX_CASES)) == set(range(MAX_CASES))
+@pytest.mark.parametrize(
+    ("seconds", "quick"),
+    [
+        ([0.0] * MAX_CASES, set(range(MAX_CASES))),
+        ([0.1, 9.0, 0.1], {0, 2}),
+        ([0.45, 0.4, 0.48], {1}),
+        ([FIRST_S, 3.0], set()),
+        ([FIRST_S - 0.01], {0}),
+        ([0.01, FURTHER_S], {0}),
+    ],
+)
+def test_a_function_keeps_its_cheap_cases_and_its_cheapest(seconds, quick):
+    assert quick_cases(seconds, numbered(len(seconds))) == quick
+    assert len(quick_cases([0.2] * 5, numbered(5))) == int(FUNCTION_S / 0.2)
 
 
-def test_a_function_with_one_slow_case_keeps_the_others() -> None:
-    assert quick_cases([0.1, 9.0, 0.1], numbered(3)) == {0, 2}
-
-
-def test_a_function_of_expensive_cases_keeps_the_cheapest() -> None:
-    assert quick_cases([0.45, 0.4, 0.48], numbered(3)) == {1}
-
-
-def test_a_function_without_a_cheap_case_is_slow() -> None:
-    assert quick_cases([FIRST_S, 3.0], numbered(2)) == set()
-    assert quick_cases([FIRST_S - 0.01], numbered(1)) == {0}
-
-
-def test_further_cases_end_at_a_sum_of_seconds() -> None:
-    seconds = [0.2] * 5
-    chosen = quick_cases(seconds, numbered(5))
-    assert len(chosen) == int(FUNCTION_S / 0.2)
-    assert quick_cases([0.01, FURTHER_S], numbered(2)) == {0}
-
-
-def test_of_many_cases_a_fixed_number_that_is_spread_over_the_table() -> None:
+def test_of_many_cases_a_fixed_number_that_is_spread_over_the_table():
     chosen = sorted(quick_cases([0.0] * 160, numbered(160)))
     assert len(chosen) == MAX_CASES
     assert max(later - one for one, later in pairwise(chosen)) < 30
     assert chosen == sorted(quick_cases([0.0] * 160, numbered(160)))
 
 
-def test_cases_that_differ_in_kind_come_first() -> None:
+def test_cases_that_differ_in_kind_come_first():
     """Two parameters, one with 100 values and one with 8: all 8 are there; so is the only None."""
     rows = [{"size": size, "way": way} for size in range(100) for way in "abcdefgh"]
     rows[77]["way"] = None
@@ -58,25 +47,25 @@ def test_cases_that_differ_in_kind_come_first() -> None:
     assert ways == {*"abcdefgh", None}
 
 
-def test_words_and_kinds_of_values_and_pairs_are_features() -> None:
+def test_words_and_kinds_of_values_and_pairs_are_features():
     found = features("sizes=[0]-True", {"line": "sizes=[0]", "flag": True})
     assert {"sizes", "true", ("line", "sizes=[0]"), ("flag", bool)} <= found
     assert (("flag", "True"), ("line", "sizes=[0]")) in found
 
 
-def test_a_duration_is_the_cases_else_the_functions() -> None:
+def test_a_duration_is_the_cases_else_the_functions():
     stored = Durations({"tests/a.py": {"test_x": 0.1, "test_x[slow]": 2.0}})
     assert stored.of("tests/a.py::test_x[slow]") == 2.0
     assert stored.of("tests/a.py::test_x[new]") == 0.1
     assert stored.of("tests/a.py::test_y") == stored.of("tests/b.py::test_x") == 0.0
 
 
-def test_rows_are_medians_and_what_deviates() -> None:
+def test_rows_are_medians_and_what_deviates():
     tests = {"test_a[1]": 0.1, "test_a[2]": 0.1, "test_a[3]": 0.12, "test_a[4]": 0.9, "test_b": 0.004, "test_c": 0.3}
     assert layers.rows_of(tests) == {"test_a": 0.1, "test_a[4]": 0.9, "test_c": 0.3}
 
 
-def test_durations_are_made_again_of_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_durations_are_made_again_of_what_was_measured(tmp_path, monkeypatch):
     place = tmp_path / "durations.json"
     place.write_text(json.dumps({"tests/test_layers.py": {"test_a": 9.0, "test_b": 8.0}, "tests/gone.py": {"t": 1.0}}))
     junit = tmp_path / "junit.xml"
@@ -89,13 +78,13 @@ def test_durations_are_made_again_of_what_was_measured(tmp_path: Path, monkeypat
     assert json.loads(place.read_text()) == {"tests/test_layers.py": {"test_a": 0.5, "test_b": 8.0}}
 
 
-def test_what_is_stored_is_of_files_that_exist() -> None:
+def test_what_is_stored_is_of_files_that_exist():
     stored = Durations.stored()
     assert len(stored.rows) > 100
     assert [path for path in stored.rows if not (layers.ROOT / path).is_file()] == [], "python -m tests.layers"
 
 
-def test_marks_decide_what_runs(pytester: pytest.Pytester) -> None:
+def test_marks_decide_what_runs(pytester):
     """With -m, as make test has it: each function runs, 16 of 40 cases do, and what is marked in the file does not."""
     pytester.makeconftest(
         """

@@ -3,13 +3,10 @@
 What the README has as commands with output is carried out in a copy of the project, as it stands there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shlex
 from dataclasses import fields, replace
-from typing import Any
 
 import click
 import pytest
@@ -30,7 +27,7 @@ KEYS = {member.name for member in dataclasses.fields(SECTIONS[""])}
 NESTED = {f"{section}.{member.name}" for section in SECTIONS for member in dataclasses.fields(SECTIONS[section])}
 
 
-def lines_of(page: str) -> list[str]:
+def lines_of(page):
     """The commands of a page that begin with symlab: of console blocks, and of lines that are indented."""
     text = text_of(page)
     shown = [command for block in blocks(text) if block.kind == "console" for command, _, _ in commands(block.text)]
@@ -41,16 +38,16 @@ def lines_of(page: str) -> list[str]:
 LINES = [(page, line) for page in PAGES for line in lines_of(page)]
 
 
-def test_the_pages_are_found() -> None:
+def test_the_pages_are_found():
     assert {"README.md", "CONTRIBUTING.md", "kernels/README.md", "symlab/evidence/audit/README.md"} <= set(PAGES)
     assert len(LINES) > 40
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_is_short():
     assert len(text_of("README.md").splitlines()) <= MAX_README_LINES
 
 
-def launcher_keys() -> set[str]:
+def launcher_keys():
     """Keys of Hydra's launchers, from the plugins themselves. Skips the test if they are not installed."""
     joblib = pytest.importorskip("hydra_plugins.hydra_joblib_launcher.config")
     submitit = pytest.importorskip("hydra_plugins.hydra_submitit_launcher.config")
@@ -59,7 +56,7 @@ def launcher_keys() -> set[str]:
     return {"hydra/launcher", *found, "hydra.launcher.additional_parameters.exclusive"}
 
 
-def unknown_in(page: str, line: str) -> list[str]:
+def unknown_in(page, line):
     """What a command line has that does not exist: a verb, an option, a key, an experiment."""
     words = shlex.split(re.sub(r"<\w[\w ]*>|\.\.\.", "X", line), comments=True)
     group = loaded("symlab.verbs:symlab")
@@ -80,13 +77,13 @@ def unknown_in(page: str, line: str) -> list[str]:
     return unknown
 
 
-def test_commands_and_their_options_and_keys_exist() -> None:
+def test_commands_and_their_options_and_keys_exist():
     """Whether they do what the pages say is for tests of the command; here a renamed verb, option or key is found."""
     found = {(page, line): unknown for page, line in LINES if (unknown := unknown_in(page, line))}
     assert found == {}
 
 
-def test_what_does_not_exist_is_found() -> None:
+def test_what_does_not_exist_is_found():
     for line, unknown in (
         ("symlab ran op=all_reduce", ["ran"]),
         ("symlab run opp=all_reduce world_size=2 +exp=no_such", ["opp=all_reduce", "+exp=no_such"]),
@@ -95,7 +92,7 @@ def test_what_does_not_exist_is_found() -> None:
         assert unknown_in("README.md", line) == unknown
 
 
-def test_the_table_for_users_of_nccl_tests_names_keys_that_exist() -> None:
+def test_the_table_for_users_of_nccl_tests_names_keys_that_exist():
     rows = re.findall(r"^\| (`-.*|in place.*?) \| (.+?) \|$", text_of("README.md"), re.MULTILINE)
     assert len(rows) > 15
     for _, ours in rows:
@@ -105,11 +102,11 @@ def test_the_table_for_users_of_nccl_tests_names_keys_that_exist() -> None:
     assert [flag for flag in "beifdrgtnwGaIJNcuTMRmzCpDV" if f"-{flag}" not in flags] == []
 
 
-def test_every_metric_is_in_the_list() -> None:
-    check = replace(record().check, max_relative_error=0.5, rms_relative_error=0.5)  # type: ignore[type-var]
+def test_every_metric_is_in_the_list():
+    check = replace(record().check, max_relative_error=0.5, rms_relative_error=0.5)
     made = set(metrics_of(record(check=check))) | set(command_metrics([record()], 0)) | set(metrics_of(checked()))
     made |= set(metrics_of(predicted(record(), 1.0)))
-    listed: set[str] = set()
+    listed = set()
     for line in text_of("runner/track/README.md").splitlines():
         names = re.findall(r"`([^`]+)`", line.split("|")[1]) if line.startswith("| `") else []
         section = names[0].partition("/")[0] if names and "/" in names[0] else ""
@@ -122,7 +119,7 @@ def test_every_metric_is_in_the_list() -> None:
     ] == []
 
 
-def test_the_readme_says_no_more_than_the_proofs() -> None:
+def test_the_readme_says_no_more_than_the_proofs():
     """Number of kernels and cases on GPUs, and whether each kernel has a proof of the simulator."""
     (gpus,) = [one for one in proofs() if not one.simulated and not one.machine.endswith(SHARED)]
     (shared,) = [one for one in proofs() if one.machine.endswith(SHARED)]
@@ -139,7 +136,7 @@ def test_the_readme_says_no_more_than_the_proofs() -> None:
     assert ("every cell" in multimem) == (not [name for name in unproven if "multimem" in name])
 
 
-def test_the_ops_that_texts_leave_out_are_those_that_experiments_lack() -> None:
+def test_the_ops_that_texts_leave_out_are_those_that_experiments_lack():
     """all_to_all_v is in none of these experiments and on no published page; texts that name exceptions say so."""
     for name, words in (
         ("odd_ranks_gpus", "all ops with data but all_to_all_v,"),
@@ -154,13 +151,13 @@ def test_the_ops_that_texts_leave_out_are_those_that_experiments_lack() -> None:
     assert "NCCL, PyTorch and NVSHMEM: every op but barrier and all_to_all_v, on 2 H200" in text_of("README.md")
 
 
-def test_the_pages_name_no_experiment_that_is_missing() -> None:
+def test_the_pages_name_no_experiment_that_is_missing():
     named = {name for page in PAGES for name in re.findall(r"\+exp=(\w+)", text_of(page))} - {"mine"}
     assert named
     assert {f"{name}.yaml" for name in named} <= {path.name for path in (CONF / "exp").glob("*.yaml")}
 
 
-def test_the_python_example_is_that_of_the_api() -> None:
+def test_the_python_example_is_that_of_the_api():
     """Whose page's examples are executed by tests/symlab/test_readme_example.py."""
     examples = [
         next(block.text for block in blocks(text_of(page)) if block.kind == "python")
@@ -170,7 +167,7 @@ def test_the_python_example_is_that_of_the_api() -> None:
 
 
 @pytest.mark.slow
-def test_the_readme_works_as_it_is_written(tmp_path: Any) -> None:
+def test_the_readme_works_as_it_is_written(tmp_path):
     checkout = copied(tmp_path)
     found = blocks(text_of("README.md"))
     assert {"yaml", "console"} <= {block.kind for block in found}

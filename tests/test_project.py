@@ -3,8 +3,6 @@
 What is checked file by file is in tests/lint.py.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import os
@@ -27,7 +25,7 @@ from tests.lint import PACKAGES, ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def is_installed() -> bool:
+def is_installed():
     """Into this environment: the checkout itself may hold the metadata of another one's installation."""
     folder = [sysconfig.get_path("purelib")]
     return any(one.metadata["Name"] == "symlab" for one in importlib.metadata.distributions(path=folder))
@@ -37,12 +35,12 @@ installed = pytest.mark.skipif(not is_installed(), reason="symlab is not install
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_the_imported_packages_are_this_projects(name: str) -> None:
+def test_the_imported_packages_are_this_projects(name):
     assert Path(importlib.import_module(name).__path__[0]).resolve() == ROOT / name
 
 
 @installed
-def test_they_are_this_projects_from_any_folder(tmp_path: Path) -> None:
+def test_they_are_this_projects_from_any_folder(tmp_path):
     code = f"import {', '.join(PACKAGES)}\nfor one in ({', '.join(PACKAGES)}): print(*one.__path__)"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     found = subprocess.run(
@@ -53,21 +51,21 @@ def test_they_are_this_projects_from_any_folder(tmp_path: Path) -> None:
 
 @installed
 @pytest.mark.parametrize("name", PACKAGES)
-def test_no_other_installed_distribution_has_the_name(name: str) -> None:
+def test_no_other_installed_distribution_has_the_name(name):
     assert set(importlib.metadata.packages_distributions().get(name, ["symlab"])) == {"symlab"}
 
 
-def locks(file: str = "constraints.txt") -> dict[str, str]:
+def locks(file="constraints.txt"):
     lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
     assert all(len(pair) == 2 for pair in pairs), "every line is name==version"
     return {name: version for name, version in pairs}
 
 
-def closure(wanted: list[str]) -> dict[str, str]:
+def closure(wanted):
     """Name and version of all installed distributions that the requirements bring, directly or not."""
-    found: dict[str, str] = {}
-    seen: set[tuple[str, frozenset[str]]] = set()
+    found = {}
+    seen = set()
     todo = [(Requirement(text), "") for text in wanted]
     while todo:
         requirement, extra = todo.pop()
@@ -83,7 +81,7 @@ def closure(wanted: list[str]) -> dict[str, str]:
 
 
 @installed
-def test_constraints_lock_every_installed_version() -> None:
+def test_constraints_lock_every_installed_version():
     project = PROJECT["project"]
     brought = closure(project["dependencies"] + project["optional-dependencies"]["dev"])
     assert {"torch", "mlflow", "cuda-bindings", "jinja2", "pytest"} <= set(brought)
@@ -94,7 +92,7 @@ def test_constraints_lock_every_installed_version() -> None:
     }
 
 
-def test_constraints_are_whole_and_in_order() -> None:
+def test_constraints_are_whole_and_in_order():
     locked = locks()
     assert list(locked) == sorted(locked)
     assert all(name == canonicalize_name(name) and Version(version) for name, version in locked.items())
@@ -104,7 +102,7 @@ def test_constraints_are_whole_and_in_order() -> None:
     assert PROJECT["build-system"]["requires"] == [f"setuptools=={locked['setuptools']}"]
 
 
-def test_the_foreign_environment_is_locked_by_itself() -> None:
+def test_the_foreign_environment_is_locked_by_itself():
     """Every package of the extra is there, CuTe DSL as in our own environment, and no torch."""
     locked = locks("tests/foreign/constraints.txt")
     assert list(locked) == sorted(locked)
@@ -116,7 +114,7 @@ def test_the_foreign_environment_is_locked_by_itself() -> None:
     assert "torch" not in locked
 
 
-def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+def lint_imports(folder):
     code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
     return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
 
@@ -144,7 +142,7 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
         ("simulator/fabric.py", "import omegaconf", "only the runner reads configurations"),
     ],
 )
-def test_each_import_rule_can_break(tmp_path: Path, file: str, line: str, rule: str) -> None:
+def test_each_import_rule_can_break(tmp_path, file, line, rule):
     for name in PACKAGES:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -166,18 +164,18 @@ def test_each_import_rule_can_break(tmp_path: Path, file: str, line: str, rule: 
         ("kernels.catalogue", {"mlflow", "cutlass", "hydra", "simulator"}),
     ],
 )
-def test_what_is_not_needed_is_not_imported(module: str, unwanted: set[str]) -> None:
+def test_what_is_not_needed_is_not_imported(module, unwanted):
     code = f"import sys, {module}; print(*sorted({unwanted!r} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
 
 
-def test_the_tree_names_every_room() -> None:
+def test_the_tree_names_every_room():
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     tree = page[page.index("\n# The tree") :].split("```")[1]
     rooms = {path.parent.relative_to(ROOT).as_posix() for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
-    named: set[str] = set()
-    above: list[str] = []
+    named = set()
+    above = []
     for line in tree.strip().splitlines():
         folders = re.findall(r"(?<!\S)(\w+)/", line)
         above = above[: (len(line) - len(line.lstrip())) // 2]
@@ -187,7 +185,7 @@ def test_the_tree_names_every_room() -> None:
     assert [name for name in named if not (ROOT / name).is_dir()] == [], "folders that are not there"
 
 
-def copied(folder: Path) -> Path:
+def copied(folder):
     """A copy of the checkout in a folder: what setuptools builds from."""
     for name in (*PACKAGES, "conf", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -197,7 +195,7 @@ def copied(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unpacked(tmp_path_factory):
     """A wheel of a copy of the checkout, built without network and unpacked."""
     pytest.importorskip("setuptools", reason="setuptools is not installed here: it builds the wheel")
     folder = tmp_path_factory.mktemp("wheel")
@@ -210,7 +208,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "unpacked"
 
 
-def test_a_wheel_holds_packages_and_their_data_and_nothing_else(unpacked: Path) -> None:
+def test_a_wheel_holds_packages_and_their_data_and_nothing_else(unpacked):
     held = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
     tops = {name.partition("/")[0] for name in held}
     assert tops == {*PACKAGES, "conf", f"symlab-{PROJECT['project']['version']}.dist-info"}
@@ -226,7 +224,7 @@ def test_a_wheel_holds_packages_and_their_data_and_nothing_else(unpacked: Path) 
     assert {name for name in held if ".dist-info/" not in name} == here - left_out
 
 
-def test_a_wheel_knows_what_is_proven(unpacked: Path) -> None:
+def test_a_wheel_knows_what_is_proven(unpacked):
     code = "from kernels.matrix import proofs; print(proofs.PLACE, *(len(one.specs) for one in proofs.proofs()))"
     environment = os.environ | {"PYTHONPATH": str(unpacked)}
     found = subprocess.run(
@@ -238,7 +236,7 @@ def test_a_wheel_knows_what_is_proven(unpacked: Path) -> None:
     assert all(map(int, counts))
 
 
-def test_an_editable_installation_is_found_beside_the_clone(tmp_path: Path) -> None:
+def test_an_editable_installation_is_found_beside_the_clone(tmp_path):
     """The folder that holds the clone has a folder symlab, which is the checkout and not the package."""
     pytest.importorskip("setuptools", reason="setuptools is not installed here: it builds the wheel")
     clone = copied(tmp_path / "parent" / "symlab")
@@ -259,9 +257,8 @@ def test_an_editable_installation_is_found_beside_the_clone(tmp_path: Path) -> N
     assert found.stdout.split() == [str(clone / "symlab" / "__init__.py")]
 
 
-def test_the_changelog_begins_with_this_version() -> None:
+def test_the_changelog_begins_with_this_version():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     first = re.search(r"^## (\S+?),? ", changelog, re.MULTILINE)
-    assert first is not None
     assert first[1] == PROJECT["project"]["version"]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)

@@ -1,13 +1,9 @@
 """What of the full layer runs, and why; what passed is recorded row by row, and nothing else is."""
 
-from __future__ import annotations
-
 import json
 import subprocess
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -20,22 +16,22 @@ CODES = {"all_reduce/one_shot": "sha256:1", "all_reduce/one_shot_rotated": "sha2
 NOW = ("own", "near", "far")
 
 
-def row(name: str, seconds: float = 10.0, kernel: str = "", digests: tuple[str, ...] = NOW) -> Row:
+def row(name, seconds=10.0, kernel="", digests=NOW):
     return Row(name, (f"{name}::test_x",), digests, seconds, kernel)
 
 
-def names(choice: Choice) -> list[str]:
+def names(choice):
     return [one.name for one, _ in choice.chosen]
 
 
 class Invented:
     """Dependencies of files that are not there."""
 
-    def __init__(self, direct: Mapping[str, set[str]], versions: Mapping[str, int] | None = None) -> None:
+    def __init__(self, direct, versions=None):
         self.of = direct
         self.versions = versions or {}
 
-    def of_test(self, path: str) -> set[str]:
+    def of_test(self, path):
         found, todo = {path}, [path]
         while todo:
             new = self.direct(todo.pop()) - found
@@ -43,10 +39,10 @@ class Invented:
             todo += new
         return found
 
-    def direct(self, path: str) -> set[str]:
+    def direct(self, path):
         return self.of.get(path, set())
 
-    def digest(self, paths: Any, *more: str) -> str:
+    def digest(self, paths, *more):
         return str([*sorted((one, self.versions.get(one, 0)) for one in paths), *more])
 
 
@@ -70,9 +66,9 @@ TEST = "tests/runner/case/test_a.py"
         ("reports/table.py", None),
     ],
 )
-def test_why_a_row_runs(changed: str, reason: Why | None) -> None:
-    def of(versions: Mapping[str, int]) -> Row:
-        (made,) = selection.rows_of([f"{TEST}::test_x"], Invented(TREE, versions), CODES, {}, Durations({}))  # type: ignore[arg-type]
+def test_why_a_row_runs(changed, reason):
+    def of(versions):
+        (made,) = selection.rows_of([f"{TEST}::test_x"], Invented(TREE, versions), CODES, {}, Durations({}))
         return made
 
     passed = of({}).digests
@@ -80,12 +76,14 @@ def test_why_a_row_runs(changed: str, reason: Why | None) -> None:
     assert why(of({changed: 1}), None) is Why.NEW
 
 
-def test_a_kernels_row_goes_by_its_code_and_not_by_the_files_of_kernels() -> None:
-    def of(versions: Mapping[str, int], codes: Mapping[str, str]) -> Row:
+def test_a_kernels_row_goes_by_its_code_and_not_by_the_files_of_kernels():
+    def of(versions, codes):
         tests = [f"{TEST}::test_x[2-all_reduce/one_shot]"]
-        (made,) = selection.rows_of(tests, Invented(TREE, versions), codes, {}, Durations({}))  # type: ignore[arg-type]
+        (made,) = selection.rows_of(tests, Invented(TREE, versions), codes, {}, Durations({}))
         return made
 
+    assert kernel_of("tests/a.py::test_x[all_reduce/one_shot_rotated-2]", CODES) == "all_reduce/one_shot_rotated"
+    assert kernel_of("tests/all_reduce/one_shot.py::test_x[runner/case]", CODES) == ""
     before = of({}, CODES)
     assert (before.name, before.kernel) == (f"{TEST} all_reduce/one_shot", "all_reduce/one_shot")
     assert why(of({"kernels/spec.py": 1}, CODES), before.digests) is None
@@ -94,15 +92,9 @@ def test_a_kernels_row_goes_by_its_code_and_not_by_the_files_of_kernels() -> Non
     assert why(of({"simulator/world.py": 1}, CODES), before.digests) is Why.FAR
 
 
-def test_the_kernel_of_a_case_is_the_whole_name() -> None:
-    assert kernel_of("tests/a.py::test_x[all_reduce/one_shot_rotated-2]", CODES) == "all_reduce/one_shot_rotated"
-    assert kernel_of("tests/all_reduce/one_shot.py::test_x", CODES) == ""
-    assert kernel_of("tests/a.py::test_x[runner/case]", CODES) == ""
-
-
-def test_many_cases_are_rows_of_their_own_and_every_test_is_in_one() -> None:
+def test_many_cases_are_rows_of_their_own_and_every_test_is_in_one():
     tests = [f"{TEST}::test_many[{at}]" for at in range(MANY_CASES)] + [f"{TEST}::test_one", f"{TEST}::test_two[1]"]
-    rows = selection.rows_of(tests, Invented(TREE), CODES, {TEST: 7.0}, Durations({}))  # type: ignore[arg-type]
+    rows = selection.rows_of(tests, Invented(TREE), CODES, {TEST: 7.0}, Durations({}))
     assert sorted(test for one in rows for test in one.tests) == sorted(tests)
     whole = next(one for one in rows if one.name == TEST)
     assert (whole.tests, whole.cost_s) == ((f"{TEST}::test_one", f"{TEST}::test_two[1]"), 7.0)
@@ -110,7 +102,7 @@ def test_many_cases_are_rows_of_their_own_and_every_test_is_in_one() -> None:
     assert {one.file for one in rows} == {TEST}
 
 
-def test_what_changed_comes_first_and_by_relevance() -> None:
+def test_what_changed_comes_first_and_by_relevance():
     rows = [row("far"), row("near"), row("own"), row("new"), row("same")]
     passed = {"far": ("own", "near", "-"), "near": ("own", "-", "far"), "own": ("-", "near", "far"), "same": NOW}
     assert names(choose(rows, passed, "c", 10, 1)) == ["own", "near", "new", "far", "same"]
@@ -120,7 +112,7 @@ def test_what_changed_comes_first_and_by_relevance() -> None:
     assert {one.name for one, _ in short.left} == {"far", "near", "own", "new"} - set(names(short))
 
 
-def test_the_time_is_kept_for_all_and_for_each_file() -> None:
+def test_the_time_is_kept_for_all_and_for_each_file():
     rows = [row(f"tests/a.py {at}", 30) for at in range(10)] + [row(f"tests/{at}.py", 30) for at in range(10)]
     choice = choose(rows, {}, "c", 1, 2)
     assert sum(one.cost_s for one, _ in choice.chosen) <= 120
@@ -129,7 +121,7 @@ def test_the_time_is_kept_for_all_and_for_each_file() -> None:
     assert choose([row("tests/long.py", 1000)], {}, "c", 1, 2).chosen == ()
 
 
-def test_what_is_unchanged_rotates_with_the_commit() -> None:
+def test_what_is_unchanged_rotates_with_the_commit():
     rows = [row(f"tests/{at}.py", 10) for at in range(100)]
     passed = {one.name: NOW for one in rows}
     first, again, other = (set(names(choose(rows, passed, commit, 1, 1))) for commit in ("a", "a", "b"))
@@ -138,23 +130,21 @@ def test_what_is_unchanged_rotates_with_the_commit() -> None:
     assert not choose(rows, passed, "a", 1, 1).left
 
 
-def test_without_a_time_all_that_has_not_passed_runs() -> None:
-    rows = [row("a"), row("b"), row("c", kernel="op/k")]
-    assert names(everything(rows, {"a": NOW})) == ["b", "c"]
-    assert names(everything(rows, {"a": NOW, "b": ("-", "near", "far"), "c": NOW})) == ["b"]
-
-
-def report(test: str, when: str = "call", **more: Any) -> Any:
+def report(test, when="call", **more):
     values = {"nodeid": test, "when": when, "duration": 1.0, "failed": False, "skipped": False, "longrepr": None}
     return SimpleNamespace(**{**values, **more})
 
 
+def skipped(reason):
+    return report("3", "setup", skipped=True, longrepr=("file", 1, f"Skipped: {reason}"))
+
+
 @pytest.fixture
-def recorder(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def recorder(tmp_path):
     """recorder(*reports): what is recorded of a plan of two rows, a (of tests 1 and 2) and b (of test 3)."""
     rows = {"a": {"tests": ["1", "2"], "digests": NOW}, "b": {"tests": ["3"], "digests": NOW}}
 
-    def run(*reports: Any) -> dict[str, Any]:
+    def run(*reports):
         made = planned.Recorder({"place": str(tmp_path / "full.json"), "rows": rows})
         for one in reports:
             made.pytest_runtest_logreport(one)
@@ -163,39 +153,31 @@ def recorder(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     return run
 
 
-def test_a_row_is_recorded_once_all_of_it_passed(recorder: Callable[..., dict[str, Any]]) -> None:
+def test_a_row_is_recorded_once_all_of_it_passed(recorder):
     first = [report("1"), report("1", "teardown"), report("3"), report("3", "teardown")]
     assert recorder(*first) == {"b": [*NOW, 2.0]}
     assert recorder(*first, report("2"), report("2", "teardown")) == {"a": [*NOW, 4.0], "b": [*NOW, 2.0]}
 
 
-@pytest.mark.parametrize("when", ["setup", "call", "teardown"])
-def test_a_failure_records_nothing(when: str, recorder: Callable[..., dict[str, Any]]) -> None:
-    assert recorder(report("3", when, failed=True), report("3", "teardown", failed=when == "teardown")) == {}
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [
+        *((report("3", when, failed=True), 0) for when in ("setup", "call", "teardown")),
+        *((skipped("make foreign"), 0), (skipped("one core compiles in one process"), 1)),
+    ],
+)
+def test_a_failure_and_a_skip_for_want_of_a_tool_are_no_pass(first, count, recorder):
+    assert len(recorder(first, report("3", "teardown"))) == count
 
 
-def test_a_skip_for_want_of_a_tool_is_no_pass(recorder: Callable[..., dict[str, Any]]) -> None:
-    for reason, count in (("there is no .venv-foreign (make foreign)", 0), ("one core compiles in one process", 1)):
-        skipped = report("3", "setup", skipped=True, longrepr=("file", 1, f"Skipped: {reason}"))
-        assert len(recorder(skipped, report("3", "teardown"))) == count
-
-
-def test_rows_are_added_to_the_file_a_line_each(tmp_path: Path) -> None:
-    place = tmp_path / "full.json"
-    selection.record(place, {"b": ["1", "2", "3", 4.0]})
-    selection.record(place, {"a": ["1", "2", "3", 4.0], "b": ["5", "2", "3", 4.0]})
-    assert place.read_text() == '{\n"a": ["1", "2", "3", 4.0],\n"b": ["5", "2", "3", 4.0]\n}\n'
-    assert selection.stored(tmp_path / "missing.json") == {}
-
-
-def test_no_tracked_file_changes_while_tests_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_tracked_file_changes_while_tests_run(tmp_path, monkeypatch):
     """A run that is cut leaves its rows, and the next one records them first."""
     place, gathered = tmp_path / "full.json", tmp_path / "cache" / "full.json"
     monkeypatch.setattr(selection, "PLACE", place)
     monkeypatch.setattr(selection, "GATHERED", gathered)
     during = []
 
-    def run(line: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    def run(line, **_):
         plan = json.loads(Path(line[line.index("--plan") + 1]).read_text())
         selection.record(Path(plan["place"]), {"a": ["1", "2", "3", 4.0]})
         during.append(place.exists())
@@ -209,7 +191,7 @@ def test_no_tracked_file_changes_while_tests_run(tmp_path: Path, monkeypatch: py
     assert not gathered.exists()
 
 
-def test_a_plan_runs_its_tests_alone(pytester: pytest.Pytester) -> None:
+def test_a_plan_runs_its_tests_alone(pytester):
     pytester.makeconftest(
         """
         from tests import planned
@@ -234,12 +216,12 @@ def test_a_plan_runs_its_tests_alone(pytester: pytest.Pytester) -> None:
     assert list(selection.stored(place)) == ["test_it.py"]
 
 
-def test_programs_are_rows_until_they_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_programs_are_rows_until_they_pass(monkeypatch, tmp_path):
     proven = tmp_path / "simulator.json"
     proven.write_text(json.dumps({"specs": {"op/a": {"code": "sha256:1"}, "op/b": {"code": "sha256:0"}}}))
     monkeypatch.setattr(selection, "PROVEN", proven)
     depends = SimpleNamespace(files=["kernels/a.py", "runner/b.py"], digest=lambda paths: str(sorted(paths)))
-    made = selection.programs(depends, {"op/a": "sha256:1", "op/b": "sha256:2"}, {})  # type: ignore[arg-type]
+    made = selection.programs(depends, {"op/a": "sha256:1", "op/b": "sha256:2"}, {})
     assert [one.name for one in made] == ["codes", "matrix op/b"]
     assert made[0].digests[0] == "['constraints.txt', 'kernels/a.py']"
     assert selection.command_of(made[0]) == ["make", "codes"]

@@ -1,7 +1,5 @@
 """What tests/size.py counts, and that a number above its limit fails."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest
@@ -35,11 +33,11 @@ def explore(a, b, c, d, e): ...
 NODES = [*ast.walk(ast.parse(TEXT))]
 
 
-def test_lines_are_those_of_code() -> None:
+def test_lines_are_those_of_code():
     assert size.code_lines(TEXT, NODES) == 3 + 1 + 5 + 2 + 1
 
 
-def test_parameters_of_the_api_and_of_device_functions_may_be_any_number() -> None:
+def test_parameters_of_the_api_and_of_device_functions_may_be_any_number():
     assert [*size.parameters("runner/x.py", NODES)] == [(5, "explore:23"), (4, "method:13")]
     assert [*size.parameters("symlab/x.py", NODES)] == []
     assert [*size.parameters("symlab/speed/x.py", NODES)] == [(4, "method:13")]
@@ -47,7 +45,7 @@ def test_parameters_of_the_api_and_of_device_functions_may_be_any_number() -> No
     assert [*size.parameters("kernels/x.py", launching)] == [(2, "prepare:2")]
 
 
-def test_modules_are_counted_not_names() -> None:
+def test_modules_are_counted_not_names():
     assert size.imported(NODES) == {"runner.case", "kernels.spec", "kernels"}
 
 
@@ -60,21 +58,12 @@ def test_modules_are_counted_not_names() -> None:
         ("import symlab.speedy", False),
     ],
 )
-def test_an_import_of_a_room_is_seen(line: str, enters: bool) -> None:
+def test_an_import_of_a_room_is_seen(line, enters):
     assert size.enters_a_room([*ast.walk(ast.parse(line))]) == enters
 
 
-@pytest.mark.parametrize(("first", "runs"), [("symlab/command.py", 1), ("kernels/dsl/frame.py", 2)])
-def test_what_compiles_kernels_is_not_counted(first: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    outputs = iter([f"\nloaded\n{size.ROOT / name}" for name in (first, "symlab/command.py")])
-    monkeypatch.setattr(size, "said", lambda *words: next(outputs))
-    assert (size.loaded(), len([*outputs])) == ({size.ROOT / "symlab/command.py"}, 2 - runs)
-
-
 @pytest.mark.parametrize("value", [7, 8])
-def test_a_number_above_its_limit_fails(
-    value: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_number_above_its_limit_fails(value, monkeypatch, capsys):
     monkeypatch.setattr(size, "LIMITS", {"files": 7})
     monkeypatch.setattr(size, "measured", lambda: {"files": (value, "x.py")})
     assert (size.main(), "exceeds 7" in capsys.readouterr().out) == (int(value > 7), value > 7)

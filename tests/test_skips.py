@@ -1,9 +1,6 @@
 """Skipped tests are counted, named with what brings them, and no reason is unknown."""
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
 
 
-def literal(node: ast.expr) -> str:
+def literal(node):
     """The text of an expression, with X for what is only known when it runs; "" for none."""
     if isinstance(node, ast.Constant):
         return str(node.value)
@@ -23,7 +20,7 @@ def literal(node: ast.expr) -> str:
     return ""
 
 
-def reasons(path: Path) -> Iterator[str]:
+def reasons(path):
     """Reasons that a file's skips and skipifs state as text."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -33,22 +30,21 @@ def reasons(path: Path) -> Iterator[str]:
                 yield from (literal(word.value) for word in node.keywords if word.arg == "reason")
 
 
-def test_every_reason_of_the_tests_is_listed() -> None:
+def test_every_reason_of_the_tests_is_listed():
     found = {text for path in HERE.rglob("*.py") if path.name != Path(__file__).name for text in reasons(path) if text}
     found = {text for text in found if text.strip("9 ")}
     assert len(found) > 25
     assert [text for text in sorted(found) if not skips.is_known(text)] == []
 
 
-def test_tools_are_told_from_design() -> None:
+def test_tools_are_told_from_design():
     tool = skips.tool_of("flashinfer is not installed in .venv-foreign (make foreign)")
-    assert tool is not None
     assert tool.name == "foreign"
     assert skips.tool_of("this simulator has no orders by block under the checker") is None
     assert not skips.is_known("it was a Friday")
 
 
-def test_a_strict_run_names_what_is_missing() -> None:
+def test_a_strict_run_names_what_is_missing():
     missing = [
         "no Chromium here: none",
         "needs 4 GPUs: only its names are checked, below",
@@ -62,9 +58,7 @@ def test_a_strict_run_names_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "code"), [((), 0), (("--strict-skips",), 1)])
-def test_the_block_at_the_end(
-    arguments: tuple[str, ...], code: int, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_block_at_the_end(arguments, code, pytester, monkeypatch):
     monkeypatch.delenv("SYMLAB_TESTS_WITHOUT", raising=False)
     pytester.makeconftest("from tests.skips import *")
     pytester.makepyfile(

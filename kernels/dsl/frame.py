@@ -25,9 +25,9 @@ from kernels.dsl.arithmetic import Reduction
 from kernels.dsl.peers import Peers, Rows
 from kernels.dsl.signals import OverMulticast, OverPeers, Watch
 from kernels.dsl.status import ENTRY, EXIT, MIDDLE
-from kernels.dsl.traverse import Span, either, slice_of, when
+from kernels.dsl.traverse import Span, either, line_slice_of, slice_of, when
 from kernels.multimem import reduce_form
-from kernels.shares import BATCH, root_owners
+from kernels.shares import BATCH, LINE_BYTES, root_owners
 
 Body = Callable[["Frame"], None]
 
@@ -241,9 +241,9 @@ class Frame:
         """The first size bytes of a buffer, to be walked along the 16-byte boundaries of its address."""
         return Span(anchor, cutlass.Int64(0), cutlass.Int64(size))
 
-    def sliced(self, span: Span, rank: Any, count: int | None = None) -> Span:
-        """A rank's slice, one of count, of a span's vectors (kernels/shares.py); the edges are left to the caller."""
-        return span.part(*slice_of(span.first, span.last, rank, count or self.world_size))
+    def sliced(self, span: Span, rank: Any) -> Span:
+        """A rank's slice of a span's vectors (kernels/shares.py); the edges are left to the caller."""
+        return span.part(*slice_of(span.first, span.last, rank, self.world_size))
 
     def with_root_slice(self, span: Span, work: Callable[[Span], None]) -> None:
         """Call work with the rank's slice where the root has none (kernels/shares.py: root_owners)."""
@@ -252,7 +252,7 @@ class Frame:
             work(self.sliced(span, self.rank))
         else:
             number = self.steps(self.root, self.rank) - 1
-            when(number >= 0, lambda: work(self.sliced(span, number, count)))
+            when(number >= 0, lambda: work(span.part(*line_slice_of(span.first, span.last, number, count))))
 
     def aligned(self, one: Any, other: Any) -> Any:
         """Whether two addresses have their 16-byte boundaries at the same offsets."""
@@ -265,6 +265,12 @@ class Frame:
     def rows(self, base: Any, row_bytes: Any, own: Any) -> Peers:
         """What other ranks stored to rows in this rank's memory, and last its own: in the order of a fold."""
         return Rows(base, row_bytes, own, self.world_size)
+
+    def place_by_lines(self, address: Any) -> tuple[Any, Any]:
+        """The grid's lanes so that every eighth has the first vector of a line, where the first vector is at address:
+        a warp's loads are whole lines. Lanes before the first line have vectors at the end."""
+        before = (address & (LINE_BYTES - 1)) >> 4  # vectors of 16 bytes
+        return cutlass.select_(self.index < before, self.lanes, cutlass.Int64(0)) + self.index - before, self.lanes
 
     # Accesses.
 
@@ -387,14 +393,17 @@ class Frame:
 
     # Reductions.
 
-    def reduce(self, span: Span, inputs: Peers, outputs: Peers, aligned: Any) -> None:
-        """The reduction of each vector of a span over all inputs, to all outputs; aligned: outputs' boundaries."""
+    def reduce(
+        self, span: Span, inputs: Peers, outputs: Peers, aligned: Any, place: tuple[Any, Any] | None = None
+    ) -> None:
+        """The reduction of each vector of a span over all inputs, to all outputs; aligned: outputs' boundaries. place:
+        as in each_vector."""
 
         def each(aligned: bool, offsets: Sequence[Any]) -> None:
             for at, words in zip(offsets, inputs.fold(self.reduction, offsets, self.load), strict=True):
                 outputs.store(at, words, partial(self.store_near, aligned=aligned))
 
-        self.each_vector(span, aligned, each)
+        self.each_vector(span, aligned, each, place)
 
     def reduce_edges(self, span: Span, inputs: Peers, outputs: Peers) -> None:
         """The same for the elements at a span's edges."""

@@ -14,7 +14,7 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 
-from kernels.shares import VECTOR_BYTES
+from kernels.shares import LINE_BYTES, VECTOR_BYTES
 
 
 @cute.jit
@@ -106,6 +106,14 @@ def slice_of(
     begin = cutlass.Int64(share) * place + extra
     count = cutlass.Int64(share) + cutlass.Int64(place < longer)
     return first + begin * VECTOR_BYTES, first + (begin + count) * VECTOR_BYTES
+
+
+def line_slice_of(first: cutlass.Int64, last: cutlass.Int64, number: cutlass.Int32, count: int) -> tuple[Any, Any]:
+    """The same of slices, count of them, that begin whole lines after first (kernels/shares.py: line_slices)."""
+    size = last - first
+    begin = cutlass.Int64(cutlass.Uint64(size * number) // count) & -LINE_BYTES
+    end = cutlass.Int64(cutlass.Uint64(size * (number + 1)) // count) & -LINE_BYTES
+    return first + begin, first + cutlass.select_(number == count - 1, size, end)
 
 
 @cute.jit

@@ -77,6 +77,9 @@ def reduce_chunk(frame: Frame) -> None:
     """reduce_scatter/pull: every rank loads its chunk of all inputs and reduces it.
 
     In place is fine: of a rank's input only its own chunk is overwritten, which no other rank reads.
+
+    A chunk need not begin at a line. Where it begins 64 bytes off one, loads at these 64 bytes got 281 GB/s on 4 H100
+    where those of lines got 323 (27 November 2026), so lanes are laid out by lines; not measured since.
     """
     frame.arrive()
     chunk = frame.size // frame.world_size
@@ -86,7 +89,8 @@ def reduce_chunk(frame: Frame) -> None:
     inputs = frame.peers("input", frame.after(frame.rank)).shifted(begin)
     outputs = frame.at(output)
     frame.wait()
-    frame.reduce(span, inputs, outputs, frame.aligned(source, output))
+    place = frame.place_by_lines(source + span.first)
+    frame.reduce(span, inputs, outputs, frame.aligned(source, output), place)
     frame.reduce_edges(span, inputs, outputs)
     frame.leave()
 

@@ -237,7 +237,15 @@ def refuse_requested(request: Request, folder: Path | None, code: AllowedCode) -
 
 def _refuse(places: Mapping[str, str], folder: Path | None, code: AllowedCode) -> None:
     for role, place in places.items():
-        if reason := code.refuses(files_of(place, folder, role.startswith("kernel"))):
+        try:
+            files = files_of(place, folder, role.startswith("kernel"))
+        except ValueError as error:
+            path = Path(place.rpartition(":")[0]).expanduser()
+            is_relative = path.suffix in (".py", ".yaml", ".ptx") and not path.is_absolute()
+            raise ValueError(
+                f"{error}{'; start in the folder that the command ran in' if is_relative else ''}"
+            ) from None
+        if reason := code.refuses(files):
             raise ValueError(f"{place}: {reason}")
 
 

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the last lines that it says."""
+"""The last lines that a command says."""
 
 from __future__ import annotations
 
@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 
 TOLD_BELOW = "told under 'failed', on standard error"
 """Where the table of a command refers to for what went wrong."""
-
-
-EXIT_PASSED, EXIT_FAILED, EXIT_WRONG_REQUEST = 0, 1, 2
-
-
-def exit_code_for(records: Sequence[Record]) -> int:
-    """The exit code of a command that ran all of its cases, from how they ended and how fast they were. A library that
-    did not finish counts for nothing."""
-    statuses = {str(record.status) for record in records if not record.is_late_library}
-    is_good = statuses <= {"PASSED", "REFUSED"} and "PASSED" in statuses and not too_slow(records)
-    return EXIT_PASSED if is_good else EXIT_FAILED
 
 
 def report(

@@ -12,11 +12,10 @@ from reports.record.code_changes import code_changes
 from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode
 from runner.command.console import Console, summary
-from runner.command.ending import exit_code_for
 from runner.command.plan import Command
 from runner.command.recorded_jobs import UNTRACKED, working_folder
 from runner.command.unfinished_cases import Left
-from runner.records.command_json import CommandDocument
+from runner.records.command_json import CommandDocument, exit_code_for
 
 
 def changed_since(

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from reports.table.text import counted
 from runner.command.console import Console
-from runner.command.ending import EXIT_FAILED, exit_code_for, report
+from runner.command.ending import report
 from runner.command.plan import Command
 from runner.command.running import Asked, Earlier, JobRunner, Tools
 from runner.command.to_mlflow import Mirrored, short_path
 from runner.environment.host import load, now_text
 from runner.environment.of_command import Surroundings, added_digest
 from runner.interrupt import exit_code_of, is_first, name_of
-from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument, JobPlan
+from runner.records.command_json import COMMAND_JSON, EXIT_FAILED, AskedJob, CommandDocument, JobPlan, exit_code_for
 from runner.records.lock import held_if_possible
 from runner.records.scrub import scrubbed
 from runner.records.store import Store, StoreError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,15 @@ from typing import Any
 from cases.documents import decoded, parsed, plain
 from cases.record.reading import contents
 from cases.record.record import Record
+from reports.table.average import too_slow
 
 COMMAND_JSON = "command.json"
 MANIFEST_SCHEMA = 1
 """Raised when a field changes its meaning or goes."""
 
 COMPLETE, INTERRUPTED, STOPPED, KILLED = "complete", "interrupted", "stopped", "killed"
+
+EXIT_PASSED, EXIT_FAILED = 0, 1
 
 
 _DIFFERS = "differs"
@@ -205,6 +208,14 @@ class CommandDocument:
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         jobs = ",\n".join(f"    {json.dumps(_job(job, first), ensure_ascii=False)}" for job in self.jobs)
         return text.replace(json.dumps(_JOBS), f"[\n{jobs}\n  ]" if jobs else "[]", 1)
+
+
+def exit_code_for(records: Sequence[Record]) -> int:
+    """The exit code of a command that ran all of its cases, from how they ended and how fast they were. A library that
+    did not finish counts for nothing."""
+    statuses = {str(record.status) for record in records if not record.is_late_library}
+    is_good = statuses <= {"PASSED", "REFUSED"} and "PASSED" in statuses and not too_slow(records)
+    return EXIT_PASSED if is_good else EXIT_FAILED
 
 
 _JOBS = "\0jobs"

@@ -8,6 +8,7 @@ items, "level": how much of the data was recomputed}.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -68,6 +69,7 @@ def main() -> int:
     try:
         with interruptible():
             asked = Asked(**json.loads(sys.stdin.readline()))
+            os.chdir(asked.folder)  # where whoever asks is: cases that run again take relative places from there
             points, level = answer(of_lines((line.rstrip("\n") for line in sys.stdin), "the question"), asked, say)
             plain = {name: [point.plain() for point in some] for name, some in points.items()}
             print(json.dumps({"points": plain, "level": asdict(level)}), flush=True)
@@ -111,13 +113,16 @@ def _of_jobs(found: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]
 
 def _cases(found: Mapping[str, Any], asked: Asked) -> Iterator[Point]:
     """Yield how the cases that the configurations ask for compare with the records, and those that did not run. Without
-    a command.json a case may have been left out, or its command may have been interrupted before it."""
+    a command.json the last cases of a job may have been left out, or its command may have been interrupted before; one
+    before them was left out, but where single files of records were given."""
     what = "cases that configurations ask for"
     missing = [one for one in found["missing"] if one[1:] not in asked.not_run.get(one[0], [])]
-    odd = [[case, f"missing of {command}"] for command, _, case in missing if command in asked.not_run]
+    is_whole = any(Path(place).suffix != ".json" for place in asked.places)
+    gone = [one for one in missing if one[0] in asked.not_run or (is_whole and one in found["passed_over"])]
+    odd = [[case, f"missing of {command}"] for command, _, case in gone]
     odd += [[case, f"of {command}, not requested"] for command, _, case in found["unexpected"]]
     _, unsure = _of_jobs({**found, "different": []})
-    if left := [case for command, _, case in missing if command not in asked.not_run]:
+    if left := [one[2] for one in missing if one not in gone]:
         says = "are not here, and no command.json says if they ran: left out, or their command was interrupted"
         yield Point(Outcome.NOT_COMPARABLE, f"{len(left)} of {found['expected']} {what} {says}: {listed(left)}")
     if found["expected"] == len(found["missing"]) and not odd and not unsure:

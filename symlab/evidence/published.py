@@ -86,11 +86,13 @@ def refresh(root: Path, is_check: bool = False) -> dict[str, list[Record]]:
     records of all machines, by name.
 
     With is_check, write nothing and raise ValueError naming the files. Raises ValueError if root has no README.md, so
-    that it can't be the project's folder. Texts are compared exactly. A figure is up to date if it names the digest of
-    its records, because its bytes depend on the version of matplotlib.
+    that it can't be the project's folder, and for a bundle that is not as the manifest has it: records never change,
+    and what is made from others must not be sealed. Texts are compared exactly. A figure is up to date if it names the
+    digest of its records, because its bytes depend on the version of matplotlib.
     """
     if not (root / "README.md").is_file():
         raise ValueError(f"{root}: no README.md here; --root is the project's folder")
+    _refuse_other_records(root)
     published = machines(root)
     wanted = texts(root, published)
     late_texts = [path for path, text in wanted.items() if _read(path) != text]
@@ -143,6 +145,17 @@ def changes(root: Path) -> list[str]:
     return [f"{PLACE.as_posix()}/{fault}" for fault in broken(folder)] if folder.is_dir() else []
 
 
+def _refuse_other_records(root: Path) -> None:
+    """Raise ValueError if a bundle that the manifest lists was changed or is gone. New ones are in no manifest yet."""
+    faults = changes(root) if (root / PLACE / MANIFEST).is_file() else []
+    if odd := [fault for fault in faults if f"{SUFFIX}: " in fault and not fault.endswith(f"not in {MANIFEST}")]:
+        place = PLACE.as_posix()
+        raise ValueError(
+            f"not as the manifest has it: {', '.join(odd)}; records never change: put them back (git restore {place}), "
+            f"or, to seal what is there after all, remove {place}/{MANIFEST} and run python -m reports published"
+        )
+
+
 def _refuse_changes(root: Path, late: Sequence[Path]) -> None:
     """Raise ValueError if a file differs from what the bundles give (late) or from the manifest."""
     names = [path.relative_to(root).as_posix() for path in late]
@@ -153,7 +166,8 @@ def _refuse_changes(root: Path, late: Sequence[Path]) -> None:
     if changed := [fault for fault in changes(root) if fault.partition(":")[0] not in names]:
         parts.append(f"not as the manifest has it: {', '.join(changed)}")
     if parts:
-        raise ValueError(f"{'; '.join(parts)}; run python -m reports published")
+        first = f"if git diff {PLACE.as_posix()} shows what you meant, " if changed else ""
+        raise ValueError(f"{'; '.join(parts)}; {first}run python -m reports published")
 
 
 def outdated(wanted: Mapping[Path, list[Record]]) -> dict[Path, list[Record]]:

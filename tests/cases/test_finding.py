@@ -10,7 +10,7 @@ import pytest
 
 from cases.finding import counts_of, first_failing, races_text, verdict_of
 from cases.record.record import CHECK_WAS_OFF, KernelInfo, Record, Status, from_json
-from tests.golden import same_text
+from tests.golden import refused, same_text
 from tests.reports.raced import LOAD, STORE, checked, finding, unchecked
 from tests.reports.synthetic import record
 
@@ -27,16 +27,10 @@ def test_a_finding_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"severity": "bad"}, "severity 'bad' is none of race, proxy, formal, advisory"),
-        ({"count": 0}, "0 pairs"),
-        ({"severity": "advisory"}, "names the assumption"),
-        ({"assumption": "vector_16"}, "names the assumption"),
-    ],
+    "changes", [{"severity": "bad"}, {"count": 0}, {"severity": "advisory"}, {"assumption": "vector_16"}], ids=str
 )
-def test_what_no_finding_can_be(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_what_no_finding_can_be(changes: dict[str, Any]) -> None:
+    with refused():
         finding(**changes)
 
 
@@ -77,28 +71,23 @@ def test_a_case_with_a_race_or_without_a_proxy_fence_is_not_passed(severity: str
     one = finding(severity)
     assert checked(one).status is Status.WRONG
     assert checked(one).race == one
-    with pytest.raises(ValueError, match=f"PASSED, but the race checker says: {severity}: a release is missing"):
+    with refused():
         checked(one, status=Status.PASSED)
 
 
 def test_other_findings_do_not_fail_a_case() -> None:
     made = checked(FORMAL, ADVISORY)
     assert (made.status, made.verified, made.race) == (Status.PASSED, True, None)
-    with pytest.raises(ValueError, match="WRONG needs a check that found a fault, or a finding that fails"):
+    with refused():
         checked(FORMAL, status=Status.WRONG)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"fabric": None, "status": Status.FAILED, "check": None, "reason": "x"}, "need the simulated fabric"),
-        ({"fabric": record().fabric}, "need the simulated fabric"),
-        ({"status": Status.REFUSED, "check": None, "reason": "x"}, "REFUSED can't have findings"),
-    ],
-)
-def test_what_no_record_can_claim(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        checked(**changes)
+def test_what_no_record_can_claim() -> None:
+    failed = {"check": None, "reason": "x"}
+    of_gpus = {"fabric": record().fabric}
+    for changes in ({"fabric": None, "status": Status.FAILED, **failed}, of_gpus, {"status": Status.REFUSED, **failed}):
+        with refused():
+            checked(**changes)
 
 
 def test_a_case_that_failed_keeps_what_was_found_until_then() -> None:

@@ -20,11 +20,8 @@ from kernels.dsl.status import describe
 from kernels.spec import KernelSpec, Workspace, refuses
 from kernels.ways.push import store_chunks, store_counted
 from memory.fabric import Traits
-from runner.case.check import merge
-from runner.case.program import Plan, run_case
-from runner.world.threads import ThreadWorld
-from simulator.world import SimulatorOptions
 from tests.kernels.launching import Launches
+from tests.runner.judged import judged
 
 PUSH = find("all_to_all_v/push")
 
@@ -96,8 +93,6 @@ def test_uniform_counts_are_what_all_to_all_gives() -> None:
     for rank in ranks:
         expected = other.outputs([data[:12] for data in inputs], rank, 0)
         for found in (one.outputs(inputs, rank, 0), one.parts(case, inputs, rank)):
-            assert found is not None
-            assert expected is not None
             assert torch.equal(found[0], expected[0])
         assert one.received(case, rank) == 12
 
@@ -106,10 +101,8 @@ def test_other_ops_and_unknown_counts_are_refused() -> None:
     traits = Traits("any", "sm_90a", 4, 1 << 30, multicast=False)
     moved = Case("all_to_all", "push", "bfloat16", "none", "none", 960, 4, counts="skewed")
     found = refuses(find("all_to_all/push"), collective("all_to_all"), moved, traits)
-    assert found is not None
     assert (found.key, found.reason) == ("counts", "all_to_all has no counts per peer, such as skewed")
     unknown = refuses(PUSH, collective("all_to_all_v"), case_with("even"), traits)
-    assert unknown is not None
     assert (unknown.key, unknown.hint) == ("counts", "give uniform, skewed, zeros")
     assert found.hint == "leave it at uniform"
 
@@ -119,26 +112,24 @@ def test_counts_are_in_the_id_of_a_case_off_uniform() -> None:
 
 
 @pytest.fixture(scope="module")
-def judged(compile_cache: Path) -> Callable[..., Any]:
-    """judged(spec, case, **options of the simulator): the runner's check of two launches."""
+def check_of(compile_cache: Path) -> Callable[..., Any]:
+    """check_of(spec, case, **options of the simulator): the runner's check of two launches."""
 
-    def judge(spec: KernelSpec, case: Case, **options: Any) -> Any:
+    def check(spec: KernelSpec, case: Case, **options: Any) -> Any:
         case = replace(case, algorithm=spec.algorithm)
-        world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 23, **options))
-        outcomes = world.run(run_case, Plan(case, spec, executable(spec, case, "sm_90a", compile_cache)), 120)
-        return merge(case, spec, [one.check for one in outcomes])
+        return judged(case, spec, executable(spec, case, "sm_90a", compile_cache), **options)
 
-    return judge
+    return check
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("counts", COUNTS)
 @pytest.mark.parametrize(("ranks", "numel", "offset"), [(1, 33, 1), (2, 2, 7), (3, 3003, 3), (3, 0, 0), (8, 1200, 5)])
 def test_every_byte_is_there_and_none_beyond(
-    judged: Callable[..., Any], counts: str, ranks: int, numel: int, offset: int
+    check_of: Callable[..., Any], counts: str, ranks: int, numel: int, offset: int
 ) -> None:
     case = case_with(counts, ranks, numel, seed=ranks, offset=offset)
-    found = judged(PUSH, case, schedule="random", seed=3)
+    found = check_of(PUSH, case, schedule="random", seed=3)
     assert (found.faults, found.method, found.elements) == ((), "bytes", 2 * numel * ranks)
 
 
@@ -217,9 +208,9 @@ def one_element_beyond(frame: Any) -> None:
     ("counts", "body"), [("skewed", sends_uniformly), ("zeros", sends_uniformly), ("skewed", places_are_its_own)]
 )
 def test_a_kernel_that_ignores_what_others_send_is_wrong(
-    judged: Callable[..., Any], counts: str, body: Callable[[Any], None]
+    check_of: Callable[..., Any], counts: str, body: Callable[[Any], None]
 ) -> None:
-    assert judged(with_body(body.__name__, body), case_with(counts)).wrong > 10
-    found = judged(with_body("beyond", one_element_beyond), case_with("skewed"))
+    assert check_of(with_body(body.__name__, body), case_with(counts)).wrong > 10
+    found = check_of(with_body("beyond", one_element_beyond), case_with("skewed"))
     assert all("output" in line and " changed at byte " in line for line in found.guard_faults), found.guard_faults
     assert {line.split(":")[0] for line in found.guard_faults} == {f"rank {rank}" for rank in range(4)}

@@ -5,18 +5,15 @@ First record which tests reach which lines:
     python -m pytest -n auto --dist loadfile -p tests.faults.recording --record-to=FOLDER -m 'not slow and not gpu'
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.chosen import drawn
-from tests.faults.kept import DRAWS, README, Draw, equivalents, kept_draws, kinds, table
-from tests.faults.made import Fault, faults_of, found_again
+from tests.faults.kept import DRAWS, README, Draw, kept_draws, kinds, table
+from tests.faults.made import faults_of, found_again
 from tests.faults.reached import Reached
 from tests.faults.trial import LAYERS, copy_of, tried
 from tests.marked import included
@@ -24,7 +21,7 @@ from tests.marked import included
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def main(given: Sequence[str] | None = None) -> int:
+def main(given=None):
     """Return the exit code: 0 if all faults were looked at and found, 1 if some were not, 2 for a wrong request."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__.partition("\n")[0])
     parser.add_argument("--recorded", type=Path, help="the folder that --record-to wrote")
@@ -48,7 +45,7 @@ def main(given: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _look(options: argparse.Namespace) -> int:
+def _look(options):
     ends_s = time.monotonic() + options.seconds
     if options.recorded is None:
         raise ValueError("no records of who reaches what (--recorded), give the folder that --record-to wrote")
@@ -75,31 +72,26 @@ def _look(options: argparse.Namespace) -> int:
     return int(not all(found is None or found.how for found in results))
 
 
-def _is_wanted(draw: Draw, fault: Fault, layer: str) -> bool:
+def _is_wanted(draw, fault, layer):
     quick = draw.found(fault, "quick")
     if layer == "full" and quick is not None and quick.how:
         return False
     return draw.found(fault, layer) is None
 
 
-def _drawn(options: argparse.Namespace, draw: Draw, reached: Reached) -> list[Fault]:
-    """The draw's faults as they are stored, whatever was recorded since, and for each that changes nothing another."""
-    proofs = equivalents()
-    kept = [one for one in draw.faults() if one.name not in proofs]
-    if len(kept) >= options.count:
-        return kept[: options.count]
+def _drawn(options, draw, reached):
+    """The draw's faults as they are stored, whatever was recorded since; of a new draw those that its seed draws."""
+    if kept := draw.faults():
+        return kept
     faults = []
     for path in sorted(reached.paths):
         text = _git(options.root, "show", f"HEAD:{path}", strip=False)
         lines = reached.lines(path)
         faults += [one for one in faults_of(path, text) if not lines.isdisjoint(range(one.first, one.last + 1))]
-    names, bare = {one.name for one in draw.faults()}, {one.room for one in draw.faults() if one.name in proofs}
-    further = [one for one in drawn(faults, options.count, draw.seed, proofs) if one.name not in names]
-    further.sort(key=lambda one: one.room not in bare)
-    return sorted([*kept, *further[: options.count - len(kept)]], key=lambda one: (one.path, one.line))
+    return sorted(drawn(faults, options.count, draw.seed), key=lambda one: (one.path, one.line))
 
 
-def _again(options: argparse.Namespace, draw: Draw) -> list[Fault]:
+def _again(options, draw):
     """The faults of another draw where they are now. Those that are gone are said."""
     (other,) = [one for one in kept_draws(options.draws) if one.place.stem == options.again] or [None]
     if other is None or other.place == draw.place:
@@ -115,13 +107,13 @@ def _again(options: argparse.Namespace, draw: Draw) -> list[Fault]:
     return found
 
 
-def _readme(draws: Path) -> int:
-    lines = [*kinds(), "", *table(kept_draws(draws), equivalents())]
+def _readme(draws):
+    lines = [*kinds(), "", *table(kept_draws(draws))]
     README.write_text(included(README.read_text(encoding="utf-8"), "faults", lines), encoding="utf-8")
     return 0
 
 
-def _git(root: Path, *words: str, strip: bool = True) -> str:
+def _git(root, *words, strip=True):
     done = subprocess.run(["git", "-C", str(root), *words], check=True, capture_output=True, text=True)
     return done.stdout.strip() if strip else done.stdout
 

@@ -1,11 +1,8 @@
 """What is known of faults: a file for each draw, added to fault by fault, and the table of tests/README.md."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +11,13 @@ from tests.faults.trial import Found
 
 HERE = Path(__file__).resolve().parent
 DRAWS = HERE / "draws"
-EQUIVALENT = HERE / "equivalent.json"
 README = HERE.parent / "README.md"
 
 
 class Draw:
     """The faults of one seed, in their order, and by layer how each was found."""
 
-    def __init__(self, place: Path, seed: str, commit: str) -> None:
+    def __init__(self, place, seed, commit):
         """place: its file. commit: the product code's, which may not change under a draw. Raises ValueError if the
         file is of another seed or commit."""
         self.place, self.seed, self.commit = place, seed, commit
@@ -35,25 +31,25 @@ class Draw:
                 )
             self.rows = {_fault(row).name: row for row in kept["faults"]}
 
-    def faults(self) -> list[Fault]:
+    def faults(self):
         return [_fault(row) for row in self.rows.values()]
 
-    def keep(self, faults: Sequence[Fault]) -> None:
+    def keep(self, faults):
         """Take faults as the draw's. What is known of them stays."""
         rows = {one.name: dataclasses.asdict(one) for one in faults}
         self.rows = {name: {**self.rows.get(name, {}), **row} for name, row in rows.items()}
         self._write()
 
-    def found(self, fault: Fault, layer: str) -> Found | None:
+    def found(self, fault, layer):
         """How a layer found a fault; None if that is not known yet."""
         row = self.rows[fault.name].get(layer)
         return Found(**row) if row is not None else None
 
-    def add(self, fault: Fault, layer: str, found: Found) -> None:
+    def add(self, fault, layer, found):
         self.rows[fault.name][layer] = {**dataclasses.asdict(found), "seconds": round(found.seconds, 1)}
         self._write()
 
-    def _write(self) -> None:
+    def _write(self):
         self.place.parent.mkdir(parents=True, exist_ok=True)
         made = {"seed": self.seed, "commit": self.commit, "faults": list(self.rows.values())}
         beside = self.place.with_suffix(".new")
@@ -61,11 +57,11 @@ class Draw:
         os.replace(beside, self.place)
 
 
-def _fault(row: Mapping[str, Any]) -> Fault:
+def _fault(row):
     return Fault(**{one.name: row[one.name] for one in dataclasses.fields(Fault)})
 
 
-def kept_draws(folder: Path = DRAWS) -> list[Draw]:
+def kept_draws(folder=DRAWS):
     """Return all draws, in the order of their names."""
     found = []
     for place in sorted(folder.glob("*.json")):
@@ -74,13 +70,7 @@ def kept_draws(folder: Path = DRAWS) -> list[Draw]:
     return found
 
 
-def equivalents(place: Path = EQUIVALENT) -> dict[str, str]:
-    """Return why faults that change nothing do so, by their names."""
-    found: dict[str, str] = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
-    return found
-
-
-def table(draws: Sequence[Draw], proofs: Mapping[str, str]) -> Iterator[str]:
+def table(draws):
     """The lines of the table: for each draw who finds how many, and all that only the full layer or none finds."""
     yield "| draw | product code | faults | quick layer | full layer alone | none | not looked at |"
     yield "|---|---|---:|---:|---:|---:|---:|"
@@ -98,23 +88,19 @@ def table(draws: Sequence[Draw], proofs: Mapping[str, str]) -> Iterator[str]:
         by = (full.by or full.how or "no test") if full is not None else "no quick test"
         does = f"{one.kind}: {_code(one.before)} to {_code(one.after)}"
         yield f"| {draw.place.stem}: {one.path}:{one.line} | {does} | {by} |"
-    if proofs:
-        yield from ("", "| changes nothing, and was replaced | because |", "|---|---|")
-    for name, why in proofs.items():
-        yield f"| {_code(name)} | {why} |"
 
 
-def kinds() -> Iterator[str]:
+def kinds():
     """The kinds of faults, as the page lists them."""
     yield from (f"- {name}: {what}" for name, what in KINDS.items())
 
 
-def _layer(draw: Draw, fault: Fault) -> str:
+def _layer(draw, fault):
     quick, full = draw.found(fault, "quick"), draw.found(fault, "full")
     if quick is None:
         return "open"
     return "quick" if quick.how else "full" if full is not None and full.how else "none"
 
 
-def _code(text: str) -> str:
+def _code(text):
     return f"`{short(text)}`".replace("|", "\\|") if "`" not in text else short(text)

@@ -4,10 +4,7 @@ Left out is what no test should notice: annotations, docstrings, the words of me
 what only type checkers read.
 """
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 KINDS = {
@@ -24,7 +21,7 @@ KINDS = {
 }
 """The kinds of faults, and what each does."""
 
-_COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
+_COMPARISONS = {
     ast.Lt: ("<", "<="),
     ast.LtE: ("<=", "<"),
     ast.Gt: (">", ">="),
@@ -66,21 +63,21 @@ class Fault:
     end: int
 
     @property
-    def name(self) -> str:
+    def name(self):
         """A name that stays while lines before it come and go, unless its file has the same statement twice."""
         return f"{self.path}: {self.statement}: {self.kind} {self.column}: {self.before} -> {self.after}"
 
     @property
-    def said(self) -> str:
+    def said(self):
         """Where it is and what it does, in a line."""
         return f"{self.path}:{self.line}: {self.kind}: {short(self.before)} -> {short(self.after)}"
 
     @property
-    def room(self) -> str:
+    def room(self):
         """The package and the folder in it: "runner/track"; of a file of the package itself "runner"."""
         return "/".join(self.path.split("/")[:-1][:2])
 
-    def applied(self, text: str) -> str:
+    def applied(self, text):
         """Return the file's text with the fault. Raises ValueError if the text is not what it was made from."""
         data = text.encode()
         if data[self.start : self.end].decode(errors="replace") != self.before:
@@ -88,13 +85,13 @@ class Fault:
         return (data[: self.start] + self.after.encode() + data[self.end :]).decode()
 
 
-def short(text: str, most: int = 90) -> str:
+def short(text, most=90):
     """Return a text in one line, and its beginning alone if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 3] + "..."
 
 
-def faults_of(path: str, text: str) -> list[Fault]:
+def faults_of(path, text):
     """Return all faults of a file, in the order of their places."""
     made = _Made(path, text)
     made.visit(ast.parse(text))
@@ -102,7 +99,7 @@ def faults_of(path: str, text: str) -> list[Fault]:
     return sorted(unique.values(), key=lambda one: (one.start, one.end, one.kind))
 
 
-def found_again(fault: Fault, text: str) -> Fault | None:
+def found_again(fault, text):
     """Return a fault where it is in a later version of its file, nearest to its line; None if it is gone."""
     like = [one for one in faults_of(fault.path, text) if one.name == fault.name]
     return min(like, key=lambda one: abs(one.line - fault.line), default=None)
@@ -111,7 +108,7 @@ def found_again(fault: Fault, text: str) -> Fault | None:
 class _Made(ast.NodeVisitor):
     """Collects the faults of a file."""
 
-    def __init__(self, path: str, text: str) -> None:
+    def __init__(self, path, text):
         self.path = path
         self.lines = text.splitlines() or [""]
         self.data = text.encode()
@@ -123,18 +120,18 @@ class _Made(ast.NodeVisitor):
         self.span = (1, 1)
         self.bare: set[int] = set()
 
-    def at(self, line: int, column: int) -> int:
+    def at(self, line, column):
         return self.starts[line - 1] + column
 
-    def text(self, node: ast.expr | ast.stmt) -> str:
+    def text(self, node):
         return self.data[slice(*self.bounds(node))].decode()
 
-    def bounds(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+    def bounds(self, node):
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
 
-    def add(self, kind: str, start: int, end: int, after: str) -> None:
+    def add(self, kind, start, end, after):
         line = self.data[:start].count(b"\n") + 1
         before = self.data[start:end].decode()
         column = len(self.data[self.starts[line - 1] : start].decode()) + 1
@@ -142,17 +139,17 @@ class _Made(ast.NodeVisitor):
         fault = Fault(self.path, line, column, kind, before, after, statement, inside, *self.span, start, end)
         self.found.append(fault)
 
-    def replace(self, kind: str, node: ast.expr | ast.stmt, after: str) -> None:
+    def replace(self, kind, node, after):
         self.add(kind, *self.bounds(node), after)
 
-    def between(self, kind: str, left: ast.expr, right: ast.expr, before: str, after: str) -> None:
+    def between(self, kind, left, right, before, after):
         """Replace an operator between two operands."""
         start, end = self.bounds(left)[1], self.bounds(right)[0]
         place = self.data[start:end].decode().find(before)
         if place >= 0:
             self.add(kind, start + place, start + place + len(before), after)
 
-    def visit(self, node: ast.AST) -> None:
+    def visit(self, node):
         if isinstance(node, ast.stmt):
             body = getattr(node, "body", None)
             last = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
@@ -167,7 +164,7 @@ class _Made(ast.NodeVisitor):
             self.visit(child)
             self.span = span
 
-    def _children(self, node: ast.AST) -> Iterator[ast.AST]:
+    def _children(self, node):
         """What of a node may have faults."""
         if isinstance(node, ast.Assert | ast.Import | ast.ImportFrom | ast.JoinedStr | ast.Raise):
             return
@@ -187,7 +184,7 @@ class _Made(ast.NodeVisitor):
             return
         yield from ast.iter_child_nodes(node)
 
-    def _statement(self, node: ast.stmt) -> None:
+    def _statement(self, node):
         stores = isinstance(node, ast.Assign) and all(
             isinstance(one, ast.Attribute | ast.Subscript) for one in node.targets
         )
@@ -198,21 +195,21 @@ class _Made(ast.NodeVisitor):
         if isinstance(node, ast.Return):
             self._returned(node)
 
-    def _returned(self, node: ast.Return) -> None:
+    def _returned(self, node):
         value = node.value
         if isinstance(value, ast.Constant) and isinstance(value.value, bool):
             self.replace("neighbour", value, str(not value.value))
         if isinstance(value, ast.Tuple) and len(value.elts) == 2:
             self._swap("neighbour", *value.elts)
 
-    def _swap(self, kind: str, one: ast.expr, other: ast.expr) -> None:
+    def _swap(self, kind, one, other):
         """Exchange two expressions."""
         (start, end), (later, last) = self.bounds(one), self.bounds(other)
         between = self.data[end:later].decode()
         self.add(kind, start, last, f"{self.text(other)}{between}{self.text(one)}")
 
-    def _expression(self, node: ast.expr) -> None:
-        rules: dict[type, Callable[[ast.Any], None]] = {
+    def _expression(self, node):
+        rules = {
             ast.Compare: self._comparison,
             ast.Constant: self._constant,
             ast.BoolOp: self._and_or,
@@ -222,23 +219,23 @@ class _Made(ast.NodeVisitor):
         if type(node) in rules:
             rules[type(node)](node)
 
-    def _comparison(self, node: ast.Compare) -> None:
+    def _comparison(self, node):
         sides = [node.left, *node.comparators]
         for at, operator in enumerate(node.ops):
             self.between("comparison", sides[at], sides[at + 1], *_COMPARISONS[type(operator)])
 
-    def _constant(self, node: ast.Constant) -> None:
+    def _constant(self, node):
         if type(node.value) is int:
             self.replace(
                 "constant", node, f"({self.text(node)} + 1)" if self.text(node)[:2] == "0x" else str(node.value + 1)
             )
 
-    def _and_or(self, node: ast.BoolOp) -> None:
+    def _and_or(self, node):
         before, after = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
         for one, other in zip(node.values, node.values[1:], strict=False):
             self.between("and/or", one, other, before, after)
 
-    def _call(self, node: ast.Call) -> None:
+    def _call(self, node):
         if isinstance(node.func, ast.Name) and node.func.id in _OTHER:
             self.replace("extremum", node.func, _OTHER[node.func.id])
         plain = [one for one in node.args if not isinstance(one, ast.Starred)]
@@ -251,15 +248,15 @@ class _Made(ast.NodeVisitor):
         elif len(plain) == len(node.args) == 1 and not node.keywords:
             self.replace("result", node, f"({self.text(plain[0])})")
 
-    def _sum(self, node: ast.BinOp) -> None:
+    def _sum(self, node):
         signs = {ast.Add: ("+", "-"), ast.Sub: ("-", "+")}
         if type(node.op) in signs:
             self.between("sum", node.left, node.right, *signs[type(node.op)])
 
-    def generic_visit(self, node: ast.AST) -> None:
+    def generic_visit(self, node):
         raise AssertionError("visit() goes through all nodes itself")
 
 
-def _is_for_checkers(node: ast.AST) -> bool:
+def _is_for_checkers(node):
     """Whether a node is the block that only type checkers read."""
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"

@@ -1,16 +1,11 @@
 """Which tests reach a line, from what tests/faults/recording.py wrote."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 from coverage import CoverageData
-
-from tests.faults.made import Fault
 
 ALL = "all.coverage"
 
@@ -18,7 +13,7 @@ ALL = "all.coverage"
 class Reached:
     """Recorded lines, and the seconds of each test function (of all its cases)."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         """folder: as given to --record-to, one for each part of the tests, or a folder of such. Raises ValueError if
         nothing is there."""
         abouts = sorted(folder.rglob("recorded.*.json"))
@@ -38,27 +33,23 @@ class Reached:
         files = [Path(one) for one in self._data.measured_files() if one.endswith(".py")]  # templates are recorded, too
         self.paths = {one.relative_to(self.root).as_posix() for one in files}
 
-    def lines(self, path: str) -> set[int]:
+    def lines(self, path):
         """Return the lines of a file that some process ran, importing it included."""
         return set(self._data.lines(str(Path(self.root, path))) or ())
 
     @functools.cached_property
-    def _widths(self) -> Counter[str]:
+    def _widths(self):
         """Number of files that a test function runs lines of: the fewer, the closer it is to them."""
-        found: Counter[str] = Counter()
+        found = Counter()
         for path in self.paths:
             found.update({one for tests in self._tests(path).values() for one in tests})
         return found
 
-    def _tests(self, path: str) -> dict[int, list[str]]:
+    def _tests(self, path):
         recorded = self._data.contexts_by_lineno(str(Path(self.root, path)))
         return {line: [test for test in tests if test] for line, tests in recorded.items()}
 
-    def runs(self, fault: Fault) -> bool:
-        """Return whether a test runs a fault's statement."""
-        return not self.lines(fault.path).isdisjoint(range(fault.first, fault.last + 1))
-
-    def tests(self, fault: Fault) -> list[str]:
+    def tests(self, fault):
         """Return the test functions that reach a fault, the closest first: those in the folder of its subject, then
         those that run few files. Of what runs as a file is imported these are all that run a line of the file."""
         by_line = self._tests(fault.path)
@@ -66,17 +57,17 @@ class Reached:
         found = {test for line in lines for test in by_line.get(line, ())}
         subject, stem = f"tests/{fault.room}/", Path(fault.path).stem
 
-        def far(test: str) -> tuple[bool, bool, int, str]:
+        def far(test):
             file = test.partition("::")[0]
             return Path(file).stem != f"test_{stem}", not file.startswith(subject), self._widths[test], test
 
         return sorted(found, key=far)
 
-    def seconds_of(self, tests: Sequence[str]) -> float:
+    def seconds_of(self, tests):
         return sum(self.seconds.get(one, 0.0) for one in tests)
 
 
-def _together(folder: Path) -> CoverageData:
+def _together(folder):
     """All files as one, kept beside them until one is newer."""
     place = folder / ALL
     parts = [one for one in sorted(folder.rglob("recorded.*")) if one.suffix != ".json"]

@@ -6,16 +6,12 @@ for another; tests/faults/reached.py puts them together. A context is a test fun
 fixtures belong to it, which coverage's own dynamic_context=test_function leaves out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,16 +30,16 @@ core = ctrace
 """
 
 
-def function_of(test: str) -> str:
+def function_of(test):
     """Return the node id of a test without its case."""
     return test.partition("[")[0]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     parser.addoption("--record-to", default="", help="the folder that files of recorded lines are written to")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     folder = config.getoption("--record-to")
     is_controller = bool(getattr(config.option, "numprocesses", None)) and not hasattr(config, "workerinput")
     if folder and not is_controller:
@@ -53,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 class _Recording:
     """One process' record."""
 
-    def __init__(self, folder: Path, root: Path) -> None:
+    def __init__(self, folder, root):
         import coverage
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +65,7 @@ class _Recording:
         os.environ["COVERAGE_PROCESS_START"] = str(settings)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
+    def pytest_runtest_protocol(self, item):
         test = function_of(item.nodeid)
         began_s = time.monotonic()
         os.environ[TEST] = test
@@ -80,7 +76,7 @@ class _Recording:
             self.coverage.switch_context("")
             self.seconds[test] += time.monotonic() - began_s
 
-    def pytest_unconfigure(self) -> None:
+    def pytest_unconfigure(self):
         self.coverage.stop()
         self.coverage.save()
         about = {"root": str(self.root), "python": sys.version, "seconds": self.seconds}

@@ -1,7 +1,5 @@
 """One fault in a copy of the tree, and the tests that reach it, the closest first, up to the first that fails."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os
@@ -12,12 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from tests.faults.made import Fault
-from tests.faults.reached import Reached
 
 LAYERS = {"quick": "not slow and not gpu", "full": "slow and not gpu"}
 """Which tests a layer adds to those before it: what `pytest -m` takes. The only place that says what is quick."""
@@ -55,7 +49,7 @@ class Found:
 
 
 @contextlib.contextmanager
-def copy_of(root: Path) -> Iterator[Path]:
+def copy_of(root):
     """Yield a copy of the tree as it is committed, which goes with the block: git's own, so that tests of git run."""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         copy = Path(folder, "tree")
@@ -70,7 +64,7 @@ def copy_of(root: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def cache_of(copy: Path, fault: Fault) -> Iterator[Path]:
+def cache_of(copy, fault):
     """Yield a cache of pytest for one fault's runs, with the kernels that the tree's runs compiled. It goes with the
     block, so that nothing that was compiled with a fault is there for another one."""
     with tempfile.TemporaryDirectory(prefix="cache-", dir=copy.parent) as folder:
@@ -79,7 +73,7 @@ def cache_of(copy: Path, fault: Fault) -> Iterator[Path]:
         yield Path(folder)
 
 
-def tried(copy: Path, fault: Fault, reached: Reached, layer: str, ends_s: float = float("inf")) -> Found | None:
+def tried(copy, fault, reached, layer, ends_s=float("inf")):
     """Make a fault in a copy of the tree, and look whether a layer's tests find it. The copy is then as it was.
 
     A test that fails without the fault, too, tells nothing: others are asked. None if the time (monotonic) is over
@@ -89,7 +83,7 @@ def tried(copy: Path, fault: Fault, reached: Reached, layer: str, ends_s: float 
         return _tried(copy, cache, fault, reached, layer, ends_s)
 
 
-def _tried(copy: Path, cache: Path, fault: Fault, reached: Reached, layer: str, ends_s: float) -> Found | None:
+def _tried(copy, cache, fault, reached, layer, ends_s):
     began_s, left = time.monotonic(), reached.tests(fault)
     run, groups = 0, list(GROUPS)
     while left:
@@ -109,7 +103,7 @@ def _tried(copy: Path, cache: Path, fault: Fault, reached: Reached, layer: str, 
 
 
 @contextlib.contextmanager
-def made(copy: Path, fault: Fault) -> Iterator[None]:
+def made(copy, fault):
     """A fault in a copy, within the block. Its bytecode goes, too: Python tells files apart by seconds and sizes."""
     path = copy / fault.path
     text = path.read_bytes()
@@ -123,7 +117,7 @@ def made(copy: Path, fault: Fault) -> Iterator[None]:
         compiled.unlink(missing_ok=True)
 
 
-def _look(copy: Path, cache: Path, group: Sequence[str], layer: str, limit_s: float) -> tuple[str, str, list[str]]:
+def _look(copy, cache, group, layer, limit_s):
     """Run test functions up to the first that fails: how it ended, by which, and which functions there are."""
     tests = list(group)
     while tests:
@@ -142,12 +136,12 @@ def _look(copy: Path, cache: Path, group: Sequence[str], layer: str, limit_s: fl
     return "", "", tests
 
 
-def _is_broken(said: str) -> bool:
+def _is_broken(said):
     """Whether files could not be imported, rather than lack a test."""
     return "found no collectors for" in said or "error during collection" in said or "errors during collection" in said
 
 
-def _pytest(copy: Path, cache: Path, tests: Sequence[str], layer: str, limit_s: float) -> tuple[int | None, str]:
+def _pytest(copy, cache, tests, layer, limit_s):
     """Exit code (None if it was stopped at the limit) and output of pytest in a copy."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-o", f"cache_dir={cache}", "-n", "0", "-m", LAYERS[layer]]
     environment = {**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}

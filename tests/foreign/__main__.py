@@ -1,19 +1,16 @@
 """python -m tests.foreign: run the kernels of others in the simulator, and tell what came of each."""
 
-from __future__ import annotations
-
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from tests.foreign.cases import HEAD, Outcome, outcome
+from tests.foreign.cases import HEAD, outcome
 from tests.foreign.catalogue import KERNELS
 
 TABLE = Path(__file__).resolve().parent / "table.md"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments=None):
     """Return the exit code: 0 if every kernel kept its promise, 1 if one did not, 2 if nothing can be compiled here."""
     parser = argparse.ArgumentParser(prog="python -m tests.foreign", description=__doc__)
     parser.add_argument("--kernel", default="", help="only those with this in their name")
@@ -34,13 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(one.verdict != one.kernel.promise for one in found))
 
 
-def page(found: Sequence[Outcome]) -> str:
+def page(found):
     """Return the page with the table."""
     head = "# Kernels of others, in the simulator\n\n`python -m tests.foreign --write` writes this page.\n"
     return "\n".join([head, HEAD, *(one.row for one in found), ""])
 
 
-def rows(page: str) -> list[str]:
+def rows(page):
     """Return the lines of the page's table, without its head."""
     return [line for line in page.splitlines() if line.startswith("|")][2:]
 

@@ -1,9 +1,7 @@
 """What a kernel of others is here, and how it is run: on 2, 4 and 8 ranks, in a fair order and in random ones."""
 
-from __future__ import annotations
-
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +10,6 @@ from typing import Any
 import torch
 
 import symlab
-from cases.finding import Finding
 from simulator.forms import missing_forms
 from tests.foreign.environment import Module, absent, versions
 
@@ -36,21 +33,19 @@ class Case:
     launch: Mapping[str, Any]
     check: Callable[[Outputs], None]
 
-    def simulated(self, ranks: int, **order: Any) -> symlab.Simulation:
+    def simulated(self, ranks, **order):
         """Run it. order: other arguments of symlab.simulate."""
-        how: dict[str, Any] = {"entry": self.module.facts.get("entry"), **self.launch, **order}
+        how = {"entry": self.module.facts.get("entry"), **self.launch, **order}
         steps = [{"kernel": self.module.ptx, **one} for one in how.pop("steps", [{}])]
         with redirect_stderr(io.StringIO()):  # what kernels print
             return symlab.simulate(steps, ranks=ranks, **how)
 
 
-def exact(
-    module: Module, ranks: int, expected: Callable[[int], Mapping[str, Any]], more: Sequence[Any] = (), **launch: Any
-) -> Case:
+def exact(module, ranks, expected, more=(), **launch):
     """A launch after which buffers hold on each rank what is expected of it, bit for bit. Unless the launch says
     otherwise, its arguments are its buffers and `more`, and all of its buffers are local."""
 
-    def check(outputs: Outputs) -> None:
+    def check(outputs):
         for rank in range(ranks):
             for name, one in expected(rank).items():
                 held(name, outputs[name][rank], one, rank)
@@ -79,11 +74,11 @@ class Foreign:
     ranks: tuple[int, ...] = RANKS
     needs_host_compiler: bool = False
 
-    def __str__(self) -> str:
+    def __str__(self):
         return self.name
 
     @property
-    def absent(self) -> str:
+    def absent(self):
         """Why it can't be compiled here; "" if it can."""
         return absent(self.needs_host_compiler)
 
@@ -98,7 +93,7 @@ class Outcome:
     races: str = "-"
 
     @property
-    def row(self) -> str:
+    def row(self):
         """The kernel's line of the table."""
         kernel = self.kernel
         steps = " / ".join(f"{one:,}" for one in self.steps) or "-"
@@ -114,7 +109,7 @@ HEAD = (
 
 
 @cache
-def outcome(kernel: Foreign) -> Outcome:
+def outcome(kernel):
     """Compile the kernel, list what the simulator lacks of it, run it in all orders on all numbers of ranks, and check
     each result; the race checker watches the fair order, and all orders of what production runs (WATCHED): there a
     kernel with an assumption has it in random orders. The verdict is the kernel's promise, the unsupported forms, or
@@ -124,9 +119,8 @@ def outcome(kernel: Foreign) -> Outcome:
     if lacking:
         return Outcome(kernel, (), f"unsupported: {', '.join(f'`{one}`' for one in lacking)}")
     steps = []
-    found: list[Finding] = []
-    beyond: set[str] = set()
-    granted: dict[str, Any] = {"assumptions": [kernel.assumption]} if kernel.assumption else {}
+    found, beyond = [], set()
+    granted = {"assumptions": [kernel.assumption]} if kernel.assumption else {}
     for ranks, case in cases.items():
         for schedule in ("fair", "random"):
             is_fair, is_watched = schedule == "fair", kernel.package in WATCHED
@@ -157,21 +151,21 @@ def outcome(kernel: Foreign) -> Outcome:
     return Outcome(kernel, tuple(steps), kernel.promise, ", ".join(told) or "none")
 
 
-def held(name: str, found: torch.Tensor, expected: torch.Tensor, rank: int) -> None:
+def held(name, found, expected, rank):
     """Hold a buffer to what is expected, bit for bit."""
     same = found.dtype == expected.dtype and found.shape == expected.shape and torch.equal(_raw(found), _raw(expected))
     assert same, f"{name} on rank {rank} is {_first(found)}, expected {_first(expected)}"
 
 
-def _first(tensor: torch.Tensor) -> str:
+def _first(tensor):
     return f"{tensor.flatten()[:4].tolist()}.."
 
 
-def _raw(tensor: torch.Tensor) -> torch.Tensor:
+def _raw(tensor):
     return tensor.contiguous().flatten().view(torch.uint8)
 
 
-def random_rows(ranks: int, shape: tuple[int, ...], dtype: torch.dtype, low: int, high: int) -> list[torch.Tensor]:
+def random_rows(ranks, shape, dtype, low, high):
     """Integers from low to high - 1 on each rank, as numbers of a type."""
     made = torch.Generator().manual_seed(17)
     return [torch.randint(low, high, shape, generator=made).to(dtype) for _ in range(ranks)]

@@ -1,7 +1,5 @@
 """All kernels of others that the tests run."""
 
-from __future__ import annotations
-
 from tests.foreign import (
     feature_cases,
     flashinfer_cases,
@@ -11,9 +9,8 @@ from tests.foreign import (
     sglang_cases,
     triton_cases,
 )
-from tests.foreign.cases import Foreign
 
-KERNELS: tuple[Foreign, ...] = (
+KERNELS = (
     *triton_cases.KERNELS,
     *numba_cases.KERNELS,
     *feature_cases.KERNELS,

@@ -5,18 +5,14 @@ A file's kernels are compiled from fake tensors and launched on a world's ranks.
 NVSHMEM) is not run: while the file is imported, the libraries that only the host code uses are stand-ins.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -28,13 +24,13 @@ ARCH = "sm_100a"
 
 
 @contextmanager
-def stand_ins() -> Iterator[None]:
+def stand_ins():
     """Let the examples import what their host code uses: cuda.core, nvshmem4py and NVSHMEM's host library."""
     import cuda.pathfinder
 
     names = ("cuda.core", "cuda.core.experimental", "nvshmem", "nvshmem.core")
     core, experimental, nvshmem, nvshmem_core = made = [ModuleType(name) for name in names]
-    core.Device = experimental.Device = nvshmem.core = nvshmem_core  # type: ignore[attr-defined]
+    core.Device = experimental.Device = nvshmem.core = nvshmem_core
     with pytest.MonkeyPatch.context() as patch:
         for module in made:
             patch.setitem(sys.modules, module.__name__, module)
@@ -42,25 +38,23 @@ def stand_ins() -> Iterator[None]:
         yield
 
 
-def in_the_wheel() -> Path:
+def in_the_wheel():
     """The folder of FlashInfer's wheel that has an older state of the same files."""
     found = (ENVIRONMENT / "lib").glob("python*/site-packages/flashinfer/data/cutlass")
     return next(found, ENVIRONMENT) / "examples" / "python" / "CuTeDSL" / "distributed"
 
 
-def example(folder: Path, name: str) -> Any:
+def example(folder, name):
     """Import a file of a folder."""
     path = folder / f"{name}.py"
     specification = importlib.util.spec_from_file_location(f"cutlass_example_{name}", path)
-    assert specification is not None
-    assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     with stand_ins():
         specification.loader.exec_module(module)
     return module
 
 
-def rows(*shape: int, order: Sequence[int] | None = None, dtype: str = "Float32") -> Any:
+def rows(*shape, order=None, dtype="Float32"):
     """A tensor of known shape without memory, to compile from. order: of dimensions, 0 the innermost; None: by rows."""
     import cutlass
     from cutlass.cute.runtime import make_fake_compact_tensor
@@ -69,7 +63,7 @@ def rows(*shape: int, order: Sequence[int] | None = None, dtype: str = "Float32"
     return make_fake_compact_tensor(getattr(cutlass, dtype), shape, stride_order=strides, assumed_align=32)
 
 
-def compiled(name: str, function: Callable[..., Any], *arguments: Any) -> Executable:
+def compiled(name, function, *arguments):
     """Compile the one kernel that a function launches."""
     import cutlass.cute as cute
     from cutlass.base_dsl.compiler import DumpDir
@@ -82,6 +76,6 @@ def compiled(name: str, function: Callable[..., Any], *arguments: Any) -> Execut
     return Executable(name, entry, ARCH, text, f"sha256:{hashlib.sha256(text.encode()).hexdigest()}")
 
 
-def tensor_argument(place: Any) -> tuple[str, bytes]:
+def tensor_argument(place):
     """What a tensor of known shape is as a kernel's parameter: a struct of its address. place: a tensor or a view."""
     return "bytes", int(place.address).to_bytes(8, "little")

@@ -1,14 +1,12 @@
 """The environment that `make foreign` makes: compile in it, in a process of its own, and keep what came out."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,19 +28,19 @@ class Module:
     facts: Mapping[str, Any]
 
 
-def versions() -> dict[str, str]:
+def versions():
     """Return the version of each package of the environment, by name."""
     lines = LOCK.read_text(encoding="utf-8").splitlines()
     return dict(line.split("==") for line in lines if line and not line.startswith("#"))
 
 
-def toolkit() -> Path:
+def toolkit():
     """Return the folder of nvcc's and ptxas' programs."""
     (found,) = ENVIRONMENT.glob("lib/python3*/site-packages/nvidia/cu13/bin")
     return found
 
 
-def absent(needs_host_compiler: bool = False) -> str:
+def absent(needs_host_compiler=False):
     """Return why nothing can be compiled here; "" if it can."""
     stamp = ENVIRONMENT / ".installed"
     if not stamp.exists():
@@ -54,7 +52,7 @@ def absent(needs_host_compiler: bool = False) -> str:
     return ""
 
 
-def compiled(script: str, request: Mapping[str, Any], sources: Sequence[str] = ()) -> Module:
+def compiled(script, request, sources=()):
     """Return what a script of compilers/ makes of a request, in the environment's Python.
 
     The script is called with two paths: a JSON file with the request, and the JSON file to write. `ptx` in it is the
@@ -75,7 +73,7 @@ def compiled(script: str, request: Mapping[str, Any], sources: Sequence[str] = (
     return Module(answer.pop("ptx"), answer)
 
 
-def _run(script: Path, asked: str, folder: Path) -> None:
+def _run(script, asked, folder):
     (folder / "request.json").write_text(asked, encoding="utf-8")
     command = [ENVIRONMENT / "bin" / "python", script, folder / "request.json", folder / "answer.json"]
     done = subprocess.run(
@@ -85,6 +83,6 @@ def _run(script: Path, asked: str, folder: Path) -> None:
         raise RuntimeError(f"{script.name} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
 
 
-def _variables() -> dict[str, str]:
+def _variables():
     """The process's variables: none of this project, so that the environment imports only what is its own."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}

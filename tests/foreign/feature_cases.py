@@ -1,35 +1,29 @@
 """CUDA of our own (sources/features.cu), with oracles in Python: what nvcc makes of each part of the language."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial, reduce
 from operator import and_, or_, xor
-from typing import Any
 
 import numpy as np
 import torch
 
-from tests.foreign.cases import Case, Foreign, Outputs, exact, random_rows
+from tests.foreign.cases import Case, Foreign, exact, random_rows
 from tests.foreign.cuda_cases import of_cuda
 from tests.foreign.exact import BFLOAT16, FLOAT16, FLOAT32, joined, parts, rounded, signed
 
 SOURCE = "features.cu"
 ALL_LANES = 0xFFFFFFFF
 
-Expected = Mapping[str, torch.Tensor]
 
-
-def case(kernel: str, ranks: int, expected: Callable[[int], Expected], **how: Any) -> Case:
+def case(kernel, ranks, expected, **how):
     """A kernel of SOURCE on one block of 64 threads, if nothing else is said; what it must leave is exact."""
     return exact(of_cuda(SOURCE, kernel), ranks, expected, **{"grid": 1, "block": 64, **how})
 
 
-def words(values: Sequence[int], shape: tuple[int, ...]) -> torch.Tensor:
+def words(values, shape):
     """32-bit words, as int32."""
     return torch.tensor([signed(one) for one in values], dtype=torch.int32).view(shape)
 
@@ -40,19 +34,19 @@ SHAPE = struct.Struct("=bxhid3f4x3q")
 SCALE, OFFSET, WEIGHTS = 2.75, (1.0, -8.5, 3.0), (3, -(2**40), 5)
 
 
-def ackermann(m: int, n: int) -> int:
+def ackermann(m, n):
     if m == 0:
         return n + 1
     return ackermann(m - 1, 1 if n == 0 else ackermann(m, n - 1))
 
 
-def functions(ranks: int) -> Case:
+def functions(ranks):
     threads = 48
 
-    def columns(rank: int) -> int:
+    def columns(rank):
         return 7 + rank
 
-    def expected(rank: int) -> Expected:
+    def expected(rank):
         extra = math.trunc(SCALE * OFFSET[1])
         of_struct = [WEIGHTS[at % 3] * columns(rank) + 300 * -2 + extra for at in range(threads)]
         indirect = [(2 * at, at * at, -at)[at % 3] for at in range(threads)]
@@ -66,7 +60,7 @@ def functions(ranks: int) -> Case:
 
     buffers = {name: (len(one), one.dtype) for name, one in expected(0).items()}
 
-    def arguments(rank: int) -> list[Any]:
+    def arguments(rank):
         return [("bytes", SHAPE.pack(-2, 300, columns(rank), SCALE, *OFFSET, *WEIGHTS)), *buffers]
 
     return case("functions", ranks, expected, grid=3, block=16, buffers=buffers, arguments=arguments)
@@ -79,12 +73,12 @@ PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
 COUNTER = 40
 
 
-def memory(ranks: int) -> Case:
+def memory(ranks):
     blocks, threads = 2, 64
     numel = blocks * threads
     data = random_rows(ranks, (numel, 4), torch.float32, -50, 50)
 
-    def expected(rank: int) -> Expected:
+    def expected(rank):
         out, sums, where = data[rank].clone(), [], []
         for at in range(numel):
             thread = at % threads
@@ -104,7 +98,7 @@ def memory(ranks: int) -> Case:
 # Warps
 
 
-def of_warp(values: Sequence[int], lane: int, first: int) -> list[int]:
+def of_warp(values, lane, first):
     """What a thread of the kernel `warps` finds: its warp's values, its lane, and the warp's first thread."""
     value = values[lane]
     inner = lane % 16
@@ -140,11 +134,11 @@ def of_warp(values: Sequence[int], lane: int, first: int) -> list[int]:
     ]
 
 
-def warps(ranks: int) -> Case:
+def warps(ranks):
     threads = 64
     data = random_rows(ranks, (threads,), torch.int32, -40, 40)
 
-    def expected(rank: int) -> Expected:
+    def expected(rank):
         values = data[rank].tolist()
         rows = [of_warp(values[at // 32 * 32 :][:32], at % 32, at // 32 * 32) for at in range(threads)]
         return {"out": words([one for row in rows for one in row], (threads, 24))}
@@ -155,7 +149,7 @@ def warps(ranks: int) -> Case:
 # Blocks and grids
 
 
-def barriers(ranks: int) -> Case:
+def barriers(ranks):
     grid, block = (2, 3, 2), (8, 4, 3)
     blocks, threads = math.prod(grid), math.prod(block)
     votes = sum(thread % 3 == 0 for thread in range(threads)) + 1000 + 2000
@@ -170,12 +164,12 @@ def barriers(ranks: int) -> Case:
         "arrived": words([3 * blocks], (1,)),
         "rounds": words(rounds + sums, (6 * blocks,)),
     }
-    buffers: dict[str, Any] = {name: (len(one), torch.int32) for name, one in found.items()}
+    buffers = {name: (len(one), torch.int32) for name, one in found.items()}
     buffers["arrived"] = (1, torch.int32, 0)
     return case("barriers", ranks, lambda rank: found, grid=grid, block=block, buffers=buffers)
 
 
-def whole_grid(ranks: int) -> Case:
+def whole_grid(ranks):
     """Each block adds what all threads of the grid have stored, in three turns that two barriers of the grid part."""
     blocks, threads, turns = 4, 32, 3
     last = [number * 10 + at + turns - 1 for number in range(blocks) for at in range(threads)]
@@ -204,7 +198,7 @@ COUNTS = np.dtype(
 START = {"least": 2**31 - 1, "most": -(2**31), "swapped": 5, "all": ALL_LANES, "fell": 9, "turned": 3}
 
 
-def started() -> np.ndarray[Any, Any]:
+def started():
     """The counts before any value."""
     made = np.zeros((), COUNTS)
     for name, value in START.items():
@@ -212,7 +206,7 @@ def started() -> np.ndarray[Any, Any]:
     return made
 
 
-def counted(values: Sequence[int]) -> np.ndarray[Any, Any]:
+def counted(values):
     """What the counts are after these values, in any order."""
     made = started()
     made["added"], made["cut"] = sum(values), -sum(values)
@@ -232,13 +226,13 @@ def counted(values: Sequence[int]) -> np.ndarray[Any, Any]:
     return made
 
 
-def atomics(ranks: int) -> Case:
+def atomics(ranks):
     """All sums are exact, and so the same in any order. Counts are compared member by member: a struct has gaps."""
     blocks, threads = 3, 32
     data = random_rows(ranks, (blocks * threads,), torch.int32, 0, 100)
     raw = torch.frombuffer(bytearray(started().tobytes()), dtype=torch.uint8)
 
-    def check(outputs: Outputs) -> None:
+    def check(outputs):
         for rank in range(ranks):
             rows = [*data[rank].view(blocks, threads), data[rank]]
             found = [*(one for name in ("blocks", "grid") for one in outputs[name][rank].numpy().view(COUNTS))]
@@ -257,7 +251,7 @@ def atomics(ranks: int) -> Case:
 # Numbers
 
 
-def of_integers(a: int, b: int) -> list[int]:
+def of_integers(a, b):
     """What the kernel `integers` finds of two 32-bit words."""
     one, other = signed(a), signed(b)
     both = b << 32 | a
@@ -284,18 +278,18 @@ def of_integers(a: int, b: int) -> list[int]:
     ]
 
 
-def integers(ranks: int) -> Case:
+def integers(ranks):
     threads = 64
     edges = [0, 1, 2**31, 2**31 - 1, 2**32 - 1]
     made = torch.Generator().manual_seed(3)
 
-    def drawn(first: list[int]) -> list[torch.Tensor]:
+    def drawn(first):
         rest = [torch.randint(2**32, (threads - 5,), generator=made).tolist() for _ in range(ranks)]
         return [words(first + one, (threads,)) for one in rest]
 
     left, right = drawn(edges), drawn(edges[::-1])
 
-    def expected(rank: int) -> Expected:
+    def expected(rank):
         pairs = zip(left[rank].tolist(), right[rank].tolist(), strict=True)
         return {"out": words([x for a, b in pairs for x in of_integers(a & ALL_LANES, b & ALL_LANES)], (threads, 16))}
 
@@ -303,7 +297,7 @@ def integers(ranks: int) -> Case:
     return case("integers", ranks, expected, buffers=buffers)
 
 
-def of_floats(a: float, b: float) -> tuple[list[float], list[float], list[float]]:
+def of_floats(a, b):
     """What the kernel `floats` finds of two float32: in float32, float16 and bfloat16."""
     x, y = Fraction(a), Fraction(b)
     tripled = Fraction(rounded(x * 3, FLOAT32))
@@ -335,13 +329,13 @@ def of_floats(a: float, b: float) -> tuple[list[float], list[float], list[float]
     return single, half, brain
 
 
-def floats(ranks: int) -> Case:
+def floats(ranks):
     threads = 96
     made = torch.Generator().manual_seed(8)
     left, right = ([torch.randn(threads, generator=made) * 3 for _ in range(ranks)] for _ in range(2))
     types = {"out": torch.float32, "halves": torch.float16, "brains": torch.bfloat16}
 
-    def expected(rank: int) -> Expected:
+    def expected(rank):
         rows = map(of_floats, left[rank].tolist(), right[rank].tolist())
         made = zip(types.items(), zip(*rows, strict=True), strict=True)
         return {name: torch.tensor(of_type, dtype=dtype) for (name, dtype), of_type in made}
@@ -354,12 +348,12 @@ LIBM_ULPS = 2
 """CUDA's documentation states a maximum of 1 or 2 ulp for each of these functions."""
 
 
-def libm(ranks: int) -> Case:
+def libm(ranks):
     threads = 96
     made = torch.Generator().manual_seed(8)
     data = [torch.randn(threads, generator=made, dtype=torch.float64) * 2 for _ in range(ranks)]
 
-    def check(outputs: Outputs) -> None:
+    def check(outputs):
         for rank in range(ranks):
             x = data[rank].numpy()
             wide = np.longdouble(x)
@@ -383,7 +377,7 @@ def libm(ranks: int) -> Case:
     return Case(of_cuda(SOURCE, "libm"), how, check)
 
 
-def _within(name: str, found: np.ndarray[Any, Any], exact: np.ndarray[Any, Any], rank: int) -> None:
+def _within(name, found, exact, rank):
     ulps = np.abs(found.astype(exact.dtype) - exact) / np.spacing(np.abs(exact).astype(found.dtype))
     assert ulps.max() <= LIBM_ULPS, f"{name} on rank {rank}: {ulps.max(0)} ulp"
 
@@ -391,12 +385,12 @@ def _within(name: str, found: np.ndarray[Any, Any], exact: np.ndarray[Any, Any],
 # Clusters, and copies that run beside the threads
 
 
-def clusters(ranks: int) -> Case:
+def clusters(ranks):
     """A histogram of 64 bins for each cluster of four blocks: block r of a cluster has bins 16 r to 16 r + 15."""
     blocks, width, count = 8, 4, 200
     data = random_rows(ranks, (blocks // width, count), torch.int32, 0, 2**31 - 1)
 
-    def expected(rank: int) -> Expected:
+    def expected(rank):
         bins = [torch.bincount(row & 63, minlength=64) for row in data[rank]]
         places = [at % width * 100 + width * 10 + at % width for at in range(blocks)]
         return {"histogram": torch.cat(bins).to(torch.int32), "places": words(places, (blocks,))}
@@ -406,11 +400,11 @@ def clusters(ranks: int) -> Case:
     return case("clusters", ranks, expected, more=[("s32", count)], **how)
 
 
-def copies(ranks: int) -> Case:
+def copies(ranks):
     blocks, tiles, threads = 2, 5, 64
     data = random_rows(ranks, (blocks, tiles, threads, 4), torch.float32, -50, 50)
 
-    def expected(rank: int) -> Expected:
+    def expected(rank):
         out = data[rank].flip(2)
         out[..., 3] += torch.arange(tiles).view(1, tiles, 1)
         return {"out": out}
@@ -419,7 +413,7 @@ def copies(ranks: int) -> Case:
     return case("copies", ranks, expected, grid=blocks, buffers=buffers, more=[("s32", tiles)])
 
 
-def phases(ranks: int) -> Case:
+def phases(ranks):
     threads, turns = 64, 5
     sums = [sum(turn * 100 + (at + turn + 1) % threads for turn in range(turns)) for at in range(threads)]
     found = {"out": words([*sums, sum(sums)], (threads + 1,))}
@@ -430,16 +424,16 @@ def phases(ranks: int) -> Case:
 # Several GPUs
 
 
-def peers(ranks: int) -> tuple[str, list[Any]]:
+def peers(ranks):
     empty = [("u64", 0)] * (8 - ranks)
     data, flags = ([("peer", name, rank) for rank in range(ranks)] for name in ("data", "flags"))
     return "struct", [*data, *empty, *flags, *empty]
 
 
-def rotate(ranks: int) -> Case:
+def rotate(ranks):
     count = 300
 
-    def expected(rank: int) -> Expected:
+    def expected(rank):
         return {"out": (rank - 1) % ranks * 1000 + torch.arange(count, dtype=torch.float32)}
 
     buffers = {"data": (count, torch.float32), "flags": (1, torch.int32, 0), "out": (count, torch.float32)}
@@ -447,13 +441,13 @@ def rotate(ranks: int) -> Case:
     return case("rotate", ranks, expected, block=128, buffers=buffers, arguments=arguments, local=["out"])
 
 
-def through_switch(ranks: int) -> Case:
+def through_switch(ranks):
     """Sums of integers are exact, whatever the order in which a switch adds."""
     count = 512
     data = random_rows(ranks, (count,), torch.float32, -500, 500)
     total = torch.stack(data).sum(0)
     buffers = {"data": data, "sums": (count, torch.float32), "flags": (1, torch.int32, 0)}
-    arguments: list[Any] = [peers(ranks), ("multicast", "data"), ("multicast", "sums")]
+    arguments = [peers(ranks), ("multicast", "data"), ("multicast", "sums")]
     arguments += [("s32", "rank"), ("s32", "world_size"), ("s32", count)]
     how = {"block": 32, "buffers": buffers, "arguments": arguments, "local": ()}
     return case("through_switch", ranks, lambda rank: {"sums": total}, **how)

@@ -1,17 +1,12 @@
 """FlashInfer's all_reduce kernels, which come from vLLM and TensorRT-LLM: compiled from the wheel's CUDA sources."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 
 from memory.placing import SIMULATED
-from tests.foreign.cases import BITWISE, Case, Foreign, Outputs, exact, held
+from tests.foreign.cases import BITWISE, Case, Foreign, exact, held
 from tests.foreign.cuda_cases import of_cuda
-from tests.foreign.environment import Module
 
 PACK_BYTES = 16
 """What a thread loads at once."""
@@ -20,12 +15,12 @@ CALLS = 3
 CUDA_TYPES = {torch.float16: "half", torch.bfloat16: "nv_bfloat16", torch.float32: "float"}
 
 
-def inputs(ranks: int, numel: int, dtype: torch.dtype) -> list[torch.Tensor]:
+def inputs(ranks, numel, dtype):
     made = torch.Generator().manual_seed(ranks)
     return [torch.randn(numel, generator=made).to(dtype) for _ in range(ranks)]
 
 
-def pointers(buffer: str, ranks: int, of: int) -> list[tuple[Any, ...]]:
+def pointers(buffer, ranks, of):
     """A table of `of` pointers by value: where this rank sees the buffer of each rank."""
     return [*(("peer", buffer, rank) for rank in range(ranks)), *[("u64", 0)] * (of - ranks)]
 
@@ -36,7 +31,7 @@ SIGNAL_BYTES = 4 * 36 * 8 + 4 * 2 * 36 * 8
 """Size of vllm::Signal: a counter for each of 36 blocks and 8 ranks, and two that peers write."""
 
 
-def in_float32(terms: Sequence[torch.Tensor]) -> torch.Tensor:
+def in_float32(terms):
     """The sum in float32 in the order of the terms, rounded once."""
     total = terms[0].float()
     for one in terms[1:]:
@@ -44,7 +39,7 @@ def in_float32(terms: Sequence[torch.Tensor]) -> torch.Tensor:
     return total.to(terms[0].dtype)
 
 
-def vllm(kernel: str, dtype: torch.dtype, ranks: int) -> Case:
+def vllm(kernel, dtype, ranks):
     """One stage adds in rank order. In two stages each rank adds a part, from its own term on, and the last rank's part
     has what the division by the number of ranks leaves over."""
     pack = PACK_BYTES // dtype.itemsize
@@ -70,11 +65,11 @@ def vllm(kernel: str, dtype: torch.dtype, ranks: int) -> Case:
     for start in range(0, CALLS * packs * PACK_BYTES, packs * PACK_BYTES):
         places = [("peers", f"data+{start}"), signals, "signals", f"result+{start}"]
         steps.append({"arguments": [*places, ("s32", "rank"), ("s32", packs)]})
-    how: dict[str, Any] = {"grid": 2, "block": 32, "buffers": buffers, "steps": steps, "local": ["result"]}
+    how = {"grid": 2, "block": 32, "buffers": buffers, "steps": steps, "local": ["result"]}
     return exact(module, ranks, lambda rank: {"result": torch.cat(expected), "data": data[rank]}, **how)
 
 
-def all_to_all(dtype: torch.dtype, ranks: int) -> Case:
+def all_to_all(dtype, ranks):
     """From sequences to heads: rank r gets its heads of all ranks' positions, of the last call."""
     batch, positions, heads, width = 2, 3, 2, PACK_BYTES // dtype.itemsize
     shape = (batch, positions, heads * ranks, width)
@@ -89,7 +84,7 @@ def all_to_all(dtype: torch.dtype, ranks: int) -> Case:
     numbers = ["rank", *(("s32", one) for one in (batch, positions, heads, width))]
     steps = [{"arguments": [f"data+{call * numel * dtype.itemsize}", *tables, *numbers]} for call in range(CALLS)]
     buffers = {"data": data, "out": (numel, dtype), "signals": (SIGNAL_BYTES // 4, torch.int32, 0)}
-    how: dict[str, Any] = {"grid": 2, "block": 32, "buffers": buffers, "steps": steps, "local": ["data"]}
+    how = {"grid": 2, "block": 32, "buffers": buffers, "steps": steps, "local": ["data"]}
     return exact(module, ranks, lambda rank: {"out": expected[rank]}, **how)
 
 
@@ -101,7 +96,7 @@ HEAP_BYTES = (1 << 32) - SIMULATED.gap_bytes
 """The kernel addresses a rank's memory as base + rank * stride, as heaps of 4 GiB with their gap lie."""
 
 
-def experts(ranks: int) -> Case:
+def experts(ranks):
     """From tokens to their experts' ranks: each rank sends 0 to 3 vectors to each, of places that go backwards. An
     entry of a FIFO holds one vector, so that the calls go round its eight: its counters are kept between them."""
     sends = [[(source + 2 * target) % 4 for target in range(ranks)] for source in range(ranks)]
@@ -120,7 +115,7 @@ def experts(ranks: int) -> Case:
         got[:, : arrived.shape[1]] = arrived
         outputs.append(got.flatten())
 
-    def sums(rows: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    def sums(rows):
         return [torch.tensor(row, dtype=torch.int32).cumsum(0).int() for row in rows]
 
     received = [list(column) for column in zip(*sends, strict=True)]
@@ -141,7 +136,7 @@ def experts(ranks: int) -> Case:
         world = ("struct", [("s32", "world_size"), ("s32", "rank")])
         memory = ("struct", [("peer", "fifos", 0), ("u64", (1 << 32) // 8)])
         steps.append({"arguments": [world, memory, ("struct", [("s32", VECTOR), ("s32", 2), ("s32", 1)]), *sides]})
-    how: dict[str, Any] = {"grid": (1, 1, 2), "block": (64, 8, 1), "buffers": buffers, "steps": steps}
+    how = {"grid": (1, 1, 2), "block": (64, 8, 1), "buffers": buffers, "steps": steps}
     how |= {"heap_bytes": HEAP_BYTES, "local": [name for name in buffers if name != "fifos"]}
     how["assumptions"] = ["warp_128"]  # a line of 128 bytes has one flag, which eight threads store together
     return exact(module, ranks, lambda rank: {"out": outputs[rank]}, **how)
@@ -159,23 +154,21 @@ RSQRT_UNITS = 6
 """Largest error of rsqrt.approx.f32: 2^-22.9 by the PTX ISA is less."""
 
 
-def params(
-    ranks: int, numbers: tuple[int, int, int], given: Sequence[str], start: int, flag: int, rank: int
-) -> list[Any]:
+def params(ranks, numbers, given, start, flag, rank):
     """The one argument: AllReduceParams by value, with AllReduceFusionParams at its end, as trtllm_allreduce.cuh lays
     them out. given: the buffers that there are. start: where the call's data begins, in bytes; flag: the number of the
     call from 1 on, which chooses among the sets of flags and of buffers."""
     elts, per_block, hidden = numbers
 
-    def one(buffer: str) -> Any:
+    def one(buffer):
         return buffer if buffer in given else ("u64", 0)
 
-    def table(buffer: str) -> list[Any]:
+    def table(buffer):
         return pointers(buffer, ranks, MAX_RANKS) if buffer in given else [("u64", 0)] * MAX_RANKS
 
     share = elts // ranks
     numbers = [elts, share, per_block, share * rank, ranks, rank]
-    own: list[Any] = [*(("u64", number) for number in numbers), ("u32", flag)]
+    own = [*(("u64", number) for number in numbers), ("u32", flag)]
     own += [*table("flags_in"), *table("flags_out"), *table(f"comm{flag % 2}"), f"output+{start}", f"input+{start}"]
     own += [one("bias"), one("residual"), ("s32", hidden), one("weight"), ("u64", 0), ("f32", EPSILON)]
     own += [
@@ -187,7 +180,7 @@ def params(
     return [("struct", own)]
 
 
-def rounded_each(terms: Sequence[torch.Tensor]) -> torch.Tensor:
+def rounded_each(terms):
     """The sum in the order of the terms, each addition in float32 and rounded to their type."""
     total = terms[0]
     for one in terms[1:]:
@@ -195,20 +188,12 @@ def rounded_each(terms: Sequence[torch.Tensor]) -> torch.Tensor:
     return total
 
 
-def in_order(terms: Sequence[torch.Tensor], first: int) -> list[torch.Tensor]:
+def in_order(terms, first):
     """The terms of all ranks, from that of rank `first` on, modulo their number."""
     return [terms[(first + i) % len(terms)] for i in range(len(terms))]
 
 
-def trtllm(
-    kernel: str,
-    dtype: torch.dtype,
-    ranks: int,
-    numbers: tuple[int, int, int],
-    buffers: dict[str, Any],
-    calls: int = 1,
-    **how: Any,
-) -> tuple[Module, dict[str, Any]]:
+def trtllm(kernel, dtype, ranks, numbers, buffers, calls=1, **how):
     """The module with a kernel, and its launch. numbers: elements, those of a block, and of a row.
     calls: in a row; kernels with the race `flag` have one, as more are wrong in random orders."""
     module = of_cuda("flashinfer_trtllm.cu", kernel, RANKS=ranks, TYPE=CUDA_TYPES[dtype])
@@ -222,11 +207,11 @@ def trtllm(
     return module, {**launch, **how}
 
 
-def flags(ranks: int) -> Any:
+def flags(ranks):
     return ((4 * (BLOCKS + 2) * ranks,), torch.int32, 0)
 
 
-def one_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
+def one_shot(pushes, dtype, ranks):
     """It rounds after each addition. With copies it adds in rank order, and so all ranks get the same bits. With pushes
     rank r begins at the term of rank -r, so ranks differ in their last bits."""
     pack = PACK_BYTES // dtype.itemsize
@@ -241,7 +226,7 @@ def one_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
     return exact(module, ranks, lambda rank: {"output": expected[rank]}, **launch)
 
 
-def two_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
+def two_shot(pushes, dtype, ranks):
     """Each rank adds its share, in the order that one_shot has; then, with pushes, a bias, and always a residual."""
     pack = PACK_BYTES // dtype.itemsize
     per_block = THREADS * pack
@@ -250,7 +235,7 @@ def two_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
     more = inputs(2, elts, dtype)
     residual, bias = more[0], more[1][:HIDDEN]
     comm = (elts, dtype)
-    buffers: dict[str, Any] = {"input": data, "output": (elts, dtype), "comm0": comm, "comm1": comm}
+    buffers = {"input": data, "output": (elts, dtype), "comm0": comm, "comm1": comm}
     buffers |= {"flags_in": flags(ranks), "flags_out": flags(ranks), "residual": residual}
     buffers |= {"bias": bias} if pushes else {}
     shares = [one.view(ranks, -1) for one in data]
@@ -261,12 +246,12 @@ def two_shot(pushes: bool, dtype: torch.dtype, ranks: int) -> Case:
     return exact(module, ranks, lambda rank: {"output": total}, **launch)
 
 
-def norm_units(hidden: int) -> int:
+def norm_units(hidden):
     """The bound of lamport's relative error in float32, in units: half of hidden + 3, rsqrt and two products."""
     return (hidden + 3 + 1) // 2 + RSQRT_UNITS + 2
 
 
-def lamport(cluster: int, dtype: torch.dtype, ranks: int) -> Case:
+def lamport(cluster, dtype, ranks):
     """All_reduce without flags: data that is no longer -0 has come. A cluster has one token. Each rank adds from its
     own term on, then the residual, rounding after each addition: `intermediate` is that sum, bit for bit.
 
@@ -283,7 +268,7 @@ def lamport(cluster: int, dtype: torch.dtype, ranks: int) -> Case:
     residual, weight = more[0], more[1][:hidden]
     sums = [rounded_each([*in_order(data, rank), residual.repeat(CALLS)]) for rank in range(ranks)]
 
-    def check(outputs: Outputs) -> None:
+    def check(outputs):
         for rank in range(ranks):
             held("intermediate", outputs["intermediate"][rank], sums[rank], rank)
             rows = sums[rank].double().view(CALLS * tokens, hidden)
@@ -304,13 +289,13 @@ def lamport(cluster: int, dtype: torch.dtype, ranks: int) -> Case:
     return Case(module, launch, check)
 
 
-def _flags(dtype: torch.dtype, ranks: int, *flags: bool) -> str:
+def _flags(dtype, ranks, *flags):
     """The end of a kernel's mangled name: its type, the number of ranks and its switches."""
     mangled = {torch.float16: "6__half", torch.bfloat16: "13__nv_bfloat16", torch.float32: "f"}[dtype]
     return f"I{mangled}Li{ranks}E" + "".join(f"Lb{int(one)}E" for one in flags)
 
 
-def _known(name: str) -> dict[str, str]:
+def _known(name):
     """What explains a kernel's races, in simulator/README.md or by an assumption, and what its results rest on."""
     if name == EXPERTS:
         return {"promise": f"{BITWISE}, by warp_128"}
@@ -324,7 +309,7 @@ VLLM = "FlashInfer: vLLM's all_reduce"
 TRTLLM = "FlashInfer: TensorRT-LLM's all_reduce"
 EXPERTS = "FlashInfer: TensorRT-LLM's all_to_all for experts"
 ONE_STAGE, TWO_STAGES = "cross_device_reduce_1stage", "cross_device_reduce_2stage"
-_CASES: dict[str, Callable[[int], Case]] = {
+_CASES = {
     f"{VLLM}, one stage, float16": partial(vllm, ONE_STAGE, torch.float16),
     f"{VLLM}, two stages, bfloat16": partial(vllm, TWO_STAGES, torch.bfloat16),
     "FlashInfer: Ulysses' all_to_all, float16": partial(all_to_all, torch.float16),

@@ -5,15 +5,10 @@ apart. Its communicator is passed by value (ncclDevComm, impl/comm__types.h of N
 ncclWindow_vidmem (impl/core__types.h).
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import torch
 
 from memory.placing import SIMULATED
-from tests.foreign.cases import Case, Foreign, exact, random_rows
+from tests.foreign.cases import Foreign, exact, random_rows
 from tests.foreign.cuda_cases import of_cuda
 from tests.foreign.environment import compiled
 
@@ -29,7 +24,7 @@ RESOURCES = {"resources": (1024, torch.int32, 0)}
 COMM_BYTES = 248
 
 
-def communicator(multimem: Any = ("u64", 0)) -> Any:
+def communicator(multimem=("u64", 0)):
     """ncclDevComm of a rank in one LSA team of all ranks, with barriers in the buffer `resources`."""
     counts = [("u32", 0), ("u32", 0), ("s32", "rank"), ("s32", "world_size"), ("u32", 0)]
     team = [("s32", "rank"), ("s32", "world_size"), ("u32", 0)]
@@ -40,7 +35,7 @@ def communicator(multimem: Any = ("u64", 0)) -> Any:
     return ("struct", [*members, ("bytes", bytes(COMM_BYTES - used_bytes))])
 
 
-def window(buffer: str) -> Any:
+def window(buffer):
     """ncclWindow_t of a buffer; what networks use stays zero."""
     return (
         "pointer",
@@ -48,7 +43,7 @@ def window(buffer: str) -> Any:
     )
 
 
-def of_nccl(function: str, ranks: int, target: str, expected: Callable[[int], torch.Tensor], **launch: Any) -> Case:
+def of_nccl(function, ranks, target, expected, **launch):
     """A kernel after which the buffer `target` holds what is expected on each rank."""
     module = compiled("cute_to_ptx.py", {"source": SOURCE, "function": function, "arch": 90}, [SOURCE])
     launch["buffers"] = {**launch["buffers"], **RESOURCES}
@@ -56,14 +51,14 @@ def of_nccl(function: str, ranks: int, target: str, expected: Callable[[int], to
     return exact(module, ranks, lambda rank: {target: expected(rank)}, **how)
 
 
-def store(ranks: int) -> Case:
+def store(ranks):
     source = random_rows(ranks, (NUMEL,), torch.float32, -99, 100)
     buffers = {"source": source, "window": (NUMEL, torch.float32)}
     arguments = [communicator(), window("window"), "source"]
     return of_nccl("store", ranks, "window", lambda rank: source[rank - 1], buffers=buffers, arguments=arguments)
 
 
-def barrier(ranks: int, function: str = "barrier", multimem: Any = ("u64", 0)) -> Case:
+def barrier(ranks, function="barrier", multimem=("u64", 0)):
     """What a rank reads behind the barrier is what the rank before stored."""
     source = random_rows(ranks, (NUMEL,), torch.float32, -99, 100)
     buffers = {"source": source, "window": (NUMEL, torch.float32), "target": (NUMEL, torch.float32)}
@@ -71,11 +66,11 @@ def barrier(ranks: int, function: str = "barrier", multimem: Any = ("u64", 0)) -
     return of_nccl(function, ranks, "target", lambda rank: source[rank - 1], buffers=buffers, arguments=arguments)
 
 
-def multimem_barrier(ranks: int) -> Case:
+def multimem_barrier(ranks):
     return barrier(ranks, "multimem_barrier", ("multicast", "resources"))
 
 
-def reduce_copy(ranks: int) -> Case:
+def reduce_copy(ranks):
     """Sums of integers are exact in any order."""
     numel = 1024
     source = random_rows(ranks, (numel,), torch.float32, -999, 1000)
@@ -85,7 +80,7 @@ def reduce_copy(ranks: int) -> Case:
     return of_nccl("reduce_copy", ranks, "target", lambda rank: total, buffers=buffers, arguments=arguments)
 
 
-def packets(ranks: int) -> Case:
+def packets(ranks):
     """Three calls in a row of an all_reduce by LL packets, each in several epochs. The sums are in rank order."""
     numel, calls = 2 * NUMEL, 3
     source = random_rows(ranks, (calls * numel,), torch.float32, -999, 1000)
@@ -108,7 +103,7 @@ def packets(ranks: int) -> Case:
         }
         for call in range(calls)
     ]
-    how: dict[str, Any] = {"grid": BLOCKS, "block": THREADS, "heap_bytes": HEAP_BYTES, "local": ("source", "target")}
+    how = {"grid": BLOCKS, "block": THREADS, "heap_bytes": HEAP_BYTES, "local": ("source", "target")}
     how["assumptions"] = ["vector_16"]  # else a store of data and epoch is torn, and sums are wrong in random orders
     module = of_cuda("nccl_ll.cu", "all_reduce_ll")
     return exact(module, ranks, lambda rank: {"target": total}, buffers=buffers, steps=steps, **how)

@@ -1,25 +1,20 @@
 """Numba: the kernels of sources/numba_kernels.py."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import torch
 
-from tests.foreign.cases import Case, Foreign, exact, random_rows
+from tests.foreign.cases import Foreign, exact, random_rows
 from tests.foreign.environment import compiled
 
 BLOCKS, THREADS, NUMEL = 5, 128, 3000
 
 
-def array(name: str, numel: int, itemsize: int) -> list[Any]:
+def array(name, numel, itemsize):
     """The seven parameters of an array of one dimension: owner, parent, number of elements, their size, address, shape
     and stride."""
     return [("u64", 0), ("u64", 0), ("s64", numel), ("s64", itemsize), name, ("s64", numel), ("s64", itemsize)]
 
 
-def of_numba(function: str, ranks: int, buffers: dict[str, Any], out: Callable[[int], torch.Tensor]) -> Case:
+def of_numba(function, ranks, buffers, out):
     """A kernel of arrays of 32-bit numbers, of which the last is `out` and holds one number. buffers: type in Numba's
     words, number of elements and what the array is, by name."""
     source = "numba_kernels.py"
@@ -31,7 +26,7 @@ def of_numba(function: str, ranks: int, buffers: dict[str, Any], out: Callable[[
     return exact(module, ranks, lambda rank: {"out": out(rank).view(1)}, **how)
 
 
-def total(ranks: int) -> Case:
+def total(ranks):
     """Sums of integers are exact in any order."""
     x = random_rows(ranks, (NUMEL,), torch.float32, -99, 100)
     buffers = {
@@ -43,7 +38,7 @@ def total(ranks: int) -> Case:
     return of_numba("total", ranks, buffers, lambda rank: x[rank].sum())
 
 
-def largest(ranks: int) -> Case:
+def largest(ranks):
     x = random_rows(ranks, (NUMEL,), torch.int32, -(10**6), 10**6)
     buffers = {"x": ("int32", NUMEL, x), "out": ("int32", 1, (1, torch.int32, -(2**31)))}
     return of_numba("largest", ranks, buffers, lambda rank: x[rank].max())

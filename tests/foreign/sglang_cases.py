@@ -3,15 +3,11 @@
 Sizes alternate, so that each bank of inboxes and each flag serves both. Nothing but the stream lies between the calls.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 
-from tests.foreign.cases import Case, Foreign, exact
+from tests.foreign.cases import Foreign, exact
 from tests.foreign.cuda_cases import of_cuda
 from tests.foreign.flashinfer_cases import in_float32, inputs
 
@@ -25,7 +21,7 @@ SEMAPHORE_BYTES = 128
 TYPES = {torch.bfloat16: "bf16_t", torch.float16: "fp16_t"}
 
 
-def called(kernel: str, dtype: torch.dtype, ranks: int, buffers: dict[str, Any], steps: Sequence[Any]) -> Case:
+def called(kernel, dtype, ranks, buffers, steps):
     """The calls, after which `data`, or `output` where there is one, holds the sums in rank order."""
     module = of_cuda(
         "sglang.cu",
@@ -39,14 +35,14 @@ def called(kernel: str, dtype: torch.dtype, ranks: int, buffers: dict[str, Any],
     result = "output" if "output" in buffers else "data"
     local = [name for name in ("output", "epochs") if name in buffers] + (["data"] if "push" in kernel else [])
     launch = {"grid": GRID, "block": 32 * max(ranks, 4), "buffers": {"data": data, **buffers}, "local": local}
-    how: dict[str, Any] = {"steps": [{"arguments": one} for one in steps], "dependent": True, **launch}
+    how = {"steps": [{"arguments": one} for one in steps], "dependent": True, **launch}
     return exact(module, ranks, lambda rank: {result: in_float32(data)}, **how)
 
 
-def push(dtype: torch.dtype, ranks: int) -> Case:
+def push(dtype, ranks):
     """In place. An inbox has room for the largest call; +0 in it says that nothing has come."""
     inbox_bytes = max(SIZES) * dtype.itemsize
-    fields: dict[int, Any] = {88: ("u32", inbox_bytes), 92: ("u32", ranks * inbox_bytes)}
+    fields = {88: ("u32", inbox_bytes), 92: ("u32", ranks * inbox_bytes)}
     steps = []
     for size, start in zip(SIZES, STARTS, strict=True):
         place = f"data+{start * dtype.itemsize}"
@@ -56,7 +52,7 @@ def push(dtype: torch.dtype, ranks: int) -> Case:
     return called("all_reduce_one_shot_push", dtype, ranks, buffers, steps)
 
 
-def pull(shots: int, dtype: torch.dtype, ranks: int) -> Case:
+def pull(shots, dtype, ranks):
     """As in a graph: inputs are read where they are. Two shots write the sums there, too."""
     steps = []
     for size, start in zip(SIZES, STARTS, strict=True):
@@ -64,12 +60,12 @@ def pull(shots: int, dtype: torch.dtype, ranks: int) -> Case:
         output = f"output{offset}" if shots == 1 else ("u64", 0)
         flags = ("struct", [("addresses", "flags", MAX_RANKS)])
         steps.append([("peers", f"data{offset}"), ("struct", [output, "rank", ("u32", size)]), flags])
-    buffers: dict[str, Any] = {"flags": (GRID * SEMAPHORE_BYTES // 4, torch.uint32, 0)}
+    buffers = {"flags": (GRID * SEMAPHORE_BYTES // 4, torch.uint32, 0)}
     buffers |= {"output": (sum(SIZES), dtype)} if shots == 1 else {}
     return called(f"all_reduce_{'one' if shots == 1 else 'two'}_shot_kernel", dtype, ranks, buffers, steps)
 
 
-_CASES: dict[str, tuple[Callable[[int], Case], dict[str, str]]] = {
+_CASES = {
     "push, bfloat16": (partial(push, torch.bfloat16), {"assumption": "kernel_end"}),
     "pull, one shot, float16": (partial(pull, 1, torch.float16), {"assumption": "gpu_atomics"}),
     "pull, two shots, bfloat16": (partial(pull, 2, torch.bfloat16), {"assumption": "gpu_atomics"}),

@@ -4,24 +4,19 @@ pytest --cutlass-checkout DIR takes them from a checkout of NVIDIA/cutlass; with
 FlashInfer's wheel, where `make foreign` has installed it.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 import symlab
-from memory.fabric import Executable
 from simulator.forms import missing_forms
 from tests.foreign.cutlass_examples import ARCH, FOLDER, compiled, example, in_the_wheel, rows, tensor_argument
 from tests.foreign.environment import absent
 
 pytestmark = pytest.mark.slow
 RANKS = (2, 4, 8)
-ORDERS: tuple[dict[str, Any], ...] = (
+ORDERS = (
     {"schedule": "fair"},
     *({"schedule": "random", "seed": seed} for seed in range(3)),
 )
@@ -30,7 +25,7 @@ TURNS = 4
 
 
 @pytest.fixture(scope="module")
-def folder(request: pytest.FixtureRequest) -> Path:
+def folder(request):
     given = request.config.getoption("--cutlass-checkout")
     if given is not None:
         assert (Path(given) / FOLDER).is_dir(), f"{given} has no {FOLDER} (--cutlass-checkout), give a checkout of it"
@@ -40,23 +35,23 @@ def folder(request: pytest.FixtureRequest) -> Path:
     return in_the_wheel()
 
 
-def outputs(ranks: int, program: Callable[[symlab.Rank, None], Any], **order: Any) -> list[Any]:
+def outputs(ranks, program, **order):
     with symlab.world(ranks, arch=ARCH, **order) as world:
         return world.run(program)
 
 
-def in_all_orders(ranks: int, program: Callable[[symlab.Rank, None], Any]) -> Iterator[Any]:
+def in_all_orders(ranks, program):
     """What each rank returns, in every order."""
     for order in ORDERS:
         yield from outputs(ranks, program, **order)
 
 
-def normal(ranks: int, *shape: int) -> list[torch.Tensor]:
+def normal(ranks, *shape):
     made = torch.Generator().manual_seed(23)
     return [torch.randn(shape, generator=made) for _ in range(ranks)]
 
 
-def in_rank_order(parts: list[torch.Tensor]) -> torch.Tensor:
+def in_rank_order(parts):
     """The kernels add to zero one rank after the other, in float32: torch gets the same bits that way."""
     total = torch.zeros_like(parts[0])
     for part in parts:
@@ -65,9 +60,9 @@ def in_rank_order(parts: list[torch.Tensor]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_simple_adds_in_rank_order_with_its_host_function_as_it_is(folder: Path, ranks: int) -> None:
+def test_simple_adds_in_rank_order_with_its_host_function_as_it_is(folder, ranks):
     function, data = example(folder, "all_reduce_simple").all_reduce_simple, normal(ranks, 32, 256)
-    how: dict[str, Any] = {
+    how = {
         "ranks": ranks,
         "arch": ARCH,
         "buffers": {"given": data, "sums": ((32, 256), torch.float32)},
@@ -79,7 +74,7 @@ def test_simple_adds_in_rank_order_with_its_host_function_as_it_is(folder: Path,
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_one_shot_lamport_takes_its_three_buffers_in_turn_with_no_barrier_between(folder: Path, ranks: int) -> None:
+def test_one_shot_lamport_takes_its_three_buffers_in_turn_with_no_barrier_between(folder, ranks):
     shape, tile = (8, 256), 4 * 128
     if folder == in_the_wheel():
         pytest.skip("CuTe DSL 4.8.1 does not compile the older file of FlashInfer's wheel (--cutlass-checkout DIR)")
@@ -87,7 +82,7 @@ def test_one_shot_lamport_takes_its_three_buffers_in_turn_with_no_barrier_betwee
     kernels = [lamport(module, rank, ranks, shape) for rank in range(ranks)]
     data = normal(ranks, *shape)
 
-    def program(rank: symlab.Rank, _: None) -> list[torch.Tensor]:
+    def program(rank, _):
         with rank.pool() as pool:
             given, sums = (pool.tensor(shape, torch.float32, name=name) for name in ("given", "sums"))
             inboxes = pool.tensor((module.PING_PONG_SIZE, ranks, *shape), torch.float32, name="inboxes", fill=-0.0)
@@ -107,7 +102,7 @@ def test_one_shot_lamport_takes_its_three_buffers_in_turn_with_no_barrier_betwee
         assert all(torch.equal(*pair) for pair in zip(by_turn, expected, strict=True))
 
 
-def lamport(module: Any, rank: int, ranks: int, shape: tuple[int, int]) -> Executable:
+def lamport(module, rank, ranks, shape):
     import cutlass
     from cutlass.cute.runtime import make_fake_stream
 
@@ -121,7 +116,7 @@ TILE = 128 * 128
 FLAGS = SQUARE[0] * SQUARE[1] // TILE
 
 
-def two_shot(folder: Path, ranks: int) -> list[Executable]:
+def two_shot(folder, ranks):
     module = example(folder, "all_reduce_two_shot_multimem")
     tensors = (rows(*SQUARE), rows(*SQUARE), rows(FLAGS, dtype="Int32"), rows(FLAGS, dtype="Int32"))
     return [
@@ -129,12 +124,10 @@ def two_shot(folder: Path, ranks: int) -> list[Executable]:
     ]
 
 
-def two_shot_program(
-    kernels: list[Executable], data: list[torch.Tensor], meets: bool
-) -> Callable[[symlab.Rank, None], torch.Tensor]:
+def two_shot_program(kernels, data, meets):
     """Launch the kernel three times on the same flags; meets: all ranks wait for all between two launches."""
 
-    def program(rank: symlab.Rank, _: None) -> torch.Tensor:
+    def program(rank, _):
         with rank.pool() as pool:
             given, sums = (pool.tensor(SQUARE, torch.float32, name=name) for name in ("given", "sums"))
             flags = pool.tensor(FLAGS, torch.int32, name="flags", fill=0)
@@ -155,20 +148,20 @@ def two_shot_program(
     return program
 
 
-def eighths(ranks: int) -> list[torch.Tensor]:
+def eighths(ranks):
     """Numbers whose sums float32 has exactly, in any order."""
     made = torch.Generator().manual_seed(29)
     return [torch.randint(-999, 1000, SQUARE, generator=made) / 8 for _ in range(ranks)]
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_two_shot_multimem_adds_in_the_switch(folder: Path, ranks: int) -> None:
+def test_two_shot_multimem_adds_in_the_switch(folder, ranks):
     data = eighths(ranks)
     for found in in_all_orders(ranks, two_shot_program(two_shot(folder, ranks), data, meets=True)):
         assert torch.equal(found, torch.stack(data).sum(0))
 
 
-def test_two_shot_multimem_deadlocks_in_some_order_if_its_flags_are_used_again_at_once(folder: Path) -> None:
+def test_two_shot_multimem_deadlocks_in_some_order_if_its_flags_are_used_again_at_once(folder):
     """A block that is done adds to all ranks' flags again. Where another rank has not yet seen its flag complete, the
     flag passes the number that it waits for, for good."""
     program = two_shot_program(two_shot(folder, 4), eighths(4), meets=False)
@@ -185,7 +178,7 @@ def test_two_shot_multimem_deadlocks_in_some_order_if_its_flags_are_used_again_a
         assert "all_reduce_two_shot_multimem.py" in failure.message
 
 
-def test_the_one_with_tensor_maps_comes_later(folder: Path) -> None:
+def test_the_one_with_tensor_maps_comes_later(folder):
     """`symlab check` says so: its tensor maps are among the forms that are planned."""
     import cutlass
 

@@ -1,7 +1,5 @@
 """Kernels of others do what they promise, and tests/foreign/table.md is as the command writes it now."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -10,14 +8,13 @@ import tempfile
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import simulator
 import symlab
 from tests.foreign.__main__ import TABLE, rows
-from tests.foreign.cases import Foreign, outcome
+from tests.foreign.cases import outcome
 from tests.foreign.catalogue import KERNELS
 from tests.foreign.environment import toolkit
 
@@ -33,7 +30,7 @@ NOT_SEEN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_a_kernel_keeps_its_promise_and_the_table_says_what_came_of_it(kernel: Foreign) -> None:
+def test_a_kernel_keeps_its_promise_and_the_table_says_what_came_of_it(kernel):
     if kernel.absent:
         pytest.skip(kernel.absent)
     found = outcome(kernel)
@@ -43,7 +40,7 @@ def test_a_kernel_keeps_its_promise_and_the_table_says_what_came_of_it(kernel: F
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [one for one in KERNELS if one.race], ids=str)
-def test_a_race_that_is_found_in_the_fair_order_is_seen_in_another(kernel: Foreign) -> None:
+def test_a_race_that_is_found_in_the_fair_order_is_seen_in_another(kernel):
     if kernel.absent:
         pytest.skip(kernel.absent)
     assert f"\n- {kernel.race}: " in README
@@ -56,7 +53,7 @@ def test_a_race_that_is_found_in_the_fair_order_is_seen_in_another(kernel: Forei
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [one for one in KERNELS if one.assumption], ids=str)
-def test_an_assumption_makes_right_what_is_wrong_by_ptx(kernel: Foreign) -> None:
+def test_an_assumption_makes_right_what_is_wrong_by_ptx(kernel):
     if kernel.absent:
         pytest.skip(kernel.absent)
     assert f"\n- {kernel.assumption}: " in README
@@ -68,7 +65,7 @@ def test_an_assumption_makes_right_what_is_wrong_by_ptx(kernel: Foreign) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [one for one in KERNELS if ", by " in one.promise], ids=str)
-def test_what_a_verdict_rests_on_is_needed(kernel: Foreign) -> None:
+def test_what_a_verdict_rests_on_is_needed(kernel):
     if kernel.absent:
         pytest.skip(kernel.absent)
     case = kernel.case(2)
@@ -83,7 +80,7 @@ def test_what_a_verdict_rests_on_is_needed(kernel: Foreign) -> None:
     assert wrong
 
 
-def _is_wrong(kernel: Foreign, seed: int, **order: Any) -> bool:
+def _is_wrong(kernel, seed, **order):
     case = kernel.case(2)
     try:
         case.check(case.simulated(2, seeds=[seed], **order).outputs)
@@ -94,9 +91,7 @@ def _is_wrong(kernel: Foreign, seed: int, **order: Any) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [one for one in KERNELS if one.promise[:11] != "unsupported"], ids=str)
-def test_symlab_check_finds_nothing_and_the_assembler_takes_the_module(
-    kernel: Foreign, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_symlab_check_finds_nothing_and_the_assembler_takes_the_module(kernel, monkeypatch):
     if kernel.absent:
         pytest.skip(kernel.absent)
     monkeypatch.setenv("PATH", str(toolkit()), prepend=os.pathsep)
@@ -108,7 +103,7 @@ def test_symlab_check_finds_nothing_and_the_assembler_takes_the_module(
 
 
 @cache
-def checked(text: str) -> tuple[int, str]:
+def checked(text):
     """Exit code and output of `symlab check` on a module; many kernels share one."""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(text)
@@ -118,5 +113,5 @@ def checked(text: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_table_has_every_kernel_once() -> None:
+def test_the_table_has_every_kernel_once():
     assert [row.split(" | ")[0].removeprefix("| ") for row in ROWS] == [kernel.name for kernel in KERNELS]

@@ -1,7 +1,5 @@
 """What CUDA kernels print, how their assertions fail, and what README tells of FlashInfer's kernels."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -17,7 +15,7 @@ pytestmark = [
 ]
 
 
-def test_printf_names_rank_block_and_thread(capfd: pytest.CaptureFixture[str]) -> None:
+def test_printf_names_rank_block_and_thread(capfd):
     case = functions(2)
     symlab.simulate(case.module.ptx, ranks=2, entry=case.module.facts["entry"], schedule="fair", **case.launch)
     printed = sorted(capfd.readouterr().err.splitlines())
@@ -26,7 +24,7 @@ def test_printf_names_rank_block_and_thread(capfd: pytest.CaptureFixture[str]) -
     ]
 
 
-def test_a_failed_assertion_names_its_text_its_line_and_its_thread() -> None:
+def test_a_failed_assertion_names_its_text_its_line_and_its_thread():
     module = of_cuda(SOURCE, "asserts")
     line = next(
         number
@@ -44,7 +42,7 @@ def test_a_failed_assertion_names_its_text_its_line_and_its_thread() -> None:
 
 
 @pytest.mark.parametrize("pushes", [False, True])
-def test_tensorrt_llms_one_shot_gives_all_ranks_the_same_bits_only_with_copies(pushes: bool) -> None:
+def test_tensorrt_llms_one_shot_gives_all_ranks_the_same_bits_only_with_copies(pushes):
     case = one_shot(pushes, torch.float16, 4)
     done = case.simulated(4, schedule="fair")
     first, *others = done.outputs["output"]
@@ -52,7 +50,7 @@ def test_tensorrt_llms_one_shot_gives_all_ranks_the_same_bits_only_with_copies(p
     assert all(torch.allclose(one, first, rtol=0, atol=0.01) for one in others)
 
 
-def test_a_barrier_of_the_grid_stops_a_kernel_that_is_not_launched_cooperatively() -> None:
+def test_a_barrier_of_the_grid_stops_a_kernel_that_is_not_launched_cooperatively():
     case = whole_grid(2)
     launch = {**case.launch, "cooperative": False}
     with pytest.raises(symlab.WorldFailure, match="trap: the kernel stopped itself"):

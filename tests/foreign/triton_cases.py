@@ -1,14 +1,10 @@
 """Triton: the kernels of sources/triton_kernels.py."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import torch
 
-from tests.foreign.cases import Case, Foreign, Outputs, exact, random_rows
-from tests.foreign.environment import Module, compiled
+from tests.foreign.cases import Case, Foreign, exact, random_rows
+from tests.foreign.environment import compiled
 
 ROWS, COLUMNS, BLOCK = 6, 200, 256
 SCRATCH = [("u64", 0), ("u64", 0)]
@@ -20,17 +16,17 @@ APPROXIMATION_UNITS = 4
 SOFTMAX_UNITS = (BLOCK - 1) + 3 * APPROXIMATION_UNITS
 
 
-def of_triton(function: str, types: dict[str, str], warps: int = 4, **constants: int) -> Module:
+def of_triton(function, types, warps=4, **constants):
     source = "triton_kernels.py"
     request = {"source": source, "function": function, "types": types, "constants": constants, "warps": warps}
     return compiled("triton_to_ptx.py", request, [source])
 
 
-def launch(module: Module, grid: int, buffers: dict[str, Any], **more: Any) -> dict[str, Any]:
+def launch(module, grid, buffers, **more):
     return {"grid": grid, "block": 128, "shared_bytes": module.facts["shared_bytes"], "buffers": buffers, **more}
 
 
-def softmax(ranks: int) -> Case:
+def softmax(ranks):
     """Each element is exp(-d) / sum(exp(-d)), d the distance to the row's maximum.
 
     Its relative error, to first order: d is rounded once and scaled by log2(e), a rounded constant, with one more
@@ -40,7 +36,7 @@ def softmax(ranks: int) -> Case:
     x = [torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(rank)) for rank in range(ranks)]
     module = of_triton("softmax", {"x": "*fp32", "y": "*fp32", "columns": "i32"}, BLOCK=BLOCK)
 
-    def check(outputs: Outputs) -> None:
+    def check(outputs):
         for rank, found in enumerate(outputs["y"]):
             right = torch.softmax(x[rank].double(), 1)
             extent = (x[rank].amax(1, keepdim=True) - x[rank].amin(1, keepdim=True)).double()
@@ -53,13 +49,13 @@ def softmax(ranks: int) -> Case:
     return Case(module, launch(module, ROWS, buffers, arguments=arguments, local=["x", "y"]), check)
 
 
-def reductions(ranks: int) -> Case:
+def reductions(ranks):
     """Sums of integers are exact in any order; of equal maxima argmax gives the first."""
     x = random_rows(ranks, (ROWS, COLUMNS), torch.float32, -9, 10)
     types = {"x": "*fp32", "total": "*fp32", "largest": "*fp32", "where": "*i32", "columns": "i32"}
     module = of_triton("reductions", types, BLOCK=BLOCK)
 
-    def expected(rank: int) -> dict[str, torch.Tensor]:
+    def expected(rank):
         first = np.argmax(x[rank].numpy(), axis=1).astype(np.int32)
         return {"total": x[rank].sum(1), "largest": x[rank].amax(1), "where": torch.from_numpy(first)}
 
@@ -67,12 +63,12 @@ def reductions(ranks: int) -> Case:
     return exact(module, ranks, expected, [("s32", COLUMNS), *SCRATCH], **launch(module, ROWS, buffers))
 
 
-def scans(ranks: int) -> Case:
+def scans(ranks):
     x = random_rows(ranks, (ROWS, COLUMNS), torch.int32, -1000, 1000)
     types = {"x": "*i32", "sums": "*i32", "highest": "*i32", "columns": "i32"}
     module = of_triton("scans", types, BLOCK=BLOCK)
 
-    def expected(rank: int) -> dict[str, torch.Tensor]:
+    def expected(rank):
         return {"sums": x[rank].cumsum(1, dtype=torch.int32), "highest": x[rank].cummax(1).values}
 
     shape = (ROWS, COLUMNS)
@@ -80,7 +76,7 @@ def scans(ranks: int) -> Case:
     return exact(module, ranks, expected, [("s32", COLUMNS), *SCRATCH], **launch(module, ROWS, buffers))
 
 
-def all_reduce(ranks: int) -> Case:
+def all_reduce(ranks):
     """It adds in rank order in float32 and rounds once, so torch gets the same bits that way."""
     blocks, size = 3, 256
     made = torch.Generator().manual_seed(5)

@@ -227,7 +227,6 @@ class Bound:
             return GUARD_BYTES
         element = self.case.offset
         if self.in_place:
-            assert self.collective.in_place is not None
             both = self.collective.in_place(self.case.numel, self.case.world_size, rank)
             element += both[name == "output"]
         return GUARD_BYTES + element * self.case.itemsize
@@ -256,7 +255,6 @@ class Bound:
         """Take the counts of a case: what follows the elements that this rank gets is not the kernel's to write."""
         self.sizes["output"] = self.collective.received(case, self.fabric.rank) * case.itemsize
         if self.counts is not None:
-            assert self.collective.sends is not None
             row = torch.tensor(self.collective.sends(case)[self.fabric.rank], dtype=torch.int64)
             self.fabric.write(self.counts, 0, row.view(torch.uint8))
 

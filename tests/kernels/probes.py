@@ -23,6 +23,7 @@ from kernels.dsl.arithmetic import Reduction
 from kernels.dsl.frame import Frame
 from kernels.dsl.peers import reduced
 from kernels.dsl.status import STATUS_WORDS
+from kernels.dsl.traverse import line_slice_of
 from kernels.family import MOVING, address, spec_with
 from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
@@ -134,10 +135,13 @@ def copy(frame: Frame) -> None:
 
 
 def slices(frame: Frame) -> None:
-    """Thread r of a block stores the byte range of rank r's slice; row: the bytes before a span, and its size."""
+    """Thread r of a block stores the byte range of rank r's slice, by vectors or by lines; row: the bytes before a
+    span, and its size."""
     before, size = row(frame, 2)
     span = frame.span(frame.address("input") + before, size)
     parts = frame.sliced(span, frame.thread)
+    if frame.choice("by_lines"):
+        parts = span.part(*line_slice_of(span.first, span.last, frame.thread, frame.world_size))
     values = [span.first, span.last, parts.first, parts.last]
     place = frame.address("output") + (cutlass.Int64(frame.block) * frame.world_size + frame.thread) * 32
 
@@ -146,6 +150,14 @@ def slices(frame: Frame) -> None:
             device.store_pair(place + 8 * i, [cutlass.Int32(value), cutlass.Int32(value >> 32)])
 
     frame.when(frame.thread < frame.world_size, store)
+
+
+def places(frame: Frame) -> None:
+    """Each lane of the grid stores its place by lines: int64[lanes]; row of block 0: the bytes before a span."""
+    before = device.load_address(frame.address("table"), 0)
+    index, lanes = frame.place_by_lines(frame.address("input") + before)
+    at = frame.address("output") + frame.index * 8
+    device.store_pair(at, [cutlass.Int32(index), cutlass.Int32(lanes)])
 
 
 def share_out(frame: Frame) -> None:

@@ -79,8 +79,7 @@ OTHER_BARRIERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(POLLED, ()),
     "all_reduce/two_shot_pushed": ("middle", "exit"),
     "reduce_scatter/push": ("middle", "exit"),
-    # Without the exit's they are wrong only where a rank adds a whole launch later than its peers, which few orders do:
-    # tests/kernels/dsl/test_pieces.py has the race checker find it.
+    # Without the exit's they are wrong only where a rank adds a whole launch later than its peers, which few orders do.
     "reduce_scatter/bulk": ("rounds",),
     "reduce_scatter/push_rounds": ("rounds",),
     "reduce/bulk": ("rounds", "exit"),

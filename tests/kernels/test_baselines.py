@@ -9,10 +9,10 @@ import sys
 from functools import partial
 from typing import Any
 
-import memory_nvshmem_stand_in as stand_in
 import pytest
 import torch
 
+import tests.memory.nvshmem_stand_in as stand_in
 from cases.case import Case
 from cases.dtypes import ALL, reductions_of
 from cases.ops import OPS, collective
@@ -52,7 +52,6 @@ OFFERS = [(baseline.algorithm, offer) for baseline in BASELINES for offer in bas
 def case_of(algorithm: str, op: str = "all_reduce", **changes: Any) -> Case:
     """A usual case of an op: what every baseline that does the op takes."""
     baseline = find_baseline(algorithm)
-    assert baseline is not None
     ranks = changes.get("world_size", 8)
     offer = baseline.offer(op, ranks) if op in baseline.ops else baseline.offers[0]
     reduction = offer.reductions[0]
@@ -63,7 +62,6 @@ def case_of(algorithm: str, op: str = "all_reduce", **changes: Any) -> Case:
 
 def reason(algorithm: str, traits: Traits = GPUS, **changes: Any) -> str | None:
     baseline = find_baseline(algorithm)
-    assert baseline is not None
     found = refuses_baseline(baseline, case_of(algorithm, **changes), traits)
     return None if found is None else str(found)
 
@@ -123,9 +121,7 @@ def test_what_is_taken_and_what_is_refused_and_why() -> None:
     assert {reason(name, **changes) for name, changes in TAKEN} == {None}
     for name, changes in REFUSED:
         baseline = find_baseline(name)
-        assert baseline is not None
         found = refuses_baseline(baseline, case_of(name, **changes), GPUS)
-        assert found is not None
         same_text(f"{found.key}: {found}")
 
 
@@ -133,7 +129,6 @@ def test_kernels_and_libraries_say_the_same_of_the_same() -> None:
     """Sizes, worlds, multicast and mappings: the sentence is one, but for the name."""
     spec, op = find("all_reduce/multimem_one_shot"), collective("all_reduce")
     baseline = find_baseline("torch/multimem")
-    assert baseline is not None
     apart = dataclasses.replace(GPUS, unmapped="rank 0 can't reach rank 1")
     without = dataclasses.replace(GPUS, multicast=False, multicast_reason="no switch")
     worlds: list[tuple[dict[str, Any], Traits]] = [({"size_bytes": 7}, GPUS), ({"world_size": 4}, GPUS)]
@@ -142,7 +137,6 @@ def test_kernels_and_libraries_say_the_same_of_the_same() -> None:
         ours_too = {"algorithm": "multimem_one_shot", "accumulator": "native", "placement": "out_of_place"}
         case = dataclasses.replace(case_of("torch/multimem", **changes), **ours_too)
         ours = refuses(spec, op, case, traits)
-        assert ours is not None
         assert str(theirs) == str(ours).replace(spec.name, baseline.name)
 
 
@@ -155,8 +149,6 @@ def test_some_do_an_op_on_some_world_sizes_only() -> None:
 
 def test_a_placement_is_the_wanted_one_or_the_only_one() -> None:
     nccl, nvshmem = find_baseline("nccl"), find_baseline("nvshmem")
-    assert nccl is not None
-    assert nvshmem is not None
     assert [nccl.placement("all_reduce", wanted) for wanted in ("out_of_place", "in_place")] == ["in_place"] * 2
     assert [nccl.placement("all_gather", wanted) for wanted in ("out_of_place", "in_place")] == ["out_of_place"] * 2
     assert nvshmem.placement("all_reduce", "in_place") == "in_place"
@@ -175,12 +167,10 @@ def test_no_multicast_and_unmapped_ranks_are_refused_with_their_reason() -> None
     on_the_switch = ("torch/multimem", "torch/multimem_staged")
     for name in on_the_switch:
         refusal = reason(name, without)
-        assert refusal is not None
         assert refusal.endswith("has none: Failed to retrieve multicast buffer")
     assert {reason(name, without) for name in names_for("all_reduce") if name not in on_the_switch} == {None}
     apart = dataclasses.replace(GPUS, unmapped="rank 0 can't reach ranks 8, 9")
     refusal = reason("torch/two_shot", apart)
-    assert refusal is not None
     assert "rank 0 can't reach ranks 8, 9" in refusal
     assert reason("nccl", apart) is None
 
@@ -246,7 +236,6 @@ def test_a_baseline_is_checked_like_a_kernel(placement: str, wrong: bool, monkey
     assert (check.launches, check.elements) == (3, 2 * 3 * 32)
     assert check.wrong == (3 if wrong else 0)
     if wrong:
-        assert check.first_mismatch is not None
         assert (check.first_mismatch.rank, check.first_mismatch.index) == (0, 5)
 
 
@@ -270,7 +259,6 @@ def test_a_librarys_sums_are_held_to_the_dtypes_own_bound(dtype: str) -> None:
     for part in parts[6::-1]:
         backwards += part
     promise = find_baseline("nccl")
-    assert promise is not None
     assert check_rank(case, promise, 0, [backwards], ()).wrong == 0
     assert check_rank(case, promise, 0, [backwards - parts[3]], ()).wrong > case.numel // 4
     assert check_rank(case, promise, 0, [backwards], ()).bound.startswith("min(S - E")

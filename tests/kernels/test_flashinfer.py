@@ -43,7 +43,6 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 def reason(name: str, size_bytes: int, world_size: int = 2, dtype: str = "bfloat16", **changes: Any) -> str | None:
     traits = Traits("nvshmem", "sm_90a", world_size, 8 << 30, False, "no switch")
     baseline = find_baseline(name)
-    assert baseline is not None
     case = Case("all_reduce", name, dtype, "library", "sum", size_bytes, world_size, **changes)
     found = refuses_baseline(baseline, case, traits)
     return None if found is None else f"{found.key}: {found}"
@@ -69,15 +68,10 @@ def test_the_library_chooses_how_many_stages(world_size: int, size_bytes: int, s
 @pytest.mark.parametrize(
     ("size_bytes", "world_size", "one_shot", "two_shot"),
     [
-        (16, 2, Rows(1, 1), None),
-        (KIB, 2, Rows(1, 64), Rows(4, 16)),
-        (16 * KIB, 2, Rows(1, 1024), Rows(4, 256)),
-        (64 * KIB, 2, Rows(4, 1024), Rows(4, 1024)),
-        (64 * KIB, 8, Rows(4, 1024), Rows(16, 256)),
-        (16 * 4093, 2, None, None),
-        (3 * 16 * KIB, 2, Rows(3, 1024), Rows(3, 1024)),
-        (48 * 1000, 2, Rows(3, 1000), Rows(3, 1000)),
-        (256 * MIB, 2, Rows(16384, 1024), Rows(16384, 1024)),
+        *((16, 2, Rows(1, 1), None), (KIB, 2, Rows(1, 64), Rows(4, 16)), (16 * KIB, 2, Rows(1, 1024), Rows(4, 256))),
+        *((64 * KIB, 2, Rows(4, 1024), Rows(4, 1024)), (64 * KIB, 8, Rows(4, 1024), Rows(16, 256))),
+        *((16 * 4093, 2, None, None), (3 * 16 * KIB, 2, Rows(3, 1024), Rows(3, 1024))),
+        *((48 * 1000, 2, Rows(3, 1000), Rows(3, 1000)), (256 * MIB, 2, Rows(16384, 1024), Rows(16384, 1024))),
     ],
 )
 def test_rows_are_as_long_as_the_kernels_take(
@@ -173,7 +167,6 @@ def test_records_name_the_version_and_what_compiled_it() -> None:
 
 def test_ranks_that_do_not_reach_each_other_are_refused() -> None:
     baseline = find_baseline(VLLM_ONE_SHOT)
-    assert baseline is not None
     traits = dataclasses.replace(Traits("nvshmem", "sm_90a", 2, 1 << 30, False), unmapped="rank 0 can't reach rank 1")
     case = Case("all_reduce", VLLM_ONE_SHOT, "bfloat16", "library", "sum", KIB, 2)
     assert "rank 0 can't reach rank 1" in str(refuses_baseline(baseline, case, traits))

@@ -8,13 +8,13 @@ ranks apart themselves; it is what shows when they don't.
 from __future__ import annotations
 
 import pytest
-from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
 from cases.ops import collective
 from kernels.catalogue import SPECS, find
 from kernels.spec import KernelSpec
 from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import SAMPLE, Launches, some_slow
+from tests.kernels.sabotaged import KERNELS, POLLED, barriers_of
 
 BY_NAME = {spec.name: spec for spec in KERNELS}
 SEEDS = range(20)

@@ -79,10 +79,8 @@ class TestSizesInTurn:
     @pytest.mark.parametrize(
         ("name", "size_bytes", "sizes"),
         [
-            ("all_reduce/ll", 3072, [3072, 1024, 16]),
-            ("all_reduce/ll", 16, [16, 4]),
-            ("all_gather/push", 3072, [3072, 1024, 64]),
-            ("all_gather/bulk", 3072, [3072, 1024, 64]),
+            *(("all_reduce/ll", 3072, [3072, 1024, 16]), ("all_reduce/ll", 16, [16, 4])),
+            *(("all_gather/push", 3072, [3072, 1024, 64]), ("all_gather/bulk", 3072, [3072, 1024, 64])),
             ("all_gather/push", 32, [32, 16]),
         ],
     )
@@ -128,7 +126,6 @@ def test_each_part_of_a_combination_has_to_be_promised() -> None:
             3 if "alternating_sizes" in stress else 1
         )
     refusal = refuses_stress(spec, op, case_for(spec, "late_rank+two_streams"))
-    assert refusal is not None
     assert str(refusal).startswith("all_reduce/one_shot does not promise two_streams, ")
 
 

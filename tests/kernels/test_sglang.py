@@ -36,7 +36,6 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def reason(name: str, size_bytes: int, world_size: int = 2, arch: str = "sm_90a", **changes: Any) -> str | None:
     traits = Traits("nvshmem", arch, world_size, 8 << 30, False, "no switch")
     baseline = find_baseline(name)
-    assert baseline is not None
     changes.setdefault("placement", baseline.placement("all_reduce", "out_of_place", world_size))
     case = Case(
         "all_reduce", name, changes.pop("dtype", "bfloat16"), "library", "sum", size_bytes, world_size, **changes
@@ -72,8 +71,6 @@ def test_what_neither_takes() -> None:
 
 def test_a_pull_is_out_of_place_in_one_shot_and_in_place_in_two() -> None:
     pull, push = find_baseline(PULL), find_baseline(PUSH)
-    assert pull is not None
-    assert push is not None
     for wanted in ("in_place", "out_of_place"):
         assert [pull.placement("all_reduce", wanted, ranks) for ranks in (2, 4, 8)] == [
             *("out_of_place", "in_place", "in_place")
@@ -100,10 +97,8 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, package: Path
         raise importlib.metadata.PackageNotFoundError(name)
 
     for module, name, instead in (
-        (toolkit, "nvcc", lambda: None),
-        (sglang, "tvm_ffi", lambda: None),
-        (importlib.metadata, "version", lambda name: "0.6.0"),
-        (importlib.metadata, "version", absent),
+        *((toolkit, "nvcc", lambda: None), (sglang, "tvm_ffi", lambda: None)),
+        *((importlib.metadata, "version", lambda name: "0.6.0"), (importlib.metadata, "version", absent)),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, instead)

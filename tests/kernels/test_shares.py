@@ -35,6 +35,25 @@ def test_every_element_has_one_owner_in_rank_order(
     assert shares.vectors(numel, case.itemsize, offset) == len(vectors)
 
 
+@pytest.mark.parametrize("world_size", [2, 3, 4, 8])
+@pytest.mark.parametrize("numel", [0, 7, 24, 1000, 1 << 20])
+def test_slices_of_the_ranks_after_the_root_begin_at_lines(
+    case_of: Callable[..., Case], world_size: int, numel: int
+) -> None:
+    case = case_of(world_size=world_size, root=world_size - 1, size_bytes=2 * numel)
+    if world_size == 2:
+        assert torch.equal(shares.root_slice_owner(case, 0), shares.slice_owner(case, 0))
+        return
+    owner = shares.root_slice_owner(case, 0)[: numel // 8 * 8]
+    others = list(range(world_size - 1))  # those after the root, in order
+    assert bool((owner[1:] >= owner[:-1]).all())
+    assert set(owner.tolist()) <= set(others)
+    lengths = torch.bincount(owner, minlength=len(others)) * case.itemsize
+    assert all(int(length) % 128 == 0 for length in lengths[:-1])
+    assert int(lengths.max() - lengths.min()) <= 2 * 128
+    assert int(lengths.max()) == 16 * shares.of_root_slice(case)
+
+
 def test_chunks_and_roots_have_their_owners(case_of: Callable[..., Case]) -> None:
     case = case_of(world_size=4, size_bytes=2 * 24, root=3)
     assert shares.own(case, 2).tolist() == [2] * 6

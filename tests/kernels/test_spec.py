@@ -55,7 +55,6 @@ def test_an_unfit_case_is_refused_with_its_reason(
 ) -> None:
     case = replace(case_of("one_shot"), **changes)  # type: ignore[arg-type]
     refusal = refuses_for(ONE_SHOT, ops.collective("all_reduce"), case, TRAITS)
-    assert refusal is not None
     assert refusal.key == key
     same_text(str(refusal))
 
@@ -78,7 +77,6 @@ def test_a_size_that_does_not_divide_is_refused(fit_case: Callable[..., Case]) -
 
 def test_a_message_too_large_is_refused(case_of: Callable[..., Case]) -> None:
     most = LL.max_size_bytes
-    assert most is not None
     assert refuses(LL, case_of("ll", size_bytes=most), TRAITS) is None
     reason = refuses(LL, case_of("ll", size_bytes=most + 2), TRAITS)
     limit = f"up to {most} bytes, not {most + 2}"
@@ -92,7 +90,6 @@ def test_what_a_refusal_of_a_size_advises_exists_and_takes_it(spec: KernelSpec, 
     case = fit_case(spec, world_size=8)
     case = replace(case, size_bytes=most + 8 * 16 * case.itemsize)
     refusal = refuses_for(replace(spec, max_size_bytes=most), ops.collective(spec.op), case, TRAITS)
-    assert refusal is not None
     assert (refusal.key, f"up to {most} bytes, not {case.size_bytes}" in refusal.hint) == ("sizes", True)
     named = re.findall(r"\w+/\w+", refusal.hint)
     assert bool(named) == (spec.max_size_bytes is not None)
@@ -133,7 +130,6 @@ def test_a_refusal_is_about_a_configuration_key(case_of: Callable[..., Case]) ->
     ]
     for change, key in changes:
         found = refuses_for(ONE_SHOT, op, case_of("one_shot"), replace(TRAITS, **change))  # type: ignore[arg-type]
-        assert found is not None
         assert found.key == key
     assert str(Refusal("sizes", "too many")) == "too many"
 

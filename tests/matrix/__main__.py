@@ -1,7 +1,5 @@
 """python -m tests.matrix: run the whole matrix in the simulator, or on GPUs, and count what passed and was refused."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import subprocess
@@ -9,7 +7,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,10 +19,9 @@ from kernels import catalogue
 from kernels.compile import source_digest
 from kernels.matrix.proofs import SIMULATOR, Proof, Tally, written
 from kernels.matrix.variants import code_of
-from kernels.spec import KernelSpec
 from runner.interrupt import exit_code_of, interruptible, name_of
-from tests.matrix.cells import WORLD_SIZES, Row, all_rows
-from tests.matrix.results import GOOD, STATUSES, Outcome, Results, differences, digests_of
+from tests.matrix.cells import WORLD_SIZES, all_rows
+from tests.matrix.results import GOOD, STATUSES, Results, differences, digests_of
 from tests.matrix.running import ENDLESS, ROOT, Limit, cores, in_processes
 
 SHOWN = 20
@@ -35,7 +31,7 @@ UNFINISHED = 3
 """The exit code of a run whose time was over."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments=None):
     """Return the exit code: 0 if all passed or were refused, 1 if some were wrong or failed or --seconds was
     over before any row ended, 2 for a wrong request or a file that can't be written, 3
     if rows are left that --seconds gave no time, 128 and the signal's number if one ended it (SIGINT, SIGTERM,
@@ -52,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return exit_code_of(interrupt)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser():
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__)
     parser.add_argument("--few", action="store_true", help="three rows a cell and world size")
     parser.add_argument("--kernel", action="append", help="only this one, such as all_reduce/one_shot; may be repeated")
@@ -70,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _report(rows: list[Row], options: argparse.Namespace) -> int:
+def _report(rows, options):
     """Run the rows, show and keep what was asked for, and return the exit code."""
     began = time.monotonic()
     found, added = _found(rows, options)
@@ -92,7 +88,7 @@ def _report(rows: list[Row], options: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def _found(rows: list[Row], options: argparse.Namespace) -> tuple[dict[Row, Outcome], int]:
+def _found(rows, options):
     """Run the rows that the file of results lacks, then those that did not pass, and return the outcomes of all by row,
     and how many this run added."""
     ends_s = math.inf if options.seconds is None else time.monotonic() + options.seconds
@@ -109,7 +105,7 @@ def _found(rows: list[Row], options: argparse.Namespace) -> tuple[dict[Row, Outc
     return kept, added
 
 
-def _compare_files(first: Path, other: Path) -> int:
+def _compare_files(first, other):
     """List where a file has other bits than the first, and return the exit code: 1 if it has, or has nothing."""
     there, here = digests_of(first), digests_of(other)
     found = differences(there, here)
@@ -120,7 +116,7 @@ def _compare_files(first: Path, other: Path) -> int:
     return int(bool(found) or not here)
 
 
-def _rows(options: argparse.Namespace) -> list[Row]:
+def _rows(options):
     """Return the rows that the options ask for. Raises ValueError, before anything is compiled, for none at all."""
     if options.share_gpus and not options.gpus:
         raise ValueError("simulated ranks have no GPU to share (--share-gpus), leave it out, or give --gpus, too")
@@ -134,13 +130,13 @@ def _rows(options: argparse.Namespace) -> list[Row]:
     return all_rows(specs, sizes, few=options.few)
 
 
-def _in_order(names: Sequence[str]) -> tuple[KernelSpec, ...]:
+def _in_order(names):
     """The kernels of these names in the catalogue's order, each once. Raises ValueError for an unknown name."""
     wanted = {catalogue.find(name).name for name in names}
     return tuple(spec for spec in catalogue.ALL_SPECS if spec.name in wanted)
 
 
-def _run(rows: list[Row], options: argparse.Namespace, limit: Limit = ENDLESS) -> Iterator[list[Outcome]]:
+def _run(rows, options, limit=ENDLESS):
     if not options.gpus:
         yield from in_processes(rows, options.jobs, limit)
         return
@@ -150,7 +146,7 @@ def _run(rows: list[Row], options: argparse.Namespace, limit: Limit = ENDLESS) -
         yield from outcomes
 
 
-def proof(outcomes: Sequence[Outcome], machine: str, without_git: str = "") -> Proof:
+def proof(outcomes, machine, without_git=""):
     """Return what outcomes prove, for kernels/proven/, if all passed or were refused. without_git: the commit of a tree
     that was copied without its repository."""
     specs = {}
@@ -166,7 +162,7 @@ def proof(outcomes: Sequence[Outcome], machine: str, without_git: str = "") -> P
     return Proof(machine, f"{datetime.now(UTC):%Y-%m-%d}", commit.stdout.strip() or without_git or "unknown", specs)
 
 
-def _machine(options: argparse.Namespace) -> str:
+def _machine(options):
     if not options.gpus:
         return SIMULATOR
     from tests.matrix.gpus import machine
@@ -174,7 +170,7 @@ def _machine(options: argparse.Namespace) -> str:
     return machine(options.share_gpus)
 
 
-def _show(outcomes: Sequence[Outcome], seconds: float) -> None:
+def _show(outcomes, seconds):
     """The count a kernel, the reasons of what was wrong, and the sums."""
     console = Console(width=120)
     table = Table("kernel", *map(str.lower, STATUSES), box=None)

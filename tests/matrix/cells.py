@@ -4,18 +4,14 @@ A cell is a kernel with a dtype, an accumulator and a reduction that belong toge
 is run on every world size with every kind of input, placement, shape and root. What a kernel refuses is a cell, too.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from cases import ops
 from cases.case import UNIFORM, Case, Counts
 from cases.dtypes import ALL, ARITHMETIC, ITEMSIZES, NONE, accumulators_of, reductions_of
-from cases.refusal import Refusal
 from kernels import catalogue
-from kernels.spec import KernelSpec, refuses
+from kernels.spec import refuses
 from memory.fabric import Traits
 
 WORLD_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 16, 72)
@@ -56,7 +52,7 @@ class Row:
     counts: str = UNIFORM
 
 
-def cells(specs: Iterable[KernelSpec] = catalogue.SPECS) -> Iterator[Cell]:
+def cells(specs=catalogue.SPECS):
     """All cells of these kernels, refused ones too, in the kernels' order."""
     for spec in specs:
         if ops.collective(spec.op).reduces:
@@ -69,7 +65,7 @@ def cells(specs: Iterable[KernelSpec] = catalogue.SPECS) -> Iterator[Cell]:
                 yield Cell(spec.name, dtype, NONE, NONE)
 
 
-def rows(cell: Cell, world_size: int, few: bool = False) -> Iterator[Row]:
+def rows(cell, world_size, few=False):
     """What a cell is run with in a world: every kind of input, placement, shape and root, in few rows.
 
     few: the most telling three of them, for GPUs, on which each takes longer to set up than to run.
@@ -96,7 +92,7 @@ def rows(cell: Cell, world_size: int, few: bool = False) -> Iterator[Row]:
             yield Row(*_values(cell), world_size, inputs, placement, shape, root, counts[number % len(counts)])
 
 
-def case_of(row: Row) -> Case:
+def case_of(row):
     """The case of a row."""
     spec, collective = catalogue.find(row.name), ops.collective(row.name.split("/")[0])
     itemsize, n = ITEMSIZES[row.dtype], row.world_size
@@ -129,12 +125,12 @@ def case_of(row: Row) -> Case:
     )
 
 
-def _counts(spec: KernelSpec) -> tuple[str, ...]:
+def _counts(spec):
     """The counts per peer that an op can have, the most telling first."""
     return (UNIFORM,) if ops.collective(spec.op).sends is None else tuple(map(str, reversed(Counts)))
 
 
-def _large(spec: KernelSpec, itemsize: int, world_size: int) -> int:
+def _large(spec, itemsize, world_size):
     """Elements of a message for which launch values are others than for small ones, within what the kernel takes."""
     size_bytes = LARGE_BYTES.get(world_size, 0)
     if spec.max_size_bytes is not None:
@@ -142,13 +138,13 @@ def _large(spec: KernelSpec, itemsize: int, world_size: int) -> int:
     return size_bytes // itemsize // world_size * world_size
 
 
-def _has(shape: str, world_size: int) -> bool:
+def _has(shape, world_size):
     """Whether a shape is run in a world: 72 ranks of the longer ones take the simulator minutes."""
     return {"long": world_size <= LARGEST_LONG_WORLD, "large": world_size in LARGE_BYTES}.get(shape, True)
 
 
 @cache
-def arch_of(cell: Cell) -> str:
+def arch_of(cell):
     """The first architecture whose instructions the cell needs nothing beyond; the first where none has it."""
     spec = catalogue.find(cell.name)
     numel = 1 if spec.op == "barrier" else 0
@@ -156,18 +152,18 @@ def arch_of(cell: Cell) -> str:
     return next((arch for arch in ARCHS if refusal(case, arch) is None), ARCHS[0])
 
 
-def refusal(case: Case, arch: str) -> Refusal | None:
+def refusal(case, arch):
     """Return why the kernel refuses a case on a machine that has everything else; None if it does not."""
     traits = Traits("any", arch, case.world_size, 1 << 30, multicast=True)
     return refuses(catalogue.find(case.name), ops.collective(case.op), case, traits)
 
 
-def all_rows(specs: tuple[KernelSpec, ...], world_sizes: tuple[int, ...] = WORLD_SIZES, few: bool = False) -> list[Row]:
+def all_rows(specs, world_sizes=WORLD_SIZES, few=False):
     """The whole matrix of these kernels; rows whose cases are the same (a barrier has one size) stand once.
 
     Kernels that call NVSHMEM's device functions may be among them: each of their cells takes seconds to compile.
     """
-    found: dict[str, Row] = {}
+    found = {}
     for cell in cells(specs):
         for world_size in world_sizes:
             for row in rows(cell, world_size, few):
@@ -175,11 +171,11 @@ def all_rows(specs: tuple[KernelSpec, ...], world_sizes: tuple[int, ...] = WORLD
     return list(found.values())
 
 
-def _values(cell: Cell) -> tuple[str, str, str, str]:
+def _values(cell):
     return cell.name, cell.dtype, cell.accumulator, cell.reduction
 
 
-def sample() -> list[Row]:
+def sample():
     """A few rows that are not refused, with world sizes and plans in turn."""
     chosen = [cell for number, cell in enumerate(cells()) if cell.accumulator == NONE or number % 4 == 0]
     found = []

@@ -1,31 +1,24 @@
 """The matrix on GPUs: processes compile kernels ahead of a world of ranks that runs them one after another."""
 
-from __future__ import annotations
-
 import tempfile
-from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 
-from cases.case import Case
 from kernels import catalogue
 from kernels.ahead import Compiler
 from kernels.matrix.proofs import SHARED
 from runner.world.fabrics import NvshmemOpener
 from runner.world.processes import ProcessWorld
-from tests.matrix.cells import WORLD_SIZES, Row, case_of, refusal
-from tests.matrix.results import Outcome
-from tests.matrix.running import ENDLESS, HEAP_BYTES, Limit, run_rows, tasks_of
+from tests.matrix.cells import WORLD_SIZES, case_of, refusal
+from tests.matrix.running import ENDLESS, HEAP_BYTES, run_rows, tasks_of
 
 ARCH = "sm_90a"
 LOOK_S = 1.0
 """How often a wait for a compiler looks at the limit."""
 
 
-def on_gpus(
-    rows: Sequence[Row], processes: int, limit: Limit = ENDLESS, share_gpus: bool = False
-) -> Iterator[list[Outcome]]:
+def on_gpus(rows, processes, limit=ENDLESS, share_gpus=False):
     """Run rows until the limit, one world size after the other, each in a world of its own.
 
     share_gpus: the ranks go round the GPUs that there are. Processes compile ahead in the same order, so that a run
@@ -48,13 +41,13 @@ def on_gpus(
                 worlds.close()
 
 
-def groups_of(rows: Sequence[Row]) -> list[list[Row]]:
+def groups_of(rows):
     """Rows in groups of what may share compiled kernels, as in tasks_of, but small worlds come first: their rows take
     least, and one that hurts its GPUs is known sooner."""
     return sorted(tasks_of(rows), key=lambda group: group[0].world_size)
 
 
-def _is_compiled(compiler: Compiler, group: Sequence[Row], limit: Limit) -> bool:
+def _is_compiled(compiler, group, limit):
     """Wait for a group's kernels. Return False if the limit came first."""
     while not limit.is_over:
         if compiler.wait(_variants(group), ARCH, min(LOOK_S, max(limit.left_s(), 0))):
@@ -62,7 +55,7 @@ def _is_compiled(compiler: Compiler, group: Sequence[Row], limit: Limit) -> bool
     return False
 
 
-def world_sizes(asked: Sequence[int], share_gpus: bool = False) -> tuple[int, ...]:
+def world_sizes(asked, share_gpus=False):
     """Return the world sizes to run: those that were asked for, or those of the matrix that this machine has GPUs for.
     With share_gpus any world has GPUs enough if there is one, and those that are meant have to be asked for.
 
@@ -79,7 +72,7 @@ def world_sizes(asked: Sequence[int], share_gpus: bool = False) -> tuple[int, ..
     return tuple(asked) or tuple(size for size in WORLD_SIZES if size <= count)
 
 
-def machine(share_gpus: bool = False) -> str:
+def machine(share_gpus=False):
     """ "4 x NVIDIA H200", or "1 x NVIDIA H100 80GB HBM3, shared by ranks"."""
     import torch
 
@@ -90,26 +83,26 @@ def machine(share_gpus: bool = False) -> str:
 class _Worlds:
     """A world of processes that is made anew when a kernel has hurt it."""
 
-    def __init__(self, world_size: int, share_gpus: bool) -> None:
+    def __init__(self, world_size, share_gpus):
         self.world_size = world_size
         self._opener = NvshmemOpener(HEAP_BYTES * 8, share_gpus=share_gpus)
         self._world: ProcessWorld | None = None
 
-    def __call__(self, world_size: int, arch: str) -> ProcessWorld:
+    def __call__(self, world_size, arch):
         assert world_size == self.world_size
         if self._world is None or not self._world.healthy:
             self.close()
             self._world = ProcessWorld(world_size, self._opener)
         return self._world
 
-    def close(self) -> None:
+    def close(self):
         if self._world is not None:
             self._world.close()
 
 
-def _variants(rows: Sequence[Row]) -> list[Case]:
+def _variants(rows):
     """A case for each compiled kernel that the rows of a group need."""
-    found: dict[str, Case] = {}
+    found = {}
     for row in rows:
         case = case_of(row)
         if refusal(case, ARCH) is None:

@@ -4,11 +4,8 @@ A file of results is JSON by lines: first the machine, then a line a row, added 
 lines the last counts. A run that is killed loses the tasks that were running.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -41,7 +38,7 @@ class Outcome:
 class Results:
     """A file of results, that one run at a time adds to."""
 
-    def __init__(self, path: Path, machine: str) -> None:
+    def __init__(self, path, machine):
         """Raises ValueError for a file that is something else, or has results of another machine."""
         self.path, self.machine = path, machine
         self._found: dict[str, dict[str, str]] = {}
@@ -50,7 +47,7 @@ class Results:
             if there != machine:
                 raise ValueError(f"{path} has results of {there}, and this is {machine} (--results): give another file")
 
-    def add(self, outcomes: Sequence[Outcome]) -> None:
+    def add(self, outcomes):
         """Add outcomes to the file."""
         made = [
             {"id": one.id, "status": one.status, "detail": one.detail, "digest": one.digest}
@@ -62,7 +59,7 @@ class Results:
         with open(self.path, "w" if head else "a", encoding="utf-8") as file:
             file.write("".join(json.dumps(line) + "\n" for line in (*head, *made)))
 
-    def outcomes(self, rows: Sequence[Row]) -> list[Outcome]:
+    def outcomes(self, rows):
         """Return the kept outcomes of these rows, but for those that other sources had."""
         kept = []
         for row in rows:
@@ -72,7 +69,7 @@ class Results:
         return kept
 
 
-def read(path: Path) -> tuple[str, dict[str, dict[str, str]]]:
+def read(path):
     """Return the machine and the results by id of a file. Raises ValueError naming the file if it is none."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -82,12 +79,12 @@ def read(path: Path) -> tuple[str, dict[str, dict[str, str]]]:
         raise ValueError(f"{path} has no results of the matrix: give a file that --results wrote") from None
 
 
-def digests_of(path: Path) -> dict[str, str]:
+def digests_of(path):
     """Return the digests of a file that --results wrote, by id; of rows without one, their status."""
     return {id: one["digest"] or one["status"] for id, one in read(path)[1].items()}
 
 
-def differences(one: dict[str, str], other: dict[str, str]) -> list[tuple[str, str, str]]:
+def differences(one, other):
     """Return what the other has else than the first: id, what the first has, what the other has.
 
     Cases that only the first has are no difference: it may have run more.
@@ -97,7 +94,7 @@ def differences(one: dict[str, str], other: dict[str, str]) -> list[tuple[str, s
 
 
 @cache
-def sources_of(name: str, machine: str) -> str:
+def sources_of(name, machine):
     """Return a digest of the sources that decide what comes of a kernel's rows: its own, the runner's, the memory's,
     and in the simulator those of the simulator."""
     digest = hashlib.sha256(source_digest(catalogue.find(name)).encode())

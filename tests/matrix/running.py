@@ -1,21 +1,17 @@
 """Running rows of the matrix: on simulated worlds, in several processes, or on GPUs; and what came of them."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import kernels
-from cases.case import Case
 from cases.dtypes import ALL
 from kernels import catalogue
 from kernels.compile import executable
@@ -23,7 +19,7 @@ from memory.worker_process import end_with_parent
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
 from runner.world.world import World, WorldFailure
-from tests.matrix.cells import Cell, Row, arch_of, case_of, refusal
+from tests.matrix.cells import Cell, arch_of, case_of, refusal
 from tests.matrix.results import Outcome
 
 HEAP_BYTES = 1 << 26
@@ -40,12 +36,12 @@ class Limit:
 
     ends_s: float = math.inf
 
-    def left_s(self) -> float:
+    def left_s(self):
         """Return how many seconds are left; 0 or less if a row that begins now would begin too late."""
         return self.ends_s - time.monotonic()
 
     @property
-    def is_over(self) -> bool:
+    def is_over(self):
         return self.left_s() <= 0
 
 
@@ -57,12 +53,7 @@ that what a launch leaves behind is found; beyond, only of the kernels' first da
 ROOT = Path(kernels.__file__).resolve().parent.parent
 
 
-def run_rows(
-    rows: Sequence[Row],
-    world_of: Callable[[int, str], World],
-    cache_dir: Path,
-    limit: Limit = ENDLESS,
-) -> Iterator[Outcome]:
+def run_rows(rows, world_of, cache_dir, limit=ENDLESS):
     """Run rows one after another until the limit; world_of(world_size, arch) gives a healthy
     world. A row that the limit ends has no outcome."""
     for row in rows:
@@ -74,7 +65,7 @@ def run_rows(
         yield outcome
 
 
-def _outcome(row: Row, world_of: Callable[[int, str], World], cache_dir: Path, limit: Limit) -> Outcome | None:
+def _outcome(row, world_of, cache_dir, limit):
     """What came of a row; None if the limit ended it."""
     case, arch = case_of(row), arch_of(Cell(row.name, row.dtype, row.accumulator, row.reduction))
     reason = refusal(case, arch)
@@ -88,7 +79,7 @@ def _outcome(row: Row, world_of: Callable[[int, str], World], cache_dir: Path, l
         return Outcome(row, case.id, "FAILED", f"{type(error).__name__}: {error}")
 
 
-def _run(row: Row, case: Case, world: World, arch: str, cache_dir: Path, limit: Limit) -> Outcome:
+def _run(row, case, world, arch, cache_dir, limit):
     spec = catalogue.find(case.name)
     plan = Plan(case, spec, executable(spec, case, arch, cache_dir), launches=2 if is_repeated(row) else 1)
     outcomes = world.run(run_case, plan, min(DEADLINE_S, max(limit.left_s(), LEAST_S)))
@@ -106,7 +97,7 @@ def _run(row: Row, case: Case, world: World, arch: str, cache_dir: Path, limit: 
     return Outcome(row, case.id, "PASSED", "", digest)
 
 
-def is_repeated(row: Row) -> bool:
+def is_repeated(row):
     """Whether a row has a second launch that is checked; other rows of the same compiled kernel need none."""
     if (row.shape, row.inputs) != ("odd", "normal") and not row.name.startswith("barrier"):
         return False
@@ -116,10 +107,10 @@ def is_repeated(row: Row) -> bool:
 class SimulatedWorlds:
     """Simulated worlds of all sizes and architectures, each kept until a kernel hurts it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._kept: dict[tuple[int, str], World] = {}
 
-    def __call__(self, world_size: int, arch: str) -> World:
+    def __call__(self, world_size, arch):
         from runner.world.threads import ThreadWorld
         from simulator.world import SimulatorOptions
 
@@ -129,17 +120,17 @@ class SimulatedWorlds:
         return self._kept[key]
 
 
-def tasks_of(rows: Sequence[Row]) -> list[list[Row]]:
+def tasks_of(rows):
     """Rows in tasks, each of what may share compiled kernels: a kernel on a world size, for one data type. The longest
     come first."""
 
-    def key(row: Row) -> tuple[int, str, str]:
+    def key(row):
         return -row.world_size, row.name, row.dtype
 
     return [list(group) for _, group in groupby(sorted(rows, key=key), key)]
 
 
-def in_processes(rows: Sequence[Row], processes: int, limit: Limit = ENDLESS) -> Iterator[list[Outcome]]:
+def in_processes(rows, processes, limit=ENDLESS):
     """Run rows on simulated worlds in so many processes, until the limit; gives the outcomes of a task after the other,
     as they end."""
     tasks, do = tasks_of(rows), partial(_task, limit=limit)
@@ -151,12 +142,12 @@ def in_processes(rows: Sequence[Row], processes: int, limit: Limit = ENDLESS) ->
         yield from pool.imap_unordered(do, tasks)
 
 
-def _begin_in_pool() -> None:
+def _begin_in_pool():
     end_with_parent()
     _begin()
 
 
-def _begin() -> None:
+def _begin():
     """A process of the pool uses one thread: there are as many processes as cores."""
     import torch
 
@@ -166,13 +157,13 @@ def _begin() -> None:
 _worlds = SimulatedWorlds()
 
 
-def _task(rows: Sequence[Row], limit: Limit) -> list[Outcome]:
+def _task(rows, limit):
     if limit.is_over:
         return []
     with tempfile.TemporaryDirectory(prefix="symlab-matrix-") as folder:
         return list(run_rows(rows, _worlds, Path(folder), limit))
 
 
-def cores() -> int:
+def cores():
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -1,23 +1,17 @@
 """The matrix is all that it says, and the sample covers what it promises."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from cases import ops
-from cases.case import Case
 from kernels import catalogue
 from kernels.matrix.codes import codes
-from tests.matrix import gpus
 from tests.matrix.__main__ import main, proof
 from tests.matrix.cells import (
     ARCHS,
     WORLD_SIZES,
-    Cell,
     Row,
     all_rows,
     arch_of,
@@ -26,7 +20,6 @@ from tests.matrix.cells import (
     refusal,
     sample,
 )
-from tests.matrix.gpus import machine, world_sizes
 from tests.matrix.results import Outcome
 
 REDUCED = 66
@@ -35,7 +28,7 @@ REDUCED = 66
 MOVED = 11
 
 
-def test_a_kernel_has_a_cell_for_all_that_belongs_together() -> None:
+def test_a_kernel_has_a_cell_for_all_that_belongs_together():
     found = [cell.name for cell in cells()]
     for spec in catalogue.SPECS:
         expected = REDUCED if ops.collective(spec.op).reduces else MOVED
@@ -43,13 +36,13 @@ def test_a_kernel_has_a_cell_for_all_that_belongs_together() -> None:
     assert len(set(cells())) == len(found)
 
 
-def test_only_8_bit_floats_through_the_switch_need_another_architecture() -> None:
+def test_only_8_bit_floats_through_the_switch_need_another_architecture():
     elsewhere = {cell for cell in cells() if arch_of(cell) != ARCHS[0]}
     assert elsewhere
     assert all("multimem" in cell.name and cell.dtype.startswith("float8") for cell in elsewhere)
 
 
-def test_the_sample_has_every_kernel_and_every_value_of_an_axis() -> None:
+def test_the_sample_has_every_kernel_and_every_value_of_an_axis():
     rows = sample()
     assert {row.name for row in rows} == {spec.name for spec in catalogue.SPECS}
     assert {row.world_size for row in rows} == set(WORLD_SIZES)
@@ -57,7 +50,7 @@ def test_the_sample_has_every_kernel_and_every_value_of_an_axis() -> None:
     assert {row.shape for row in rows} == {"odd", "whole", "large", "few", "none", "long"}
 
 
-def test_whole_rows_are_other_cases_each() -> None:
+def test_whole_rows_are_other_cases_each():
     specs = tuple(spec for spec in catalogue.SPECS if spec.op in ("barrier", "reduce"))
     found = all_rows(specs, (1, 3))
     ids = [case_of(row).id for row in found]
@@ -68,7 +61,7 @@ def test_whole_rows_are_other_cases_each() -> None:
     assert 0 in {case_of(row).size_bytes for row in found}
 
 
-def test_few_rows_are_some_of_all() -> None:
+def test_few_rows_are_some_of_all():
     specs = (catalogue.find("reduce/pull"), catalogue.find("barrier/peers"))
     few, whole = ({case_of(row).id for row in all_rows(specs, (4,), few)} for few in (True, False))
     assert few < whole
@@ -78,7 +71,7 @@ def test_few_rows_are_some_of_all() -> None:
 ROW = Row("all_reduce/one_shot", "float32", "native", "sum", 2, "exact", "out_of_place", "few", "first")
 
 
-def test_refused_cells_are_these() -> None:
+def test_refused_cells_are_these():
     """By kernel: what multimem has no form for, integers that have no value to spare, and all but a barrier's token."""
     refused = Counter(cell.name for cell in cells() if refusal(_plain(cell), arch_of(cell)) is not None)
     switched = [
@@ -95,13 +88,13 @@ def test_refused_cells_are_these() -> None:
     }
 
 
-def _plain(cell: Cell) -> Case:
+def _plain(cell):
     spec = catalogue.find(cell.name)
     values = (cell.name, cell.dtype, cell.accumulator, cell.reduction)
     return case_of(Row(*values, 1, "exact", spec.placements[0], "few", "first"))
 
 
-def test_a_proof_counts_what_passed() -> None:
+def test_a_proof_counts_what_passed():
     row = dataclasses.replace(ROW, name="barrier/peers")
     outcomes = [Outcome(row, "a", "PASSED", "", "1"), Outcome(row, "b", "REFUSED", "why")]
     made = proof(outcomes, "simulator")
@@ -111,15 +104,6 @@ def test_a_proof_counts_what_passed() -> None:
     assert list(made.specs) == ["barrier/peers"]
 
 
-def test_the_commit_of_a_proof_is_gits_and_what_was_said_where_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert proof([], "simulator", "0123abc").commit not in ("0123abc", "unknown")
-    monkeypatch.setattr("tests.matrix.__main__.ROOT", tmp_path)
-    assert proof([], "simulator", "0123abc").commit == "0123abc"
-    assert proof([], "simulator").commit == "unknown"
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -127,9 +111,7 @@ def test_the_commit_of_a_proof_is_gits_and_what_was_said_where_there_is_none(
         *("--results list.json", "--compare gone.json list.json"),
     ],
 )
-def test_a_wrong_request_is_one_line_before_anything_is_compiled(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_request_is_one_line_before_anything_is_compiled(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("tests.matrix.__main__._run", lambda *given: pytest.fail("something ran"))
@@ -138,30 +120,8 @@ def test_a_wrong_request_is_one_line_before_anything_is_compiled(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_on_gpus_the_worlds_are_those_that_the_machine_has_gpus_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
-    assert world_sizes(()) == (1, 2, 3, 4)
-    assert world_sizes((2, 4)) == (2, 4)
-    assert world_sizes((2, 5), share_gpus=True) == (2, 5)
-
-
-def test_ranks_that_share_gpus_are_told_to_and_the_machine_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    monkeypatch.setattr("torch.cuda.get_device_name", lambda number: "NVIDIA H100")
-    assert (machine(), machine(share_gpus=True)) == ("1 x NVIDIA H100", "1 x NVIDIA H100, shared by ranks")
-    opened: list[tuple[int, bool]] = []
-    monkeypatch.setattr(gpus, "ProcessWorld", lambda size, opener: opened.append((size, opener.share_gpus)))
-    for shared in (False, True):
-        gpus._Worlds(3, shared)(3, "sm_90a")
-    assert opened == [(3, False), (3, True)]
-
-
 @pytest.mark.parametrize(("status", "code"), [("PASSED", 0), ("REFUSED", 1), ("WRONG", 1), ("FAILED", 1)])
-def test_the_command_counts_and_ends_with(
-    status: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_counts_and_ends_with(status, code, monkeypatch, capsys):
     outcomes = [[Outcome(ROW, "a", status, "the reason", "1")]]
     monkeypatch.setattr("tests.matrix.__main__._rows", lambda options: [ROW])
     monkeypatch.setattr("tests.matrix.__main__._run", lambda *given: iter(outcomes))

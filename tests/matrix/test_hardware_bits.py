@@ -5,8 +5,6 @@ H100, of a part also four. A simulator that computes other bits, or a kernel tha
 here without a GPU.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 
 from kernels import catalogue
 from kernels.nvshmem_bitcode import refuses_bitcode
-from tests.matrix.cells import Row, all_rows, case_of
+from tests.matrix.cells import all_rows, case_of
 from tests.matrix.running import cores, in_processes
 
 FILE = Path(__file__).parent / "hardware" / "h100.json.xz"
@@ -25,15 +23,15 @@ EACH = 3
 
 
 @pytest.fixture(scope="module")
-def digests() -> dict[str, str]:
-    found: dict[str, str] = json.loads(lzma.decompress(FILE.read_bytes()))
+def digests():
+    found = json.loads(lzma.decompress(FILE.read_bytes()))
     return found
 
 
 @pytest.fixture(scope="module")
-def rows(digests: dict[str, str]) -> dict[str, list[Row]]:
+def rows(digests):
     """Rows that the file has, by kernel."""
-    found: dict[str, list[Row]] = {}
+    found = {}
     names = {"/".join(id.split("-")[:2]) for id in digests}
     specs = tuple(spec for spec in catalogue.ALL_SPECS if spec.name in names)
     for row in all_rows(specs, (2, 4), few=True):
@@ -42,15 +40,13 @@ def rows(digests: dict[str, str]) -> dict[str, list[Row]]:
     return found
 
 
-def chosen(rows: list[Row]) -> list[Row]:
+def chosen(rows):
     """Few of a kernel's rows, spread over all, and one in which NaNs of float64 are added up, where there is one."""
     nans = [row for row in rows if (row.dtype, row.inputs, row.reduction) == ("float64", "edge", "avg")]
     return list(dict.fromkeys([*nans[:1], *rows[:: max(1, len(rows) // EACH)][:EACH]]))
 
 
-def test_the_file_has_every_case_that_was_run_with_two_ranks(
-    digests: dict[str, str], rows: dict[str, list[Row]]
-) -> None:
+def test_the_file_has_every_case_that_was_run_with_two_ranks(digests, rows):
     kernels = {"/".join(id.split("-")[:2]) for id in digests}
     assert kernels == set(rows)
     assert len(kernels) == 31
@@ -60,9 +56,7 @@ def test_the_file_has_every_case_that_was_run_with_two_ranks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by_nvshmem", [False, True], ids=["ours", "nvshmem"])
-def test_the_simulator_gives_the_bits_of_an_h100(
-    digests: dict[str, str], rows: dict[str, list[Row]], by_nvshmem: bool
-) -> None:
+def test_the_simulator_gives_the_bits_of_an_h100(digests, rows, by_nvshmem):
     """One row of each kernel that calls NVSHMEM, as these take seconds to compile."""
     names = [name for name in rows if bool(catalogue.find(name).nvshmem) is by_nvshmem]
     if by_nvshmem and (absent := refuses_bitcode(names[0], "sm_90a")):

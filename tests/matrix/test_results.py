@@ -1,22 +1,14 @@
 """The matrix in parts: a run that is limited or killed loses a row at most, and the next one does what is missing."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-import tests.matrix.__main__ as matrix
-from cases.case import Case
 from kernels import catalogue
-from runner.world.world import WorldFailure
 from tests.matrix import gpus, results, running
 from tests.matrix.__main__ import UNFINISHED, main
-from tests.matrix.cells import Row, all_rows, case_of
+from tests.matrix.cells import all_rows, case_of
 from tests.matrix.results import Outcome, digests_of, read
-from tests.matrix.running import Limit
 from tests.patience import NEVER_S
 
 LINE = ["--few", "--kernel", "barrier/peers", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1"]
@@ -24,11 +16,11 @@ LINE = ["--few", "--kernel", "barrier/peers", "--kernel", "send_recv/push", "--w
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def ran(monkeypatch):
     """The ids of the rows that were run and not refused, in their order; a row has digest "1" and takes no time."""
-    seen: list[str] = []
+    seen = []
 
-    def run(row: Row, case: Any, *rest: Any) -> Outcome:
+    def run(row, case, *rest):
         seen.append(case.id)
         return Outcome(row, case.id, "PASSED", "", "1")
 
@@ -37,25 +29,23 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def rows_of(*names: str, few: bool = True) -> list[Row]:
+def rows_of(*names, few=True):
     return all_rows(tuple(catalogue.find(name) for name in names), (2,), few)
 
 
-def ids(rows: list[Row]) -> list[str]:
+def ids(rows):
     return [case_of(row).id for row in rows]
 
 
-def test_a_run_goes_on_with_what_is_missing_and_then_with_what_did_not_pass(
-    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_with_what_is_missing_and_then_with_what_did_not_pass(tmp_path, ran, monkeypatch):
     file, every = tmp_path / "all.jsonl", running._run
 
-    def ends_at_the_fifth(*given: Any) -> Outcome:
+    def ends_at_the_fifth(*given):
         if len(ran) == 4:
             raise KeyboardInterrupt
         return every(*given)
 
-    def fails_once(row: Row, case: Any, *rest: Any) -> Outcome:
+    def fails_once(row, case, *rest):
         if row.dtype == "int32":
             raise RuntimeError("not today")
         return every(row, case, *rest)
@@ -79,7 +69,7 @@ def test_a_run_goes_on_with_what_is_missing_and_then_with_what_did_not_pass(
     assert ran == []
 
 
-def test_results_of_other_sources_are_missing(tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_other_sources_are_missing(tmp_path, ran, monkeypatch):
     line = [*LINE, "--results", str(tmp_path / "old.jsonl")]
     assert main(line) == 0
     known = results.sources_of
@@ -92,10 +82,8 @@ def test_results_of_other_sources_are_missing(tmp_path: Path, ran: list[str], mo
     assert all(one.startswith("barrier-") for one in ran)
 
 
-def test_the_simulators_results_depend_on_the_simulator_and_those_of_gpus_do_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def sources(changed: str) -> tuple[str, str]:
+def test_the_simulators_results_depend_on_the_simulator_and_those_of_gpus_do_not(monkeypatch):
+    def sources(changed):
         results.sources_of.cache_clear()
         packages = ("cases", "memory", "runner", "simulator")
         monkeypatch.setattr(results, "source_digests", lambda root: {name: str(name == changed) for name in packages})
@@ -111,25 +99,13 @@ def test_the_simulators_results_depend_on_the_simulator_and_those_of_gpus_do_not
     assert before[1] != runner[1]
 
 
-def test_results_of_two_machines_have_a_file_each(
-    tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = [*LINE, "--results", str(tmp_path / "here.jsonl")]
-    assert main(line) == 0
-    monkeypatch.setattr(matrix, "_machine", lambda options: "8 x GPU")
-    assert main(line) == 2
-    assert "here.jsonl has results of simulator, and this is 8 x GPU (--results)" in capsys.readouterr().err
-
-
-def test_time_that_is_over_ends_a_task_between_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_time_that_is_over_ends_a_task_between_rows(tmp_path, monkeypatch, ran, capsys):
     """The third row sees the limit come: it is one of a task that has more."""
     file, every = tmp_path / "short.jsonl", running._run
     clock = [100.0]
     monkeypatch.setattr(running.time, "monotonic", lambda: clock[0])
 
-    def takes(*given: Any) -> Outcome:
+    def takes(*given):
         clock[0] += 10
         return every(*given)
 
@@ -144,38 +120,7 @@ def test_time_that_is_over_ends_a_task_between_rows(
     assert sorted(ran) == sorted(set(ids(rows_of("send_recv/push"))))
 
 
-def test_a_row_gets_the_time_that_is_left_and_one_that_the_limit_ends_is_not_run(
-    monkeypatch: pytest.MonkeyPatch, ran: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A run without a row is no progress: exit code 3 would have a loop go on for ever."""
-    clock = [100.0]
-    monkeypatch.setattr(running.time, "monotonic", lambda: clock[0])
-
-    def never_ends(*given: Any) -> Outcome:
-        clock[0] += 100
-        raise WorldFailure("TIMEOUT", None, "it did not end")
-
-    monkeypatch.setattr(running, "_run", never_ends)
-    line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "1"]
-    assert main([*line, "--seconds", "45"]) == 1
-    assert "no row ended in this run: give it more time (--seconds)" in capsys.readouterr().out
-    given = []
-
-    class Slow:
-        def run(self, program: Any, plan: Any, deadline_s: float) -> Any:
-            given.append(deadline_s)
-            raise WorldFailure("TIMEOUT", None, "it did not end")
-
-    monkeypatch.undo()
-    monkeypatch.setattr(running, "executable", lambda *rest: None)
-    monkeypatch.setattr(running, "Plan", lambda *rest, launches: None)
-    world: Any = Slow()
-    ended = list(running.run_rows(rows_of("send_recv/push")[:1], lambda *rest: world, Path()))
-    assert [one.status for one in ended] == ["FAILED"]
-    assert given == [running.DEADLINE_S]
-
-
-def test_groups_for_gpus_are_all_rows_of_small_worlds_first() -> None:
+def test_groups_for_gpus_are_all_rows_of_small_worlds_first():
     rows = all_rows((catalogue.find("send_recv/push"),), (8, 4), few=True)
     groups = gpus.groups_of(rows)
     assert sorted(ids([row for group in groups for row in group])) == sorted(ids(rows))
@@ -184,30 +129,8 @@ def test_groups_for_gpus_are_all_rows_of_small_worlds_first() -> None:
     assert all(len({(row.name, row.dtype, row.world_size) for row in group}) == 1 for group in groups)
 
 
-class Compiled:
-    """Stands for the compiler: after each of these waits, whether a group's kernels are there."""
-
-    def __init__(self, *ready: bool) -> None:
-        self.ready = list(ready)
-        self.waits: list[float] = []
-
-    def wait(self, cases: list[Case], arch: str, timeout_s: float) -> bool:
-        assert (cases, arch) == ([], "sm_90a")
-        self.waits.append(timeout_s)
-        return self.ready.pop(0)
-
-
-def test_a_compiler_is_waited_for_until_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = iter([5.0, 5.0, 0.3, 0.3, 0.0])
-    monkeypatch.setattr(Limit, "left_s", lambda self: next(left))
-    compiled: Any = Compiled(True, False)
-    assert gpus._is_compiled(compiled, [], Limit())
-    assert not gpus._is_compiled(compiled, [], Limit())
-    assert compiled.waits == [gpus.LOOK_S, 0.3]
-
-
-def test_differences_are_listed_bit_by_bit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def kept(name: str, **digests: str) -> str:
+def test_differences_are_listed_bit_by_bit(tmp_path, capsys):
+    def kept(name, **digests):
         lines = [{"id": id, "status": "PASSED" if one else "REFUSED", "digest": one} for id, one in digests.items()]
         path = tmp_path / name
         path.write_text("".join(json.dumps(line) + "\n" for line in [{results.HEAD: name}, *lines]) + '{"id": "half')
@@ -228,7 +151,7 @@ def test_differences_are_listed_bit_by_bit(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.slow
-def test_a_command_of_two_processes_ends_in_time_and_the_next_ones_finish(tmp_path: Path) -> None:
+def test_a_command_of_two_processes_ends_in_time_and_the_next_ones_finish(tmp_path):
     """The bits of two runs are those of one."""
     line = ["--few", "--kernel", "send_recv/push", "--world-size", "2", "--jobs", "2"]
     file, whole = tmp_path / "parts.jsonl", tmp_path / "whole.jsonl"

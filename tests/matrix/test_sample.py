@@ -1,7 +1,5 @@
 """Every pair of the matrix' axes, run in the simulator: what `make test-all` does with the whole of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -11,7 +9,7 @@ from tests.matrix.running import cores, in_processes
 
 
 @pytest.mark.slow
-def test_the_sample_passes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sample_passes(capsys):
     outcomes = [one for task in in_processes(sample(), cores()) for one in task]
     tally = Counter(one.status for one in outcomes)
     with capsys.disabled():

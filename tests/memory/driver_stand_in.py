@@ -13,7 +13,7 @@ import torch
 from memory.fabric import Argument, DeadlineExceeded, DeviceFault, Executable, Launch
 
 if TYPE_CHECKING:
-    from memory_nvshmem_stand_in import StandInWorld
+    from tests.memory.nvshmem_stand_in import StandInWorld
 
 BASE_ALIGNMENT_BYTES = 2 << 20
 

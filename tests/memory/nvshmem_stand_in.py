@@ -8,6 +8,7 @@ ranks have synchronised and met. finalize complains about what is still held.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,12 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from memory_driver_stand_in import Misuse, StandInDriver, Window
 from torch.distributed import HashStore
 
 from memory.fabric import DeviceFault, LibraryCall, Region
 from memory.meeting import Meeting, lost
 from memory.nvshmem_fabric import NvshmemFabric, connect
+from tests.memory.driver_stand_in import Misuse, StandInDriver, Window
+from tests.memory.outcomes import good, together
 from tests.patience import PATIENCE_S
 
 GRANULE_BYTES = 512
@@ -113,29 +115,18 @@ class StandInWorld:
         self.fabrics: list[NvshmemFabric] = self._connect()
 
     def _connect(self) -> list[Any]:
-        found: list[Any] = [None] * self.world_size
-
-        def body(rank: int) -> None:
+        def connected(rank: int) -> Any:
             meeting = ObservedMeeting(self, self.store, rank)
             meeting.set_deadline(time.monotonic() + PATIENCE_S)
             try:
-                found[rank] = connect(
-                    self.libraries[rank], self.drivers[rank], meeting, self.heap_bytes, self.share_gpus
-                )
-                found[rank].set_deadline(None)
+                one = connect(self.libraries[rank], self.drivers[rank], meeting, self.heap_bytes, self.share_gpus)
             except BaseException as error:
-                found[rank] = error
                 meeting.leave(repr(error))
+                raise
+            one.set_deadline(None)
+            return one
 
-        threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(self.world_size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        return found
+        return good(together(functools.partial(connected, rank) for rank in range(self.world_size)))
 
     # A machine, as tests and ThreadWorld use it
 
@@ -222,28 +213,6 @@ class StandInWorld:
                 raise Misuse(
                     f"rank {rank} uses memory at offset {start} for which rank {peer} did not synchronise and meet"
                 )
-
-
-class AloneWorld(StandInWorld):
-    """One rank of a world whose others are in other processes: what is collective, each process does for itself.
-
-    Peers' windows are there, to be looked at, but hold nothing: it is for tests of all that is around the library.
-    """
-
-    def __init__(self, store: Any, rank: int, world_size: int, heap_bytes: int) -> None:
-        self.rank = rank
-        self.shared_store = store
-        super().__init__(world_size, heap_bytes, multicast=False)
-
-    def _connect(self) -> list[Any]:
-        meeting = Meeting(self.shared_store, self.rank, self.world_size)
-        meeting.set_deadline(time.monotonic() + PATIENCE_S)
-        fabric = connect(self.libraries[self.rank], self.drivers[self.rank], meeting, self.heap_bytes)
-        fabric.set_deadline(None)
-        return [fabric]
-
-    def collective(self, rank: int, call: str, act: Callable[[], Any] = lambda: None) -> Any:
-        return act()
 
 
 class StandInLibrary:

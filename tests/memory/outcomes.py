@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from tests.patience import PATIENCE_S
 
 
 def good(outcomes: list[Any]) -> list[Any]:
@@ -11,3 +15,22 @@ def good(outcomes: list[Any]) -> list[Any]:
         if isinstance(outcome, BaseException):
             raise outcome
     return outcomes
+
+
+def together(programs: Iterable[Callable[[], Any]]) -> list[Any]:
+    """Return what programs returned or raised, each on a thread of its own."""
+    outcomes: dict[int, Any] = {}
+
+    def body(index: int, program: Callable[[], Any]) -> None:
+        try:
+            outcomes[index] = program()
+        except BaseException as error:
+            outcomes[index] = error
+
+    threads = [threading.Thread(target=body, args=one, daemon=True) for one in enumerate(programs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive(), "a rank hangs"
+    return [outcomes[index] for index in range(len(threads))]

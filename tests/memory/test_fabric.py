@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from memory.fabric import Disagreement, FabricError, HeapFull, PeerLost, Region
+from memory.fabric import Disagreement, FabricError, PeerLost, Region
 from tests.memory.outcomes import good
 from tests.patience import PATIENCE_S
 
@@ -60,31 +60,6 @@ def test_fresh_memory_reads_as_poison_and_bytes_keep_their_place(make_world: Mak
         fabric.free(region)
 
     good(on_ranks(make_world(2), program))
-
-
-def test_memory_lies_at_one_offset_on_all_ranks(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> list[list[int]]:
-        regions = [fabric.allocate(size, 256, f"of {size}") for size in (1, 1000, 70)]
-        seen = [[fabric.peer_address(one, peer) - one.address for peer in range(3)] for one in regions]
-        for region in reversed(regions):
-            fabric.free(region)
-        return seen
-
-    for rank, distances in enumerate(good(on_ranks(make_world(3), program))):
-        assert distances[0] == distances[1] == distances[2]
-        assert distances[0][rank] == 0
-        assert len(set(distances[0])) == 3
-
-
-def test_a_full_heap_leaves_nothing_behind(make_world: Make, on_ranks: OnRanks) -> None:
-    world = make_world(2, heap_bytes=1 << 16)
-
-    def program(fabric: Any) -> None:
-        with pytest.raises(HeapFull, match="big"):
-            fabric.allocate(1 << 17, 256, "big")
-
-    good(on_ranks(world, program))
-    assert [world.live_regions(rank) for rank in range(2)] == [(), ()]
 
 
 def test_different_collective_calls_are_a_disagreement(make_world: Make, on_ranks: OnRanks) -> None:

@@ -74,10 +74,7 @@ def executable(ptx: str) -> Executable:
 def arguments(address: int) -> tuple[Argument, ...]:
     given = struct.pack("<IIHHId", 7, 2**32 - 1, 1, 65_535, 0, 0.25)
     return (
-        Argument("bytes", given),
-        Argument("address", address),
-        Argument("u32", -3),
-        Argument("f32", 1.5),
+        *(Argument("bytes", given), Argument("address", address), Argument("u32", -3), Argument("f32", 1.5)),
         Argument("f64", -8.0),
     )
 
@@ -172,7 +169,6 @@ def test_a_gpu_has_no_more_shared_memory_than_it_says(driver: CudaDriver) -> Non
 def test_a_gpu_holds_as_many_blocks_as_the_limits_say(driver: CudaDriver) -> None:
     """A cooperative launch of that many blocks runs, and of one more is refused; the limits of h100 say as many."""
     limits = gpu_of("h100")
-    assert limits is not None
     limits = replace(limits, multiprocessors=driver.multiprocessors)
     given = (Argument("address", 0),)
     for threads in (96, 512, 1024):

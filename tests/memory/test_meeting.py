@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from torch.distributed import HashStore, TCPStore
 from memory.fabric import DeadlineExceeded, Disagreement, PeerLost
 from memory.meeting import OPENING, Meeting, lost
 from tests.golden import refused
+from tests.memory.outcomes import together
 from tests.patience import NEVER_S, PATIENCE_S, pressed, within
 
 Stores = Callable[[], Any]
@@ -31,23 +33,13 @@ def stores(request: pytest.FixtureRequest) -> Stores:
 
 def met(stores: Stores, world_size: int, program: Callable[[Meeting], Any]) -> list[Any]:
     """program(meeting) on a thread a rank; what it returned or raised."""
-    outcomes: list[Any] = [None] * world_size
 
-    def body(rank: int) -> None:
+    def on(rank: int) -> Any:
         meeting = Meeting(stores(), rank, world_size)
         meeting.set_deadline(time.monotonic() + NEVER_S)
-        try:
-            outcomes[rank] = program(meeting)
-        except BaseException as error:
-            outcomes[rank] = error
+        return program(meeting)
 
-    threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(world_size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(2 * NEVER_S)
-        assert not thread.is_alive()
-    return outcomes
+    return together(functools.partial(on, rank) for rank in range(world_size))
 
 
 def test_everybody_gets_everybodys_note_and_keys_do_not_pile_up(stores: Stores) -> None:

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
-from memory_driver_stand_in import Spinning
-from memory_nvshmem_stand_in import StandInLibrary, StandInWorld
 from torch.distributed import HashStore
 
 from memory.fabric import (
-    Argument,
     DeadlineExceeded,
     DeviceFault,
     Executable,
     FabricError,
     HeapFull,
     Launch,
-    LibraryCall,
     NoMulticast,
 )
 from memory.library import probe
 from memory.meeting import Meeting
 from memory.pool import SymmetricPool
 from tests.golden import refused, same_text
-from tests.memory.outcomes import good
-from tests.patience import PATIENCE_S
+from tests.memory.driver_stand_in import Spinning
+from tests.memory.nvshmem_stand_in import StandInLibrary, StandInWorld
+from tests.memory.outcomes import good, together
 
 ONE = Launch(1, 32)
 
@@ -157,8 +153,9 @@ def test_a_heap_of_what_is_free_is_that_of_the_gpu_with_the_least(free_bytes: di
     """Half of it, in whole steps, on all ranks the same; and never none."""
     meetings = [Meeting(store, rank, 2) for store in [HashStore()] for rank in range(2)]
     world = StandInWorld(2, gpu_free_bytes=free_bytes)
-    with ThreadPoolExecutor(2) as pool:
-        found = pool.map(lambda one: probe(world.libraries[one.rank], world.drivers[one.rank], one, 0), meetings)
+    found = good(
+        together(lambda one=one: probe(world.libraries[one.rank], world.drivers[one.rank], one, 0) for one in meetings)
+    )
     assert [traits.heap_bytes for traits, _ in found] == [heap_bytes] * 2
 
 
@@ -201,44 +198,6 @@ def test_nobody_frees_what_one_rank_still_looks_at(on_ranks: Any) -> None:
 
     good(on_ranks(world, program))
     assert world.spans == {}
-
-
-def test_kernels_reach_peers_after_the_allocation_without_more_ado(on_ranks: Any) -> None:
-    world = StandInWorld(3)
-
-    def push(fabric: Any, *targets: int) -> None:
-        for target in targets:
-            world.at(fabric.rank, target + fabric.rank, 1).fill_(fabric.rank)
-
-    world.kernels["push"] = push
-
-    def program(fabric: Any) -> list[int]:
-        with SymmetricPool(fabric) as pool:
-            data = pool.tensor(4, torch.uint8, name="data")
-            fabric.launch(kernel("push"), ONE, [Argument("address", one) for one in data.peer_addresses()])
-            fabric.synchronize()
-            fabric.barrier()
-            fabric.queue_barrier()
-            fabric.queue_copy(data.address + 3, data.peer((fabric.rank + 1) % 3).address + fabric.rank, 1)
-            content: list[int] = data.read().tolist()
-            fabric.barrier()
-            return content
-
-    assert good(on_ranks(world, program)) == [[0, 1, 2, rank] for rank in range(3)]
-
-
-def test_the_librarys_sum_is_queued_on_raw_addresses(on_ranks: Any) -> None:
-    def program(fabric: Any) -> list[float]:
-        with SymmetricPool(fabric) as pool:
-            source = pool.tensor(5, torch.float32, name="source", fill=fabric.rank + 1)
-            target = pool.tensor(5, torch.float32, name="target")
-            with pytest.raises(ValueError, match="no sum of torch.bool"):
-                fabric.queue_library(LibraryCall("reduce", "torch.bool", 5, "sum"), target.address, source.address)
-            fabric.queue_library(LibraryCall("reduce", "torch.float32", 5, "sum"), target.address, source.address)
-            result: list[float] = target.read().tolist()
-            return result
-
-    assert good(on_ranks(StandInWorld(3), program)) == [[6.0] * 5] * 3
 
 
 def test_faults_and_kernels_that_never_end_name_the_rank(on_ranks: Any) -> None:
@@ -341,21 +300,12 @@ def test_all_device_code_is_finished_even_if_one_fails(on_ranks: Any) -> None:
 def test_ranks_close_one_after_another_once_their_program_is_over(on_ranks: Any) -> None:
     world = StandInWorld(2)
     good(on_ranks(world, lambda fabric: fabric.set_deadline(time.monotonic())))
-    outcomes: list[Any] = ["", ""]
 
-    def body(rank: int) -> None:
+    def closed(rank: int) -> None:
         time.sleep(0.1 * rank)
-        try:
-            world.fabrics[rank].close()
-        except Exception as error:
-            outcomes[rank] = repr(error)
+        world.fabrics[rank].close()
 
-    threads = [threading.Thread(target=body, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    assert outcomes == ["", ""]
+    good(together(functools.partial(closed, rank) for rank in range(2)))
     assert [library.initialized for library in world.libraries] == [False, False]
 
 
@@ -401,8 +351,7 @@ def test_room_on_a_shared_gpu_is_divided() -> None:
     """Each of two ranks sees 3 GiB free, of which both would otherwise take 2."""
     free = dict.fromkeys(range(2), (3 << 30) + (256 << 20))
     world = StandInWorld(2, heap_bytes=4 << 30, gpu_free_bytes=free, gpus=("GPU-a",) * 2, share_gpus=True)
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(lambda rank: _refused(world.fabric(rank)), range(2)))
+    outcomes = good(together(functools.partial(_refused, world.fabric(rank)) for rank in range(2)))
     assert all("1,610,612,736" in text for text in outcomes), outcomes
 
 

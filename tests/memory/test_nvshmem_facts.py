@@ -6,7 +6,6 @@ So the stand-in is held to the library in all but multicast, which needs a switc
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 from memory.fabric import LibraryCall
+from tests.memory import nvshmem_stand_in
 from tests.memory.outcomes import good
 
 SIZE_BYTES = 8 << 10
@@ -23,7 +23,7 @@ SIZE_BYTES = 8 << 10
 def world(request: pytest.FixtureRequest) -> Any:
     """Two ranks whose fabric.library is the stand-in or the real one."""
     if request.param == "stand-in":
-        return sys.modules["memory_nvshmem_stand_in"].StandInWorld(2, multicast=False)
+        return nvshmem_stand_in.StandInWorld(2, multicast=False)
     return request.getfixturevalue("gpu_worlds")(2, 1 << 20)
 
 

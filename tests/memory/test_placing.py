@@ -7,12 +7,12 @@ import sys
 from typing import Any
 
 import pytest
-from memory_nvshmem_stand_in import StandInWorld
 
 from memory.fabric import HeapFull
 from memory.placing import NVSHMEM, SIMULATED, CountingPool, first_fit
 from memory.pool import SymmetricPool
 from simulator.world import SimulatedWorld, SimulatorOptions
+from tests.memory.nvshmem_stand_in import StandInWorld
 
 
 @pytest.mark.parametrize("rules", [SIMULATED, NVSHMEM], ids=["simulator", "nvshmem"])

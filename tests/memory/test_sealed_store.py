@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from memory.fabric import FabricError, PeerLost
 from memory.meeting import Meeting
 from memory.sealed_store import SealedStore
 from tests.golden import refused
-from tests.patience import PATIENCE_S
 
 KEY = bytes(range(32))
 
@@ -100,25 +97,6 @@ def test_a_line_that_something_else_added_to_a_log(store: Any) -> None:
 def test_a_store_without_a_key_is_a_mistake(store: Any) -> None:
     with refused():
         SealedStore(store, b"")
-
-
-def together(programs: list[Callable[[], Any]]) -> list[Any]:
-    """What programs returned or raised, each on a thread of its own."""
-    outcomes: list[Any] = [None] * len(programs)
-
-    def body(index: int) -> None:
-        try:
-            outcomes[index] = programs[index]()
-        except BaseException as error:
-            outcomes[index] = error
-
-    threads = [threading.Thread(target=body, args=(index,), daemon=True) for index in range(len(programs))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
-    return outcomes
 
 
 def client(server: TCPStore) -> Any:

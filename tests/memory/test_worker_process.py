@@ -38,7 +38,6 @@ def killed_beside_its_worker(script: Path, *lines: str) -> None:
         stderr=subprocess.DEVNULL,  # multiprocessing's tracker says there what the killed one had
         text=True,
     )
-    assert parent.stdout is not None
     with parent.stdout:
         assert [parent.stdout.readline() for _ in lines] == list(lines)
         worker = int(parent.stdout.readline())

@@ -1,10 +1,7 @@
 """python -m tests.museum: run all exhibits by all ways, and print or write the table of how each bug was found."""
 
-from __future__ import annotations
-
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,18 +22,18 @@ class Outcome:
     mended: tuple[Search, ...]
 
     @property
-    def is_found(self) -> bool:
+    def is_found(self):
         """Whether each way found the bug that is said to find it."""
         found = {one.way for one in self.searches if one.is_found}
         return found.issuperset(self.shown.ways)
 
     @property
-    def is_clean(self) -> bool:
+    def is_clean(self):
         """Whether all runs of the mended kernel were."""
         return all(one.seen.outcome == "clean" for one in self.mended)
 
     @property
-    def row(self) -> str:
+    def row(self):
         """A line of the table."""
         cells = [_cell(one) for one in self.searches]
         runs = sum(one.tried for one in self.mended)
@@ -45,26 +42,26 @@ class Outcome:
         return f"| {self.shown.name} | {self.shown.defect} | {' | '.join(cells)} |"
 
 
-def _cell(one: Search) -> str:
+def _cell(one):
     if not one.is_found:
         return "" if one.seen.outcome == "clean" else one.seen.outcome
     return one.seen.outcome if WAYS[one.way].seeds == 1 else f"{one.seen.outcome}, {one.tried}"
 
 
-def outcome(shown: Shown) -> Outcome:
+def outcome(shown):
     """Run both kernels of an exhibit by all ways."""
     searches = tuple(search(shown, way) for way in WAYS)
     return Outcome(shown, searches, tuple(search(shown, way, True, MENDED_SEEDS) for way in WAYS))
 
 
-def page(found: Iterable[Outcome]) -> str:
+def page(found):
     """Return the page with the table."""
     lines = ["# How each bug was found", "", "`python -m tests.museum --write` writes this page.", ""]
     lines += [f"| bug | what is wrong | {' | '.join(WAYS)} | mended |", f"| --- | --- |{' --- |' * len(WAYS)} --- |"]
     return "\n".join([*lines, *(one.row for one in found), ""])
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments=None):
     """Return the exit code: 0 if all bugs are found and all mended kernels clean, 1 if not, 2 for a wrong request."""
     parser = argparse.ArgumentParser(prog="python -m tests.museum", description=__doc__)
     parser.add_argument("--only", default="", help="only exhibits with this in their name")

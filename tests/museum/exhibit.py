@@ -4,14 +4,11 @@ The two are one text. Lines that begin with "-" are in the kernel with the bug a
 mended one alone.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +17,6 @@ from kernels.compile import executable
 from kernels.spec import KernelSpec
 from memory.fabric import Deadlock, Executable, PeerLost, Region
 from simulator.fabric import SimulatorFabric
-from simulator.world import SimulatedWorld
 from tests.kernels.launching import Launches
 from tests.museum.notation import ptx_of
 from tests.simulator import harness
@@ -66,31 +62,31 @@ class Exhibit:
     ranks: int = 2
     grid: int = 1
     block: int = 32
-    host: Callable[[Stage], None] = field(default=lambda stage: stage.launch())
+    host: Callable = field(default=lambda stage: stage.launch())
     before: str = ""
 
     @property
-    def name(self) -> str:
+    def name(self):
         """The project and the number, or the mutant's title."""
         return self.title or self.thread.rpartition("/")[2]
 
     @property
-    def parameters(self) -> tuple[str, ...]:
+    def parameters(self):
         """Names of what either kernel is given: buffers' addresses, and NUMBERS."""
         names = set(re.findall(r"%([a-z]\w*)", ptx_of(self.body, False) + ptx_of(self.body, True)))
         return tuple(sorted(one for one in names if one in NUMBERS or any(of in one for of in self.buffers)))
 
-    def ptx(self, is_mended: bool) -> str:
+    def ptx(self, is_mended):
         """Return the PTX module of one of the two kernels."""
         parameters = [f"u{32 if name in NUMBERS else 64} {name}" for name in self.parameters]
         return harness.module(ptx_of(self.body, is_mended), parameters, before=self.before)
 
-    def run(self, is_mended: bool, **options: Any) -> Seen:
+    def run(self, is_mended, **options):
         """Run one of the two kernels on a new world with these options."""
         world = harness.make_world(self.ranks, **{"heap_bytes": HEAP_BYTES, "step_budget": STEP_BUDGET, **options})
         executable = harness.executable(self.ptx(is_mended), f"museum/{self.name}")
 
-        def program(fabric: SimulatorFabric) -> list[int]:
+        def program(fabric):
             regions = {
                 name: harness.put(fabric, name, np.array(words, np.uint32)) for name, words in self.buffers.items()
             }
@@ -121,18 +117,18 @@ class Stage:
     executable: Executable
     regions: Mapping[str, Region]
 
-    def launch(self, stream: int | None = None, **numbers: int) -> None:
+    def launch(self, stream=None, **numbers):
         """Launch the kernel with these numbers; it does not wait."""
         values = [numbers[name] if name in numbers else self._value(name) for name in self.exhibit.parameters]
         how = (self.exhibit.grid, self.exhibit.block, values)
         harness.start(self.fabric, self.executable, *how, stream=stream)
 
-    def barrier(self) -> None:
+    def barrier(self):
         """Wait for this rank's launches, then for all ranks."""
         self.fabric.synchronize()
         self.fabric.barrier()
 
-    def _value(self, name: str) -> int:
+    def _value(self, name):
         """A parameter's value by its name."""
         if name == "rank":
             return self.fabric.rank
@@ -147,10 +143,10 @@ class Stage:
         return self.fabric.peer_address(self.regions[of], int(rank))
 
 
-def launches(count: int) -> Callable[[Stage], None]:
+def launches(count):
     """A host that launches a number of times in a row, with the launch's number as `launch`, and waits for nothing."""
 
-    def host(stage: Stage) -> None:
+    def host(stage):
         for number in range(count):
             stage.launch(launch=number)
 
@@ -172,12 +168,12 @@ class OwnKernel:
     ways: tuple[str, ...]
     thread: str = ""
 
-    def ptx(self, is_mended: bool) -> str:
+    def ptx(self, is_mended):
         """Return the PTX module of one of the two kernels."""
         text = executable(self.spec, self.case, ARCH, CACHE).ptx
         return text if is_mended else self.change(text)
 
-    def run(self, is_mended: bool, **options: Any) -> Seen:
+    def run(self, is_mended, **options):
         """Run one of the two kernels on a new world with these options."""
         compiled = executable(self.spec, self.case, ARCH, CACHE)
         text = self.ptx(is_mended)
@@ -190,12 +186,12 @@ class OwnKernel:
         return findings_of(world) or Seen("clean" if work.seen() == "right" else work.seen())
 
 
-def failed(error: BaseException) -> Seen:
+def failed(error):
     """Return what an error of a run comes to."""
     return Seen("deadlock" if isinstance(error, Deadlock) else type(error).__name__, str(error))
 
 
-def findings_of(world: SimulatedWorld) -> Seen | None:
+def findings_of(world):
     """Return what the checker found in a world; None if it found nothing, or was off."""
     found = [one for one in getattr(world, "findings", ()) if one.severity != "advisory"]
     return Seen("finding", found[0].sentence()) if found else None

@@ -4,8 +4,6 @@ A line of a body is PTX or one of FORMS. %r31, %d31 and %p15 belong to these for
 buffer, `name[%r1]` the word with that number, `name[%d1]` the word at that offset in bytes.
 """
 
-from __future__ import annotations
-
 import re
 
 _AT, _WORD = r"(?P<name>\w+)\[(?P<index>lane|%\w+)\]", r"(?P<word>%r\d+)"
@@ -42,14 +40,14 @@ FORMS = {
 """What a line may be, without its semicolon, and its PTX. {line} is the line's number, {at} computes an address."""
 
 
-def ptx_of(body: str, is_mended: bool) -> str:
+def ptx_of(body, is_mended):
     """Return the PTX of one of the two kernels: without marks, the other's lines and short forms."""
     other = "-" if is_mended else "+"
     lines = [one[1:] if one[:1] in ("-", "+") else one for one in body.splitlines() if not one.startswith(other)]
     return "\n".join(_long(line, number) for number, line in enumerate(lines))
 
 
-def _long(line: str, number: int) -> str:
+def _long(line, number):
     for form, ptx in FORMS.items():
         if match := re.fullmatch(rf"\s*{form};", line):
             parts = match.groupdict()

@@ -1,7 +1,5 @@
 """The ways by which a bug may be found: how the simulated world is made, and how many seeds are tried."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +17,7 @@ class Way:
     seeds: int
 
 
-WAYS: dict[str, Way] = {
+WAYS = {
     "fair": Way({"schedule": "fair"}, 1),
     "random": Way({"schedule": "random", "granularity": "access"}, 100),
     "adversarial": Way({"schedule": "adversarial"}, 100),
@@ -41,11 +39,11 @@ class Search:
     seen: Seen
 
     @property
-    def is_found(self) -> bool:
+    def is_found(self):
         return self.seen.outcome in ("wrong", "deadlock", "finding", "changed")
 
 
-def search(shown: Shown, way: str, is_mended: bool = False, seeds: int | None = None) -> Search:
+def search(shown, way, is_mended=False, seeds=None):
     """Run a kernel by a way, seed after seed, until a run is not clean."""
     chosen = WAYS[way]
     count = chosen.seeds if seeds is None else min(seeds, chosen.seeds)

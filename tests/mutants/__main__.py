@@ -1,19 +1,16 @@
 """python -m tests.mutants: weaken our kernels at every place, one at a time, and tell how each mutant is found."""
 
-from __future__ import annotations
-
 import argparse
 import sys
-from collections.abc import Sequence
 
 from tests.marked import included
 from tests.matrix.running import cores
 from tests.mutants.mutant_runs import OWN
 from tests.mutants.recorded import pending, recorded, write_pending
-from tests.mutants.searching import README, SEEDS, Result, all_results, gaps, record, table, told
+from tests.mutants.searching import README, SEEDS, all_results, gaps, record, table, told
 
 
-def main(given: Sequence[str] | None = None) -> int:
+def main(given=None):
     """Return the exit code: 0 if each mutant is found or argued, 1 if one is neither, 2 for a wrong request."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--kernel", default="", help="only this kernel, or those with this in their name")
@@ -26,7 +23,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if not chosen:
         print(f"tests.mutants: error: no kernel has '{options.kernel}' in its name", file=sys.stderr)
         return 2
-    found: list[Result] = []
+    found = []
     for part in all_results(chosen, options.seeds, min(options.jobs, len(chosen))):
         found += part
         for one in part:

@@ -1,14 +1,9 @@
 """Why a mutant that nothing finds is no bug: arguments.json, each entry for all mutants that its patterns match."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
-
-from tests.mutants.mutate import Mutant
 
 PLACE = Path(__file__).resolve().parent / "arguments.json"
 
@@ -29,14 +24,14 @@ class Argument:
     why: str
     litmus: str = ""
 
-    def covers(self, kernel: str, mutant: Mutant) -> bool:
+    def covers(self, kernel, mutant):
         """Return whether it is about a mutant of a kernel."""
         place = f"{mutant.place} #{mutant.nth}"
         pairs = ((kernel, self.kernel), (mutant.opcode, self.opcode), (place, self.place))
         return all(fnmatchcase(*pair) for pair in (*pairs, (mutant.change, self.change)))
 
 
-def arguments(text: str) -> tuple[Argument, ...]:
+def arguments(text):
     """Return the arguments of a file's text. Raises ValueError for an entry without one of the parts."""
     names = {one.name for one in fields(Argument)}
     for entry in (entries := json.loads(text)):
@@ -45,6 +40,6 @@ def arguments(text: str) -> tuple[Argument, ...]:
     return tuple(Argument(**entry) for entry in entries)
 
 
-def argued(known: Sequence[Argument], kernel: str, mutant: Mutant) -> Argument | None:
+def argued(known, kernel, mutant):
     """Return the first argument that covers a mutant."""
     return next((one for one in known if one.covers(kernel, mutant)), None)

@@ -1,27 +1,18 @@
 """Running mutants of our kernels: first under the checker, then by orders and weak memory, seed after seed."""
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from cases.case import Case
 from cases.finding import Finding
 from cases.ops import collective
 from kernels.compile import executable
-from kernels.spec import KernelSpec
-from memory.fabric import DeadlineExceeded, Executable, Launch
-from simulator.fabric import SimulatorFabric
-from simulator.observe.events import Access, BarrierArrived, CopiesAwaited, Fence, Listener
-from simulator.run.machine import Batch
+from memory.fabric import DeadlineExceeded, Executable
+from simulator.observe.events import Listener
 from simulator.run.orders import OLDEST_EVERY, Fair, Step, taken
-from simulator.run.schedule import Scheduler
 from simulator.run.streams import Streams
 from simulator.world import SimulatedWorld
 from tests.kernels.conftest import make_fit_case
@@ -30,11 +21,11 @@ from tests.kernels.sabotaged import KERNELS
 from tests.museum.exhibit import ARCH, CACHE
 from tests.museum.ways import WAYS as MUSEUM
 from tests.museum.ways import Way
-from tests.mutants.mutate import Mutant, mutants_of
+from tests.mutants.mutate import mutants_of
 
 LAUNCHES = 3
 IN_A_ROW = 6
-SHAPES: Mapping[str, Mapping[str, int]] = {
+SHAPES = {
     "even": {"size_bytes": 1_536},
     "odd": {"size_bytes": 1_542, "offset": 1},
     "short": {"size_bytes": 480},
@@ -83,7 +74,7 @@ OWN = {spec.name: spec for spec in KERNELS if spec.algorithm != "two_shot_pushed
 class Apart(Streams):
     """Launches of several ranks never share a batch, so that one of them can fall behind."""
 
-    def add(self, rank: int, executable: Executable, launch: Launch, arguments: tuple[bytes, ...]) -> int:
+    def add(self, rank, executable, launch, arguments):
         number = super().add(rank, executable, launch, arguments)
         queue = self._queues[rank][launch.stream]
         queue[-1] = replace(queue[-1], delay=rank)
@@ -96,7 +87,7 @@ class Behind(Fair):
 
     late: int = 0
 
-    def turn(self, batches: list[Batch]) -> Step:
+    def turn(self, batches):
         able = [number for number, batch in enumerate(batches) if batch.ready]
         slow = [number for number in able if self.late in batches[number].rank_alive]
         fast = [number for number in able if number not in slow]
@@ -117,7 +108,7 @@ class Straggling(Behind):
 
     turns: int = TURNS_OF_WARPS
 
-    def turn(self, batches: list[Batch]) -> Step:
+    def turn(self, batches):
         able = [number for number, batch in enumerate(batches) if batch.ready]
         self.steps += 1
         mine = [number for number in able if self.late in batches[number].rank_alive]
@@ -143,18 +134,18 @@ class StragglingInARow(Straggling):
     turns: int = TURNS_IN_A_ROW
     found: Callable[[], Iterable[Finding]] = tuple
 
-    def turn(self, batches: list[Batch]) -> Step:
+    def turn(self, batches):
         if self.steps % STEPS_TO_LOOK == 0 and any(map(counts, self.found())):
             raise DeadlineExceeded("a finding is enough")
         return Straggling.turn(self, batches)
 
 
-def counts(finding: Finding) -> bool:
+def counts(finding):
     """Return whether a finding tells that a mutant is wrong."""
     return finding.severity != "advisory"
 
 
-def late_world(late: int, order: type[Behind]) -> type[SimulatedWorld]:
+def late_world(late, order):
     """Return a world in which one rank, or its last warps, falls behind all others.
 
     A wait with a time limit never sleeps, so that there is no moment at which all others wait for a late rank; and if
@@ -162,17 +153,17 @@ def late_world(late: int, order: type[Behind]) -> type[SimulatedWorld]:
     """
 
     class LateWorld(SimulatedWorld):
-        def _no_launches(self) -> Streams:
+        def _no_launches(self):
             return Apart(self.world_size, self.options.seed, together=False)
 
-        def _scheduler(self) -> Scheduler:
+        def _scheduler(self):
             scheduler = super()._scheduler()
             scheduler.order = order(late=late)
             if isinstance(scheduler.order, StragglingInARow):
                 scheduler.order.found = self._found_so_far
             return scheduler
 
-        def _found_so_far(self) -> Iterable[Finding]:
+        def _found_so_far(self):
             return self.races.found.found.values() if self.races is not None else ()
 
     return LateWorld
@@ -198,11 +189,11 @@ class Try:
     in_a_row: bool = False
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self):
         return {**WAYS[self.way].options, "seed": self.seed}
 
     @property
-    def text(self) -> str:
+    def text(self):
         """How it is named in tables."""
         seed = "" if WAYS[self.way].seeds == 1 else f" {self.seed}"
         words = [f"{self.way}{seed}"]
@@ -213,7 +204,7 @@ class Try:
         return ", ".join([*words, *([] if self.shape == "even" else [self.shape])])
 
 
-LATECOMERS: tuple[Mapping[str, Any], ...] = (
+LATECOMERS = (
     {},
     {"is_patient": True},
     {"late": 0},
@@ -250,16 +241,16 @@ CHECKED_ROWS = tuple(
 class Reached(Listener):
     """The lines of the PTX that lanes ran, of those that can have mutants."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.lines: set[int] = set()
 
-    def _add(self, event: Access | Fence | BarrierArrived | CopiesAwaited) -> None:
+    def _add(self, event):
         self.lines.add(event.instruction.line)
 
     access = fence = barrier_arrived = copies_awaited = _add
 
 
-def tries(seeds: int) -> tuple[Try, ...]:
+def tries(seeds):
     """Return what is tried, in order: the checker, then seeds of the other ways.
 
     Waits with a time limit are tried by steps of blocks alone, for they take many.
@@ -275,10 +266,10 @@ def tries(seeds: int) -> tuple[Try, ...]:
 class InARow(Launches):
     """Launches of the same inputs with one host synchronisation at their end; the output is the last one's."""
 
-    def is_right(self, rank: int, launch: int) -> bool:
+    def is_right(self, rank, launch):
         return super().is_right(rank, 0)
 
-    def _rank(self, fabric: SimulatorFabric) -> Found:
+    def _rank(self, fabric):
         assert isinstance(self.executables, Executable)
         bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch, self.fill)
         arguments = [one.argument(bound.argument(one, self.patience)) for one in self.spec.parameters]
@@ -296,7 +287,7 @@ class InARow(Launches):
 class Compiled:
     """A kernel of ours: its PTX, its mutants, and how to run them."""
 
-    def __init__(self, spec: KernelSpec, cache_dir: Path = CACHE) -> None:
+    def __init__(self, spec, cache_dir=CACHE):
         self.spec = spec
         op = collective(spec.op)
         given = {"root": 1} if op.rooted else {"counts": "skewed"} if op.sends else {}
@@ -308,7 +299,7 @@ class Compiled:
         self._last: dict[tuple[str, str, int], Try] = {}
         self._reached: dict[Try, set[int]] = {}
 
-    def changed(self, mutant: Mutant | None) -> Executable:
+    def changed(self, mutant):
         """Return what a mutant compiles to; None: the kernel as it is."""
         if mutant is None:
             return self.executable
@@ -316,7 +307,7 @@ class Compiled:
         digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
         return replace(self.executable, ptx=text, digest=digest, cubin=b"")
 
-    def outcome(self, mutant: Mutant | None, how: Try, listener: Listener | None = None) -> str:
+    def outcome(self, mutant, how, listener=None):
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""
         patience = PATIENCE_NS if how.is_patient else 0
         straggling = StragglingInARow if how.in_a_row else Straggling
@@ -334,7 +325,7 @@ class Compiled:
             return seen
         return "finding" if any(map(counts, getattr(ran, "findings", ()))) else ""
 
-    def reached(self, how: Try) -> set[int]:
+    def reached(self, how):
         """Return the lines that the kernel as it is reaches in a try."""
         if how not in self._reached:
             seen = Reached()
@@ -343,7 +334,7 @@ class Compiled:
             self._reached[how] = seen.lines
         return self._reached[how]
 
-    def found(self, mutant: Mutant, how: tuple[Try, ...], first: Try | None = None) -> str:
+    def found(self, mutant, how, first=None):
         """Run it until something is wrong: what, and by which try; "" if nothing ever was.
 
         first, and what found the last change of the same instruction, or of one like it, are tried first. Tries of
@@ -360,7 +351,7 @@ class Compiled:
         return ""
 
 
-def _case(spec: KernelSpec, changes: Mapping[str, int | str]) -> Case:
+def _case(spec, changes):
     """Return a case of a shape; of the even size if the kernel does not take this one."""
     case = make_fit_case(spec, **changes)
     if spec.refusal(case, ARCH) is None:

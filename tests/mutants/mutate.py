@@ -3,12 +3,9 @@
 A mutant differs from its kernel in one line, which stays a line, so that line numbers and source places are the same.
 """
 
-from __future__ import annotations
-
 import linecache
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,23 +46,23 @@ class Mutant:
     text: str
 
     @property
-    def name(self) -> str:
+    def name(self):
         """A name that stays while the instructions before it change."""
         return f"{self.opcode} in {self.place} #{self.nth}: {self.change}"
 
-    def applied(self, ptx: str) -> str:
+    def applied(self, ptx):
         """Return the kernel's PTX with this line instead of its own."""
         lines = ptx.split("\n")
         lines[self.line - 1] = self.text
         return "\n".join(lines)
 
 
-def mutants_of(ptx: str) -> tuple[Mutant, ...]:
+def mutants_of(ptx):
     """Return all mutants of a module, in the order of its lines."""
     files = dict(_FILE.findall(ptx))
     place = ""
-    seen: Counter[tuple[str, str]] = Counter()
-    found: list[Mutant] = []
+    seen = Counter()
+    found = []
     for number, line in enumerate(ptx.split("\n"), start=1):
         if loc := _LOC.match(line):
             place = _place(files[loc[1]], int(loc[2]))
@@ -80,11 +77,11 @@ def mutants_of(ptx: str) -> tuple[Mutant, ...]:
     return tuple(found)
 
 
-def _place(file: str, line: int) -> str:
+def _place(file, line):
     return f"{Path(file).name} `{linecache.getline(str(ROOT / file), line).strip()}`"
 
 
-def _changes(text: str, opcode: str) -> Iterator[tuple[str, str]]:
+def _changes(text, opcode):
     """Yield the changes of an instruction with their texts."""
     if BARRIER.match(text) or WAIT.match(text):
         yield DROPPED, f"// {text}"
@@ -100,7 +97,7 @@ def _changes(text: str, opcode: str) -> Iterator[tuple[str, str]]:
             yield f"{word} to {NARROWER[word]}", _with(text, opcode, word, NARROWER[word])
 
 
-def _with(text: str, opcode: str, word: str, other: str) -> str:
+def _with(text, opcode, word, other):
     """The instruction with another word in its opcode."""
     changed = ".".join(other if one == word else one for one in opcode.split("."))
     return text.replace(opcode, changed, 1)

@@ -1,18 +1,15 @@
 """What the mutants' runs found, in results.json: by kernel a digest of its code, and for each of its mutants, in order,
 what was found and by which try ("" if nothing was)."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from memory.atomic_file import replacing
-from tests.mutants.mutant_runs import Try, tries
+from tests.mutants.mutant_runs import tries
 
 PLACE = Path(__file__).resolve().parent / "results.json"
 PENDING = Path(__file__).resolve().parent / "pending.json"
@@ -32,13 +29,13 @@ class Recorded:
     found: tuple[str, ...]
 
 
-def code_digest(ptx: str) -> str:
+def code_digest(ptx):
     """Return a digest of a kernel's instructions: lines that say only which source they come from do not count."""
     lines = [line.strip() for line in _PLACES.sub("", ptx).split("\n")]
     return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()[:16]
 
 
-def recorded() -> Mapping[str, Recorded]:
+def recorded():
     """Return all results by kernel."""
     if not PLACE.exists():
         return {}
@@ -46,21 +43,21 @@ def recorded() -> Mapping[str, Recorded]:
     return {kernel: Recorded(row["code"], tuple(row["found"])) for kernel, row in rows.items()}
 
 
-def write(rows: Mapping[str, Recorded], order: Sequence[str]) -> None:
+def write(rows, order):
     """Write the results of the kernels in `order`, whole: processes at work read them meanwhile."""
     content = {name: {"code": rows[name].code, "found": rows[name].found} for name in order if name in rows}
     with replacing(PLACE) as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def pending() -> Mapping[str, str]:
+def pending():
     """Return the digests of PENDING, without those of which there are results."""
     rows = recorded()
     known = json.loads(PENDING.read_text(encoding="utf-8")) if PENDING.exists() else {}
     return {name: code for name, code in known.items() if name not in rows or rows[name].code != code}
 
 
-def write_pending(rows: Mapping[str, str]) -> None:
+def write_pending(rows):
     """Write PENDING; without rows there is no file."""
     if not rows:
         PENDING.unlink(missing_ok=True)
@@ -69,12 +66,12 @@ def write_pending(rows: Mapping[str, str]) -> None:
         beside.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
-def try_of(text: str) -> Try | None:
+def try_of(text):
     """Return the try that a result names; None if it names none."""
     matched = _FOUND.fullmatch(text)
     return _tries().get(matched[2]) if matched else None
 
 
 @cache
-def _tries() -> Mapping[str, Try]:
+def _tries():
     return {one.text: one for one in tries(MOST_SEEDS)}

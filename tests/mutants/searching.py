@@ -3,10 +3,7 @@
 Not in __main__.py: a process that is started for a part of the work imports what it is to call, and can't import that.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -46,7 +43,7 @@ class Result:
     argument: Argument | None
 
     @property
-    def kind(self) -> str:
+    def kind(self):
         """The column of the table: checker, orders, judge, argued, open."""
         if not self.found and self.argument:
             return "judge" if self.argument.litmus else "argued"
@@ -55,7 +52,7 @@ class Result:
         return "checker" if self.found.startswith("finding") else "orders"
 
 
-def results(kernel: str, seeds: int = SEEDS) -> list[Result]:
+def results(kernel, seeds=SEEDS):
     """Run all mutants of a kernel: those that are argued by the checker alone, in the first shape; of the others, what
     is recorded to have found it comes first."""
     known = arguments(ARGUMENTS.read_text(encoding="utf-8"))
@@ -71,13 +68,13 @@ def results(kernel: str, seeds: int = SEEDS) -> list[Result]:
 
 
 @cache
-def today(kernel: str) -> tuple[str, tuple[Mutant, ...]]:
+def today(kernel):
     """Return the digest of a kernel's code as it is now, and its mutants."""
     compiled = Compiled(OWN[kernel])
     return code_digest(compiled.executable.ptx), compiled.mutants
 
 
-def told(rows: Mapping[str, Recorded]) -> list[Result]:
+def told(rows):
     """Return what rows say of all mutants of today's kernels, without those that gaps() names."""
     known = arguments(ARGUMENTS.read_text(encoding="utf-8"))
     found = []
@@ -89,7 +86,7 @@ def told(rows: Mapping[str, Recorded]) -> list[Result]:
     return found
 
 
-def gaps(rows: Mapping[str, Recorded]) -> list[str]:
+def gaps(rows):
     """Return a line for each kernel whose rows are not about its mutants of today and that is not pending with today's
     code, and for each mutant that is neither found nor argued, or both."""
     waiting = pending()
@@ -109,7 +106,7 @@ def gaps(rows: Mapping[str, Recorded]) -> list[str]:
     return lines
 
 
-def again(kernel: str) -> list[str]:
+def again(kernel):
     """Run each mutant of a kernel by the try that found it. Returns those that it finds no more."""
     compiled, row = Compiled(OWN[kernel]), recorded()[kernel]
     lost = []
@@ -120,13 +117,13 @@ def again(kernel: str) -> list[str]:
     return lost
 
 
-def record(found: Sequence[Result]) -> None:
+def record(found):
     """Write a kernel's results into results.json."""
     (kernel,) = {one.kernel for one in found}
     write({**recorded(), kernel: Recorded(today(kernel)[0], tuple(one.found for one in found))}, list(OWN))
 
 
-def table(found: Sequence[Result], waiting: Sequence[str] = ()) -> Iterator[str]:
+def table(found, waiting=()):
     """Yield the lines of the table: a kernel a line, then those whose mutants wait to run."""
     columns = ("checker", "orders", "judge", "argued", "open")
     yield f"| kernel | mutants | {' | '.join(columns)} |"
@@ -140,7 +137,7 @@ def table(found: Sequence[Result], waiting: Sequence[str] = ()) -> Iterator[str]
         yield f"| {kernel} | not run since its code changed |{' |' * len(columns)}"
 
 
-def all_results(chosen: Sequence[str], seeds: int, jobs: int) -> Iterator[list[Result]]:
+def all_results(chosen, seeds, jobs):
     """Run all mutants of kernels, each kernel's in one of a number of processes."""
     if jobs == 1:
         yield from (results(name, seeds) for name in chosen)

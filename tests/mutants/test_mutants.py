@@ -1,12 +1,7 @@
 """Mutants: what is weakened and how, that they run, how arguments work; and that each mutant is found or argued."""
 
-from __future__ import annotations
-
 import json
 import re
-import subprocess
-import sys
-from typing import Any
 
 import pytest
 
@@ -17,10 +12,8 @@ from tests.museum.exhibit import ARCH
 from tests.mutants.__main__ import main
 from tests.mutants.arguments import PLACE, arguments
 from tests.mutants.mutant_runs import CHECKED_ROWS, FAIR, OWN, ROWS, Compiled, Try
-from tests.mutants.mutate import Mutant
 from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of
 from tests.mutants.searching import README, again, gaps, results, table, told
-from tests.patience import NEVER_S
 from tests.rooms import needs
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
@@ -47,12 +40,12 @@ st.release.sys.global.u32 [%rd2], %r1;
 """
 
 
-def test_a_place_is_the_text_of_the_source_line() -> None:
+def test_a_place_is_the_text_of_the_source_line():
     (flag, *_) = [one for one in Compiled(OWN[SAMPLE[0]]).mutants if one.opcode.startswith("st.release")]
     assert flag.place == "signals.py `device.signal(mine, epoch, order)`"
 
 
-def test_all_of_our_kernels_have_mutants() -> None:
+def test_all_of_our_kernels_have_mutants():
     assert set(OWN) == {spec.name for spec in catalogue.SPECS}
     assert len(OWN) == 49  # as the page says
     for name in SAMPLE:
@@ -61,7 +54,7 @@ def test_all_of_our_kernels_have_mutants() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_the_assembler_takes_every_mutant(name: str) -> None:
+def test_the_assembler_takes_every_mutant(name):
     """They are programs that a GPU would run. The kernels say a version of PTX that older assemblers do not know."""
     ptxas = find_ptxas()
     if ptxas is None:
@@ -76,7 +69,7 @@ def test_the_assembler_takes_every_mutant(name: str) -> None:
 
 @pytest.mark.parametrize("is_patient", [False, True])
 @pytest.mark.parametrize("name", SAMPLE)
-def test_a_whole_kernel_runs_and_a_mutant_without_its_barrier_does_not(name: str, is_patient: bool) -> None:
+def test_a_whole_kernel_runs_and_a_mutant_without_its_barrier_does_not(name, is_patient):
     compiled = Compiled(OWN[name])
     how = Try("fair", 0, is_patient)
     assert compiled.outcome(None, how) == ""
@@ -87,31 +80,31 @@ def test_a_whole_kernel_runs_and_a_mutant_without_its_barrier_does_not(name: str
 
 @needs("checks")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.slow) for name in OWN])
-def test_our_kernels_are_clean(name: str) -> None:
+def test_our_kernels_are_clean(name):
     for is_patient in (False, True):
         assert Compiled(OWN[name]).outcome(None, Try("races", 0, is_patient)) == ""
 
 
-def test_each_mutant_of_todays_kernels_is_found_or_argued() -> None:
+def test_each_mutant_of_todays_kernels_is_found_or_argued():
     """results.json is about these kernels' code, and says so of each mutant; the next tests run them again. Of kernels
     in pending.json the page says that their mutants have not run since their code changed."""
     assert gaps(recorded()) == []
 
 
-def test_the_page_has_the_recorded_table() -> None:
+def test_the_page_has_the_recorded_table():
     lines = list(table(told(recorded()), list(pending())))
     text = README.read_text(encoding="utf-8")
     assert included(text, "mutants", lines) == text
 
 
-def test_results_that_miss_a_mutant_are_told() -> None:
+def test_results_that_miss_a_mutant_are_told():
     rows, kernel = recorded(), SAMPLE[0]
     row = rows[kernel]
     known = [one for one in told(rows) if one.kernel == kernel]
     found = next(at for at, one in enumerate(known) if one.found)
     argued_at = next(at for at, one in enumerate(known) if not one.found)
 
-    def with_text(at: int, text: str) -> dict[str, Recorded]:
+    def with_text(at, text):
         texts = (*row.found[:at], text, *row.found[at + 1 :])
         return {**rows, kernel: Recorded(row.code, texts)}
 
@@ -129,13 +122,13 @@ def test_results_that_miss_a_mutant_are_told() -> None:
         assert said in line
 
 
-def test_a_digest_is_of_instructions_alone() -> None:
+def test_a_digest_is_of_instructions_alone():
     moved = PTX.replace(".loc 1 1 5", ".loc 1 2 5").replace("bar.sync 0;", "// begin\nbar.sync 0;")
     assert code_digest(moved) == code_digest(PTX)
     assert code_digest(PTX.replace("bar.sync 0;", "bar.sync 1;")) != code_digest(PTX)
 
 
-def test_a_result_names_its_try() -> None:
+def test_a_result_names_its_try():
     for one in (FAIR[0], FAIR[-1], *CHECKED_ROWS, *ROWS, Try("random", 3), Try("races in orders", 5, is_patient=True)):
         assert try_of(f"wrong ({one.text})") == one
     assert try_of("") is None
@@ -146,20 +139,20 @@ def test_a_result_names_its_try() -> None:
     "name",
     [pytest.param(one, marks=() if one in SAMPLE else pytest.mark.slow) for one in OWN if one not in pending()],
 )
-def test_mutants_are_found_by_the_recorded_tries(name: str) -> None:
+def test_mutants_are_found_by_the_recorded_tries(name):
     assert again(name) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
-def test_all_mutants_end_as_recorded(name: str) -> None:
+def test_all_mutants_end_as_recorded(name):
     """Those that are argued, too: the checker does not find them."""
     assert tuple(one.found for one in results(name)) == recorded()[name].found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
-def test_the_runs_reach_all_waits_and_all_that_orders(name: str) -> None:
+def test_the_runs_reach_all_waits_and_all_that_orders(name):
     """All but what a wait that gives up does: it looks at the status, claims it and reports."""
     compiled = Compiled(OWN[name])
     reached = set[int]().union(*map(compiled.reached, FAIR))
@@ -169,30 +162,30 @@ def test_the_runs_reach_all_waits_and_all_that_orders(name: str) -> None:
 
 
 @needs("checks")
-def test_a_rank_that_is_behind_makes_others_wait_with_a_time_limit() -> None:
+def test_a_rank_that_is_behind_makes_others_wait_with_a_time_limit():
     compiled = Compiled(OWN[SAMPLE[0]])
     seen = [one.line for one in compiled.mutants if "seen = device.observe" in one.place]
     assert not compiled.reached(Try("races", is_patient=True)) & set(seen)
     assert compiled.reached(Try("races", is_patient=True, behind=0)) >= set(seen)
 
 
-def test_a_try_that_does_not_reach_a_mutant_is_left_out() -> None:
+def test_a_try_that_does_not_reach_a_mutant_is_left_out():
     compiled = Compiled(OWN[SAMPLE[1]])
     (never, *_) = [one for one in compiled.mutants if "device.claim(status)" in one.place]
-    tried: list[Mutant | None] = []
+    tried = []
     original = compiled.outcome
 
-    def outcome(mutant: Mutant | None, *how: Any) -> str:
+    def outcome(mutant, *how):
         tried.append(mutant)
         return original(mutant, *how)
 
-    compiled.outcome = outcome  # type: ignore[method-assign]
+    compiled.outcome = outcome
     assert compiled.found(never, FAIR) == ""
     assert never not in tried
 
 
 @needs("checks")
-def test_the_judge_forbids_with_the_all_clear_what_it_allows_without() -> None:
+def test_the_judge_forbids_with_the_all_clear_what_it_allows_without():
     from symlab.checks.litmus.outcomes import judged
     from symlab.checks.litmus.parse import read
 
@@ -206,30 +199,20 @@ def test_the_judge_forbids_with_the_all_clear_what_it_allows_without() -> None:
         assert judged(one).holds(condition), name
 
 
-def test_an_argument_without_a_reason_is_refused() -> None:
+def test_an_argument_without_a_reason_is_refused():
     entry = {"kernel": "*", "opcode": "*", "place": "*", "change": "*", "why": " "}
     for wrong in (entry, {"why": "It reads nothing."}):
         with pytest.raises(ValueError, match="other parts than"):
             arguments(json.dumps([wrong]))
 
 
-def test_each_argument_is_about_some_mutant() -> None:
+def test_each_argument_is_about_some_mutant():
     known = arguments(PLACE.read_text(encoding="utf-8"))
     everything = [(name, one) for name, spec in OWN.items() for one in Compiled(spec).mutants] if known else []
     for one in known:
         assert any(one.covers(name, mutant) for name, mutant in everything), one
 
 
-def test_a_wrong_request_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_request_is_refused(capsys):
     assert main(["--kernel", "unknown"]) == 2
     assert "no kernel has 'unknown' in its name" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_the_command_shares_kernels_among_processes() -> None:
-    """As it is written in the page: a process that is started can't import what is in a __main__.py."""
-    words = [sys.executable, "-m", "tests.mutants", "--kernel", "barrier", "--seeds", "0", "--jobs", "2"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=NEVER_S, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "| barrier/peers |" in done.stdout
-    assert "| barrier/multimem |" in done.stdout

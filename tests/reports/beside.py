@@ -1,20 +1,16 @@
 """Records with invented predictions beside their invented times."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from cases.record.prediction import PredictedTerms, PredictedTime, RecordedPrediction
-from cases.record.record import Record
 
 TERMS = PredictedTerms(launch_us=0.7, begin_us=1.2, least_us=4.0, link_us=3.5, memory_us=0.0, more_us=0.5, cold_us=0.0)
 BEFORE = dataclasses.replace(TERMS, memory_us=None)
 """As records have them from before the model had this term."""
 
 
-def predicted(made: Record, us: float, **changes: object) -> Record:
+def predicted(made, us, **changes):
     """A record with an invented prediction of it."""
-    assert made.timing is not None
     time = PredictedTime(
         gpu="h200",
         floors_digest="sha256:" + "a" * 64,
@@ -29,4 +25,4 @@ def predicted(made: Record, us: float, **changes: object) -> Record:
         work={"least": {}, "steps": {"remote_load": 3.0, "hop": 2.0}, "directions": [], "how": "simulated"},
         remarks=("4 ranks: the interval is of cases on 2 GPUs",),
     )
-    return dataclasses.replace(made, prediction=RecordedPrediction(dataclasses.replace(time, **changes)))  # type: ignore[arg-type]
+    return dataclasses.replace(made, prediction=RecordedPrediction(dataclasses.replace(time, **changes)))

@@ -1,28 +1,25 @@
 """Records of simulated cases that were checked for races. Their findings are invented: no kernel was run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 from cases.finding import Access, Finding, verdict_of
-from cases.record.record import FabricInfo, Record, Status
+from cases.record.record import FabricInfo, Status
 from tests.reports.synthetic import KIB, record
 
 STORE = Access(0, 1, 32, 40, "push.py:12", "st.global.u32 [%rd1], %r2;", "data", 7, "generic", 1)
 LOAD = Access(1, 0, 5, 55, "push.py:20", "ld.global.u32 %r3, [%rd4];", "data", 7, "generic", 2)
 
 
-def finding(severity: str = "race", missing: str = "a release", **changes: Any) -> Finding:
+def finding(severity="race", missing="a release", **changes):
     """A finding between STORE and LOAD; changes are its fields."""
     return Finding(**({"severity": severity, "missing": missing, "first": STORE, "second": LOAD} | changes))
 
 
-def checked(*findings: Finding, algorithm: str = "one_shot", size_bytes: int = KIB, **changes: Any) -> Record:
+def checked(*findings, algorithm="one_shot", size_bytes=KIB, **changes):
     """A simulated record that was checked for races, and found these."""
     made = record(algorithm, size_bytes, is_timed=False)
     reasons = verdict_of(findings)
-    fields: dict[str, Any] = {
+    fields = {
         "fabric": FabricInfo("simulator", "sm_90a", made.case.world_size, 1 << 28, True, "", True, "PTX interpreter"),
         "findings": findings,
         "status": Status.WRONG if reasons else Status.PASSED,
@@ -31,6 +28,6 @@ def checked(*findings: Finding, algorithm: str = "one_shot", size_bytes: int = K
     return replace(made, **(fields | changes))
 
 
-def unchecked(**changes: Any) -> Record:
+def unchecked(**changes):
     """A simulated record that was not checked for races."""
     return replace(checked(**changes), findings=None)

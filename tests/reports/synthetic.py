@@ -1,11 +1,7 @@
 """Records for tests of tables and pictures. Their figures are invented: nothing here was measured."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from cases.case import Case
 from cases.documents import decoded
@@ -33,18 +29,18 @@ REFUSAL = "no multicast: the (invented) fabric manager gave none"
 
 
 def record(
-    algorithm: str = "one_shot",
-    size_bytes: int = KIB,
+    algorithm="one_shot",
+    size_bytes=KIB,
     *,
-    world: int = 0,
-    world_size: int = 4,
-    dtype: str = "bfloat16",
-    accumulator: str = "float32",
-    samples_us: Sequence[Sequence[float]] | None = None,
-    timing: dict[str, Any] | None = None,
-    is_timed: bool = True,
-    **changes: Any,
-) -> Record:
+    world=0,
+    world_size=4,
+    dtype="bfloat16",
+    accumulator="float32",
+    samples_us=None,
+    timing=None,
+    is_timed=True,
+    **changes,
+):
     """A record on four invented GPUs; timing are changes to its Timing; changes are fields of Record, see of_case."""
     library = LIBRARIES.get(algorithm, "")
     case = Case(
@@ -60,7 +56,7 @@ def record(
         seed=0,
     )
     configuration = {"accumulator": accumulator, "timing": {"mode": "graph", "window": "kernel", "l2": "rotate"}}
-    fields: dict[str, Any] = {
+    fields = {
         "status": Status.PASSED,
         "case": case,
         "started": f"2026-01-01T0{world}:00:00Z",
@@ -94,10 +90,10 @@ def record(
     return of_case(**(fields | {"timing": made if is_timed else None} | changes))
 
 
-_PARTS: dict[str, type] = {"case": Case, "environment": RecordedEnvironment, "request": RecordedRequest}
+_PARTS = {"case": Case, "environment": RecordedEnvironment, "request": RecordedRequest}
 
 
-def of_case(**fields: Any) -> Record:
+def of_case(**fields):
     """A record with the id that its case gives, unless fields have another. Parts may be given as JSON objects."""
     fields |= {
         name: decoded(kind, fields[name], name) for name, kind in _PARTS.items() if isinstance(fields.get(name), dict)
@@ -105,25 +101,23 @@ def of_case(**fields: Any) -> Record:
     return Record(**({"id": fields["case"].id} | fields))
 
 
-def with_case(made: Record, **changes: Any) -> Record:
+def with_case(made, **changes):
     """The record with another case: changes are fields of it. The id goes with it."""
     case = replace(made.case, **changes)
     return replace(made, case=case, id=case.id)
 
 
-def with_request(made: Record, **changes: Any) -> Record:
+def with_request(made, **changes):
     """The record with another request: changes are fields of it."""
     return replace(made, request=replace(made.request, **changes))
 
 
-def with_environment(made: Record, **changes: Any) -> Record:
+def with_environment(made, **changes):
     """The record with another environment: changes are fields of it."""
     return replace(made, environment=replace(made.environment, **changes))
 
 
-def invented_samples(
-    algorithm: str, size_bytes: int, world: int, world_size: int, dtype: str, samples: int = 50
-) -> list[list[float]]:
+def invented_samples(algorithm, size_bytes, world, world_size, dtype, samples=50):
     """Samples around the delay and the bandwidth that DELAYS_US invents, to the nanosecond."""
     delay_us, algbw_gbps = DELAYS_US.get(algorithm, (15.0, 100.0))
     source = random.Random(f"{algorithm} {size_bytes} {world} {world_size} {dtype}")
@@ -131,7 +125,7 @@ def invented_samples(
     return [[round(middle_us * source.uniform(1, 1.04), 3) for _ in range(samples)] for _ in range(world_size)]
 
 
-def refused(algorithm: str = "multimem_one_shot", size_bytes: int = KIB, **changes: Any) -> Record:
+def refused(algorithm="multimem_one_shot", size_bytes=KIB, **changes):
     """The record of a case that was not run."""
     return record(
         algorithm,
@@ -140,12 +134,7 @@ def refused(algorithm: str = "multimem_one_shot", size_bytes: int = KIB, **chang
     )
 
 
-def study(
-    algorithms: Sequence[str] = tuple(DELAYS_US),
-    sizes: Sequence[int] = tuple(KIB << power for power in range(0, 19, 2)),
-    worlds: int = 3,
-    **changes: Any,
-) -> list[Record]:
+def study(algorithms=tuple(DELAYS_US), sizes=tuple(KIB << power for power in range(0, 19, 2)), worlds=3, **changes):
     """All algorithms at all sizes, so many worlds each, and what was refused."""
     return [
         made

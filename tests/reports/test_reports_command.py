@@ -1,13 +1,10 @@
 """python -m reports: what it prints, what it refuses in one line, how soon it is there."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +23,7 @@ RECORDS = study(("one_shot", "nccl"), (KIB, MIB), worlds=2)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     place = tmp_path / "records"
     place.mkdir()
     for index, record in enumerate(RECORDS):
@@ -36,9 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @needs("evidence")
-def test_a_table_of_a_folder_and_of_its_bundle(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_of_a_folder_and_of_its_bundle(folder, tmp_path, capsys):
     assert main(["table", str(folder)]) == 0
     table = capsys.readouterr().out
     assert table == plain(RECORDS) + "\n"
@@ -50,9 +45,7 @@ def test_a_table_of_a_folder_and_of_its_bundle(
     assert bundle.unpacked(path)
 
 
-def test_a_page_beside_the_folders_is_left_out_with_a_note(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_beside_the_folders_is_left_out_with_a_note(folder, tmp_path, capsys):
     """`symlab html records/X` writes records/X.html, and `records/*` names both."""
     page = tmp_path / "records.html"
     page.write_text("<html>")
@@ -73,12 +66,12 @@ def test_a_page_beside_the_folders_is_left_out_with_a_note(
         (["--format", "csv"], "op,dtype,"),
     ],
 )
-def test_formats(folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], beginning: str) -> None:
+def test_formats(folder, capsys, options, beginning):
     assert main(["table", str(folder), *options]) == 0
     assert capsys.readouterr().out.startswith(beginning)
 
 
-def test_wide_says_that_it_lays_out_times(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wide_says_that_it_lays_out_times(folder, tmp_path, capsys):
     assert main(["table", str(folder), "--wide"]) == 0
     assert capsys.readouterr().err == ""
     path = tmp_path / "untimed.json"
@@ -90,7 +83,7 @@ def test_wide_says_that_it_lays_out_times(folder: Path, tmp_path: Path, capsys: 
     assert capsys.readouterr() == (said.out, "")
 
 
-def test_json_has_every_case(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_case(folder, capsys):
     assert main(["table", str(folder), "--format", "json"]) == 0
     cases = json.loads(capsys.readouterr().out)
     assert sorted({case["algorithm"] for case in cases}) == ["multimem_one_shot", "nccl", "one_shot", "torch/multimem"]
@@ -99,16 +92,14 @@ def test_json_has_every_case(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("kind", ["curves", "distribution"])
-def test_a_picture_of_each_kind(folder: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_picture_of_each_kind(folder, tmp_path, kind, capsys):
     path = tmp_path / f"x{'.svg' if kind == 'curves' else '.png'}"
     assert main(["figure", str(folder), "--kind", kind, "-o", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: written\n"
     assert path.stat().st_size > 10_000
 
 
-def test_a_report(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["html", str(folder), "--title", "of <today>"]) == 0
     path = folder.with_name(f"{folder.name}.html")
@@ -146,9 +137,7 @@ def test_a_report(
         "unknown",
     ],
 )
-def test_a_wrong_request_is_one_line(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_request_is_one_line(line, tmp_path, monkeypatch, capsys):
     place = tmp_path / "here"
     place.mkdir()
     monkeypatch.chdir(place)
@@ -166,14 +155,14 @@ def test_a_wrong_request_is_one_line(
 
 @needs("evidence")
 @pytest.mark.parametrize("arguments", [["table", "--help"], ["bundle", "--help"], ["figure", "--help"]])
-def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(arguments, capsys):
     assert main(arguments) == 0
     text = capsys.readouterr().out
     assert "Exit codes" in text
     assert "RECORDS" in text
 
 
-def test_a_table_imports_none_of_what_is_heavy(folder: Path) -> None:
+def test_a_table_imports_none_of_what_is_heavy(folder):
     program = (
         "import sys; from reports.__main__ import main; "
         f"main(['table', {str(folder)!r}]); "
@@ -184,7 +173,7 @@ def test_a_table_imports_none_of_what_is_heavy(folder: Path) -> None:
     assert done.stderr.split() == []
 
 
-def test_a_reader_that_leaves_is_no_error(folder: Path) -> None:
+def test_a_reader_that_leaves_is_no_error(folder):
     writer = subprocess.Popen(
         [sys.executable, "-m", "reports", "table", str(folder)],
         cwd=ROOT,
@@ -192,20 +181,16 @@ def test_a_reader_that_leaves_is_no_error(folder: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert writer.stdout is not None
     writer.stdout.close()
     writer.wait(PATIENCE_S)
-    assert writer.stderr is not None
     assert (writer.returncode, writer.stderr.read()) == (0, "")
     writer.stderr.close()
 
 
 @needs("evidence")
 @pytest.mark.parametrize("arguments", [["table", "x"], ["audit", "x"], ["html", "x"], ["bundle", "x", "-o", "y"]])
-def test_ctrl_c_is_one_line(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*_: object, **__: object) -> None:
+def test_ctrl_c_is_one_line(arguments, monkeypatch, capsys):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("reports.record.bundle.read", interrupted)
@@ -224,14 +209,7 @@ def test_ctrl_c_is_one_line(
         ),
     ],
 )
-def test_an_absurd_record_is_named_in_one_line(
-    command: list[str],
-    changes: dict[str, Any],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_absurd_record_is_named_in_one_line(command, changes, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     document = json.loads(RECORDS[0].to_json()) | changes
     (tmp_path / "odd.json").write_text(json.dumps(document), encoding="utf-8")

@@ -1,15 +1,12 @@
 """A module of this project runs in a process of its own, from whatever folder."""
 
-from __future__ import annotations
-
 import os
 import subprocess
-from pathlib import Path
 
 from reports import second_process
 
 
-def test_a_module_runs_from_any_folder_with_this_tree(tmp_path: Path) -> None:
+def test_a_module_runs_from_any_folder_with_this_tree(tmp_path):
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "__init__.py").write_text("raise SystemExit('not this one')")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -1,11 +1,8 @@
 """Records come back from MLflow as they were sent; nothing there is changed; what can't be read is one line."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,17 +29,17 @@ class Sent:
     records: list[Record]
 
     @property
-    def uri(self) -> str:
+    def uri(self):
         return f"sqlite:///{self.folder}/mlflow.db"
 
-    def run(self, tag: str, value: str) -> str:
+    def run(self, tag, value):
         """The one run with this tag."""
         with sqlite3.connect(self.folder / "mlflow.db") as connection:
             found = connection.execute("select run_uuid from tags where key = ? and value = ?", (tag, value))
             ((run_id,),) = found.fetchall()
         return str(run_id)
 
-    def command(self, name: str) -> str:
+    def command(self, name):
         """The run of a command."""
         with sqlite3.connect(self.folder / "mlflow.db") as connection:
             found = connection.execute(
@@ -53,14 +50,14 @@ class Sent:
             ((run_id,),) = found.fetchall()
         return str(run_id)
 
-    def state(self) -> tuple[object, ...]:
+    def state(self):
         """What is there, to the byte: files and when the database was changed."""
         names = sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*"))
         database = self.folder / "mlflow.db"
         return names, hashlib.sha256(database.read_bytes()).hexdigest(), database.stat().st_mtime_ns
 
 
-def kept(folder: Path, records: Sequence[Record]) -> list[Record]:
+def kept(folder, records):
     for number, one in enumerate(records):
         place = folder / str(one.request.command)
         place.mkdir(parents=True, exist_ok=True)
@@ -69,7 +66,7 @@ def kept(folder: Path, records: Sequence[Record]) -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def sent(tmp_path_factory: pytest.TempPathFactory) -> Sent:
+def sent(tmp_path_factory):
     """Two commands with two series each, and a study over three world sizes."""
     folder = tmp_path_factory.mktemp("tracked")
     records = [
@@ -91,20 +88,20 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Sent:
     return done
 
 
-def same(found: Sequence[Record], expected: Sequence[Record]) -> bool:
+def same(found, expected):
     """Whether these are the same, each once. Synthetic records are begun at the same time: their order is not told."""
     return sorted(map(line_of, found)) == sorted(map(line_of, expected))
 
 
 @pytest.mark.slow
-def test_a_commands_run_has_its_records(sent: Sent) -> None:
+def test_a_commands_run_has_its_records(sent):
     own = [one for one in sent.records if one.request.command == "command0"]
     assert len(own) == 4
     assert same(fetch(sent.uri, [sent.command("command0")]), own)
 
 
 @pytest.mark.slow
-def test_a_run_of_a_series_has_that_series_records(sent: Sent) -> None:
+def test_a_run_of_a_series_has_that_series_records(sent):
     with sqlite3.connect(sent.folder / "mlflow.db") as connection:
         runs = connection.execute("select run_uuid from tags where value = '0/all_reduce/multimem_one_shot'").fetchall()
     assert len(runs) == 2
@@ -112,24 +109,24 @@ def test_a_run_of_a_series_has_that_series_records(sent: Sent) -> None:
     assert same(found, [one for one in sent.records if one.case.algorithm == "multimem_one_shot"])
 
 
-def test_a_studys_curve_has_the_records_it_is_made_of(sent: Sent) -> None:
+def test_a_studys_curve_has_the_records_it_is_made_of(sent):
     name = "study/all_reduce/one_shot bfloat16/native sum, normal inputs"
     found = fetch(sent.uri, [sent.run("symlab.series", name)])
     assert [(one.case.accumulator, one.case.world_size) for one in found] == [("native", size) for size in (2, 4, 8)]
 
 
 @pytest.mark.parametrize("name", [EXPERIMENT, "1"])
-def test_an_experiment_has_those_of_all_its_commands(sent: Sent, name: str) -> None:
+def test_an_experiment_has_those_of_all_its_commands(sent, name):
     before = sent.state()
     assert same(fetch(sent.uri, [name]), sent.records)
     assert sent.state() == before
 
 
-def test_what_is_named_twice_counts_once(sent: Sent) -> None:
+def test_what_is_named_twice_counts_once(sent):
     assert same(fetch(sent.uri, [EXPERIMENT, sent.command("command1"), "1"]), sent.records)
 
 
-def test_a_relative_database_is_found_from_the_working_folder(sent: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_database_is_found_from_the_working_folder(sent, monkeypatch):
     monkeypatch.chdir(sent.folder)
     before = sent.state()
     assert same(fetch("sqlite:///mlflow.db", [EXPERIMENT]), sent.records)
@@ -137,25 +134,25 @@ def test_a_relative_database_is_found_from_the_working_folder(sent: Sent, monkey
 
 
 @pytest.mark.parametrize("one", ["gone", "0" * 32, "77", "9" * 40, "a" * 32])
-def test_an_id_that_is_not_there_is_one_line(sent: Sent, one: str) -> None:
+def test_an_id_that_is_not_there_is_one_line(sent, one):
     with pytest.raises(ValueError, match="there is no such run or experiment") as caught:
         fetch(sent.uri, [EXPERIMENT, one])
     assert str(caught.value).startswith(f"{sent.uri}: {one}: ")
     assert "\n" not in str(caught.value)
 
 
-def test_an_experiment_without_records_is_one_line(sent: Sent) -> None:
+def test_an_experiment_without_records_is_one_line(sent):
     with pytest.raises(ValueError, match=f"^{sent.uri}: Default: no records there"):
         fetch(sent.uri, ["Default"])
 
 
-def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_database_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(ValueError, match=r"gone/mlflow.db: there is no database"):
         fetch(f"sqlite:///{tmp_path}/gone/mlflow.db", ["1"])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("not a database", encoding="utf-8")
     with pytest.raises(ValueError, match="notes.txt: can't be read"):
         fetch(f"sqlite:///{tmp_path}/notes.txt", ["1"])
@@ -164,12 +161,12 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["mlflow.db", "file:///x", "sqlite:///", "http:"])
-def test_what_is_no_uri_is_one_line(uri: str) -> None:
+def test_what_is_no_uri_is_one_line(uri):
     with pytest.raises(ValueError, match=f"^'{uri}' is no tracking URI"):
         fetch(uri, ["1"])
 
 
-def test_a_server_that_is_down_costs_seconds_and_shows_no_password() -> None:
+def test_a_server_that_is_down_costs_seconds_and_shows_no_password():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -178,21 +175,21 @@ def test_a_server_that_is_down_costs_seconds_and_shows_no_password() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_table_from_mlflow(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_from_mlflow(sent, capsys):
     assert main(["table", "--mlflow", sent.uri, sent.command("command0")]) == 0
     own = [one for one in sent.records if one.request.command == "command0"]
     assert capsys.readouterr().out == plain(merged(own)) + "\n"
 
 
 @needs("evidence")
-def test_a_bundle_from_mlflow_is_the_bundle_of_the_files(sent: Sent, tmp_path: Path) -> None:
+def test_a_bundle_from_mlflow_is_the_bundle_of_the_files(sent, tmp_path):
     there, here = tmp_path / "there.jsonl.xz", tmp_path / "here.jsonl.xz"
     assert main(["bundle", "--mlflow", sent.uri, EXPERIMENT, "-o", str(there)]) == 0
     assert main(["bundle", str(sent.folder / "records"), "-o", str(here)]) == 0
     assert there.read_bytes() == here.read_bytes()
 
 
-def test_an_unknown_run_ends_the_command_in_one_line(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_run_ends_the_command_in_one_line(sent, capsys):
     assert main(["table", "--mlflow", sent.uri, "gone"]) == 2
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1

@@ -192,6 +192,13 @@ class Outcome:
         return sorted(record["status"] for record in self.records)
 
 
+Symlab = Callable[..., Outcome]
+"""The fixture `symlab`."""
+
+Runs = Callable[[str], dict[str, list[Any]]]
+"""The fixture `mlflow_runs`."""
+
+
 def in_thread() -> Connection:
     """A follower of a mirror in this process, where MLflow is imported once for all tests."""
     read_message, write_message = os.pipe()
@@ -210,7 +217,7 @@ def script() -> Script:
 @pytest.fixture
 def symlab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: Script
-) -> Callable[..., Outcome]:
+) -> Symlab:
     """symlab("+exp=allreduce_bf16"): the command line in tmp_path, on stub worlds, untracked unless it says so.
 
     Two algorithms run where neither an experiment nor a key says which.
@@ -243,7 +250,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def mlflow_runs(database: str) -> Callable[[str], dict[str, list[Any]]]:
+def mlflow_runs(database: str) -> Runs:
     """mlflow_runs(experiment): the runs there, {"parents": [..], "children": [..]}, oldest first."""
 
     def runs(experiment: str) -> dict[str, list[Any]]:

@@ -6,35 +6,22 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import runner
+from kernels.sources import ROOT
 from runner.records.store import Store, StoreError
 from tests.golden import same_text
-from tests.runner.conftest import Outcome, Script
-
-ROOT = Path(runner.__file__).parent.parent
-Symlab = Callable[..., Outcome]
+from tests.runner.conftest import Script, Symlab
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["world_size=two"],
-        ["op=all_reduse"],
-        ["sizes=[1K,3]"],
-        ["records=/dev/null/here"],
-        ["cache_dir=/dev/null"],
-        ["--cgf", "job"],
-        ["--cfg", "jobs"],
-        ["--cfg", "job", "-p", "nowhere"],
-        ["--cfg", "job", "world_size=2,4"],
-        ["--config-dir", "/dev/null/here"],
-        ["-m", "world_size=2,99"],
-        ["-m", "sizes=[8],[7]"],
+        *(["world_size=two"], ["op=all_reduse"], ["sizes=[1K,3]"], ["records=/dev/null/here"], ["cache_dir=/dev/null"]),
+        *(["--cgf", "job"], ["--cfg", "jobs"], ["--cfg", "job", "-p", "nowhere"], ["--cfg", "job", "world_size=2,4"]),
+        *(["--config-dir", "/dev/null/here"], ["-m", "world_size=2,99"], ["-m", "sizes=[8],[7]"]),
         ["-m", "records=a,b"],
     ],
 )

@@ -5,16 +5,12 @@ and outputs (stored for every sample), or addresses of its own blobs and stores.
 that a vector's key was run by parsing the kernel it launched and asking key_of for each instruction.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.fabric import SimulatorFabric
 from simulator.isa import key_of
 from simulator.isa.registry import canonical
 from simulator.ptx.ir import Instruction
@@ -36,7 +32,7 @@ class Store:
     size_bytes: int
 
 
-def dense(values: Array) -> Store:
+def dense(values):
     """One value a sample, side by side."""
     rows = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
     width = rows.shape[1]
@@ -60,11 +56,11 @@ class Vector:
     registers: str = ""  # further declarations
 
     @property
-    def id(self) -> str:
+    def id(self):
         return f"{self.key}-{self.name}"
 
     @property
-    def entry(self) -> str:
+    def entry(self):
         """The key as the table spells it."""
         return canonical(self.key.split("."), frozenset())
 
@@ -104,15 +100,7 @@ class Finding:
 class Bench:
     """Vectors of a family in one kernel. Its results, which are large, are not kept."""
 
-    def __init__(
-        self,
-        vectors: Sequence[Vector],
-        shared: str = "",
-        parameters: Sequence[tuple[str, str, int | bytes]] = (),
-        before: str = "",
-        target: str = ARCH,
-        cluster: int = 1,
-    ) -> None:
+    def __init__(self, vectors, shared="", parameters=(), before="", target=ARCH, cluster=1):
         """shared: declarations. parameters: type, name and value of further kernel parameters. before: text at the
         module's top level. target: the architecture. cluster: blocks of a cluster."""
         self.target = target
@@ -128,7 +116,7 @@ class Bench:
         self.stores: list[dict[str, tuple[int, Store]]] = []
         self.ptx = self._module()
 
-    def _blob(self, values: Array) -> int:
+    def _blob(self, values):
         raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         key = raw.tobytes()
         if key not in self.blob_at:
@@ -139,12 +127,12 @@ class Bench:
             self.input_bytes += len(raw) + pad
         return self.blob_at[key]
 
-    def _room(self, store: Store) -> int:
+    def _room(self, store):
         at = self.output_bytes
         self.output_bytes += -(-store.size_bytes // 256) * 256
         return at
 
-    def _module(self) -> str:
+    def _module(self):
         parts = [
             "  add.u32 %lane, %lane, %first;\n  cvt.u64.u32 %lane64, %lane;\n",
             "  and.b32 %r1, %lane, %mask;\n  setp.eq.b32 %p0, %r1, 1;\n  @%p0 bra END;\n",
@@ -161,8 +149,8 @@ class Bench:
             "".join(parts), ["u64 in", "u64 out", "u32 first", "u32 mask", *more], self.before, registers, self.target
         )
 
-    def _section(self, vector: Vector) -> str:
-        places: dict[str, int] = {name: self._blob(values) for name, values in vector.blobs.items()}
+    def _section(self, vector):
+        places = {name: self._blob(values) for name, values in vector.blobs.items()}
         stores = {name: (self._room(store), store) for name, store in vector.stores.items()}
         places.update({name: at for name, (at, _) in stores.items()})
         lines = ["{", vector.registers]
@@ -192,20 +180,20 @@ class Bench:
         self.stores.append(stores)
         return "\n".join([*lines, "}\n"])
 
-    def keys(self) -> set[str]:
+    def keys(self):
         """Keys of the instructions in the kernel: a vector counts only if its own is among them."""
         kernel = parse_kernel(self.ptx, "kernel")
         present = {key_of(one) for block in kernel.blocks for one in block.instructions if isinstance(one, Instruction)}
         return present & {vector.entry for vector in self.vectors}
 
-    def run(self, name: str) -> list[Finding]:
+    def run(self, name):
         """Launch once in this shape; one finding a vector."""
         shape = SHAPES[name]
         each = SAMPLES // shape.ranks
         data = np.concatenate(self.blobs) if self.blobs else np.zeros(256, np.uint8)
         code = executable(self.ptx, "bench")
 
-        def program(fabric: SimulatorFabric) -> npt.NDArray[np.uint8]:
+        def program(fabric):
             source = put(fabric, "in", data)
             out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
             more = [value for _, _, value in self.parameters]
@@ -225,13 +213,7 @@ class Bench:
         return [self._finding(stores, outcome.results, lanes, active, each) for stores in self.stores]
 
     @staticmethod
-    def _finding(
-        stores: dict[str, tuple[int, Store]],
-        memories: list[npt.NDArray[np.uint8]],
-        lanes: Array,
-        active: Array,
-        each: int,
-    ) -> Finding:
+    def _finding(stores, memories, lanes, active, each):
         finding = Finding({}, {})
         for name, (at, store) in stores.items():
             width = store.rows.shape[1]
@@ -249,9 +231,9 @@ class Bench:
 MAX_SHOWN = 20
 
 
-def compare_all(vectors: Sequence[Vector], findings: Sequence[Finding], shape: str) -> None:
+def compare_all(vectors, findings, shape):
     """Compare every vector; the message lists the keys that differ, and shows the first vectors that do."""
-    wrong: dict[str, str] = {}
+    wrong = {}
     for vector, finding in zip(vectors, findings, strict=True):
         try:
             compare(vector, finding, shape)
@@ -262,7 +244,7 @@ def compare_all(vectors: Sequence[Vector], findings: Sequence[Finding], shape: s
         raise AssertionError(f"vectors of {len(wrong)} keys differ: {', '.join(wrong)}\n{shown}")
 
 
-def compare(vector: Vector, finding: Finding, shape: str) -> None:
+def compare(vector, finding, shape):
     """Every byte; the message shows the first sample that differs and its inputs."""
     for name, expected in finding.expected.items():
         found = finding.found[name]

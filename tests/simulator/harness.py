@@ -1,21 +1,17 @@
 """Runs PTX text on a simulated world: one thread a rank, errors kept, numbers in and numbers out."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
-from memory.fabric import Argument, Deadlock, DeviceFault, Executable, Launch, PeerLost, Region
-from simulator.fabric import SimulatorFabric
+from memory.fabric import Argument, Deadlock, DeviceFault, Executable, Launch, PeerLost
 from simulator.isa import UnknownInstruction
 from simulator.ptx.parse import parse_kernel
 from simulator.run.decode import decode
@@ -25,10 +21,9 @@ from tests.patience import PATIENCE_S
 ARCH = "sm_90a"
 HEADER = f".version 9.0\n.target {ARCH}\n.address_size 64\n"
 HEAP_BYTES = 1 << 20
-Program = Callable[[SimulatorFabric], Any]
 
 
-def module(body: str, parameters: Sequence[str] = (), before: str = "", registers: str = "", target: str = ARCH) -> str:
+def module(body, parameters=(), before="", registers="", target=ARCH):
     """A PTX module with one kernel "kernel". parameters: "u64 name" each; loaded into registers %name, like all that
     the body may use: %tid, %ctaid, %ntid, %nctaid, %lane (b32, the thread's number on its rank), %lane64.
     "struct24 name" is a struct of 24 bytes by value, which the body loads itself."""
@@ -53,28 +48,18 @@ def module(body: str, parameters: Sequence[str] = (), before: str = "", register
     )
 
 
-def executable(ptx: str, name: str = "test/kernel", arch: str = ARCH) -> Executable:
+def executable(ptx, name="test/kernel", arch=ARCH):
     return Executable(name, "kernel", arch, ptx, "sha256:" + hashlib.sha256(ptx.encode()).hexdigest())
 
 
-Extent = int | tuple[int, int, int]
-
-
-def start(
-    fabric: SimulatorFabric,
-    kernel: Executable,
-    grid: Extent,
-    block: Extent,
-    values: Sequence[int | bytes] = (),
-    **how: Any,
-) -> None:
+def start(fabric, kernel, grid, block, values=(), **how):
     """Launch a kernel with plain values, each of the size that the kernel's parameter has. how: the rest of Launch."""
     sizes = [one.size_bytes for one in parse_kernel(kernel.ptx, kernel.entry).parameters]
     arguments = [typed(value, size) for value, size in zip(values, [*sizes, *[8] * len(values)], strict=False)]
     fabric.launch(kernel, Launch(grid, block, **how), arguments)
 
 
-def typed(value: int | bytes, size_bytes: int) -> Argument:
+def typed(value, size_bytes):
     """The value as an argument of size_bytes."""
     if isinstance(value, bytes):
         return Argument("bytes", value)
@@ -93,35 +78,42 @@ class Outcome:
     wall_s: float
     counters: dict[str, Any] = field(default_factory=dict)
 
-    def error(self) -> BaseException:
+    @property
+    def right(self):
+        """What all ranks returned. Raises what any rank raised."""
+        if any(self.errors):
+            raise self.error()
+        return self.results
+
+    def error(self):
         """The first error that isn't the echo of another rank's."""
         found = [one for one in self.errors if one is not None]
         assert found, "no rank failed"
         return next((one for one in found if not isinstance(one, PeerLost)), found[0])
 
 
-def refuse_unsupported(ptx: str, entry: str = "kernel") -> None:
+def refuse_unsupported(ptx, entry="kernel"):
     """Raise UnknownInstruction for the first form of the kernel that the simulator does not have."""
     for one in decode(ptx, entry).unsupported:
         raise UnknownInstruction(f"{one.reason}; PTX line {one.line}: {one.text}")
 
 
-def make_world(world_size: int = 1, **options: Any) -> SimulatedWorld:
+def make_world(world_size=1, **options):
     return SimulatedWorld(world_size, SimulatorOptions(**{"heap_bytes": HEAP_BYTES, **options}))
 
 
-def run(world: SimulatedWorld, *programs: Program, deadline_s: float | None = None) -> Outcome:
+def run(world, *programs, deadline_s=None):
     """One program for all ranks, or one for each."""
     size = world.world_size
     each = list(programs) if len(programs) > 1 else list(programs) * size
     assert len(each) == size
-    results: list[Any] = [None] * size
-    errors: list[BaseException | None] = [None] * size
+    results = [None] * size
+    errors = [None] * size
     fabrics = [world.fabric(rank) for rank in range(size)]
     if deadline_s is not None:
         world.set_deadline(time.monotonic() + deadline_s)
 
-    def work(rank: int) -> None:
+    def work(rank):
         try:
             results[rank] = each[rank](fabrics[rank])
         except BaseException as error:
@@ -141,15 +133,14 @@ def run(world: SimulatedWorld, *programs: Program, deadline_s: float | None = No
     return Outcome(world, results, errors, time.monotonic() - start, world.counters())
 
 
-def succeed(world: SimulatedWorld, *programs: Program) -> Outcome:
+def succeed(world, *programs):
     """run, and raise what any rank raised."""
     outcome = run(world, *programs)
-    if any(outcome.errors):
-        raise outcome.error()
+    assert outcome.right is outcome.results
     return outcome
 
 
-def put(fabric: SimulatorFabric, name: str, values: npt.NDArray[Any]) -> Region:
+def put(fabric, name, values):
     """A new allocation that holds the array's bytes."""
     raw = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
     region = fabric.allocate(len(raw), 256, name)
@@ -157,7 +148,7 @@ def put(fabric: SimulatorFabric, name: str, values: npt.NDArray[Any]) -> Region:
     return region
 
 
-def get(fabric: SimulatorFabric, region: Region, dtype: str) -> npt.NDArray[Any]:
+def get(fabric, region, dtype):
     """All of an allocation."""
     return fabric.read(region, 0, region.size_bytes).numpy().view(dtype)
 
@@ -166,14 +157,7 @@ PEER, RANK = object(), object()
 """Values of launching: the address of the next rank's first buffer, and the rank's own number."""
 
 
-def launching(
-    kernel: Executable | str,
-    grid: Extent = 1,
-    block: Extent = 1,
-    values: Sequence[Any] = (),
-    at: int | None = None,
-    **how: Any,
-) -> Program:
+def launching(kernel, grid=1, block=1, values=(), at=None, **how):
     """A program that launches a kernel, or a module's, once on every rank.
 
     values: numbers, PEER, RANK, and arrays, for each of which a rank has a buffer named like the parameter.
@@ -182,7 +166,7 @@ def launching(
     code = executable(kernel) if isinstance(kernel, str) else kernel
     names = [one.name.removeprefix("kernel_") for one in parse_kernel(code.ptx, code.entry).parameters]
 
-    def program(fabric: SimulatorFabric) -> Any:
+    def program(fabric):
         regions = {
             place: put(fabric, names[place], one) for place, one in enumerate(values) if isinstance(one, np.ndarray)
         }
@@ -201,35 +185,48 @@ def launching(
     return program
 
 
-def simple(
-    body: str,
-    inputs: Sequence[npt.NDArray[Any]] = (),
-    output_bytes: int = 4,
-    grid: int = 1,
-    block: int = 1,
-    **options: Any,
-) -> npt.NDArray[np.uint8]:
+OF_LAUNCHES = ("cluster", "shared_bytes", "cooperative", "stream")
+
+
+def ran(body, values=MappingProxyType({}), grid=1, block=1, ranks=1, before="", registers="", **options):
+    """Run a body once on every rank of a new world. values: by the parameters' names, as launching takes them; numbers
+    have 32 bits, those of NumPy their own. A result has the words of the last buffer. options: of the launch, and of
+    the world."""
+    kinds = {True: "u64", False: "u32"}
+    heads = [
+        f"struct{len(one)} {name}"
+        if isinstance(one, bytes)
+        else f"{kinds[one is PEER or isinstance(one, np.ndarray | np.uint64)]} {name}"
+        for name, one in values.items()
+    ]
+    how = {name: options.pop(name) for name in OF_LAUNCHES if name in options}
+    given = [int(one) if isinstance(one, np.uint64) else one for one in values.values()]
+    program = launching(module(body, heads, before, registers), grid, block, given, **how)
+    return run(make_world(ranks, **options), program)
+
+
+def simple(body, inputs=(), output_bytes=4, grid=1, block=1, **options):
     """Run the body on one rank: %in0, %in1, .. and %out are addresses (u64). Gives the output bytes (0xFF: poison)."""
     names = [f"u64 in{number}" for number in range(len(inputs))]
     ptx = module(body, [*names, "u64 out"])
 
-    def program(fabric: SimulatorFabric) -> npt.NDArray[np.uint8]:
+    def program(fabric):
         regions = [put(fabric, f"in{number}", values) for number, values in enumerate(inputs)]
         out = fabric.allocate(output_bytes, 256, "out")
         start(fabric, executable(ptx), grid, block, [*(one.address for one in regions), out.address])
         return get(fabric, out, "u1")
 
     outcome = succeed(make_world(1, **{"heap_bytes": 64 << 20, **options}), program)
-    found: npt.NDArray[np.uint8] = outcome.results[0]
+    found = outcome.results[0]
     return found
 
 
-def orders(seeds: int) -> list[dict[str, Any]]:
+def orders(seeds):
     """Options of the fair order, and of random ones."""
     return [{}, *({"schedule": "random", "seed": seed} for seed in range(seeds))]
 
 
-def in_orders(seeds: int) -> pytest.MarkDecorator:
+def in_orders(seeds):
     """Run a test with `options` in the fair order, and in random ones."""
     return pytest.mark.parametrize("options", orders(seeds), ids=["fair", *(f"seed{seed}" for seed in range(seeds))])
 
@@ -237,35 +234,16 @@ def in_orders(seeds: int) -> pytest.MarkDecorator:
 STORE = "\nmad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;"
 
 
-def stored(
-    body: str,
-    grid: int = 2,
-    block: int = 64,
-    cluster: int = 1,
-    ranks: int = 2,
-    before: str = "",
-    registers: str = "",
-    **options: Any,
-) -> list[int]:
+def stored(body, grid=2, block=64, cluster=1, ranks=2, before="", registers="", **options):
     """What each thread stores of %r2 (99: nothing), the same on all ranks."""
-    ptx = module(body + STORE, ["u64 out"], before, registers)
-    program = launching(ptx, grid, block, [np.full(grid * block, 99, np.uint32)], cluster=cluster)
-    results = succeed(make_world(ranks, **options), program).results
+    out = {"out": np.full(grid * block, 99, np.uint32)}
+    results = ran(body + STORE, out, grid, block, ranks, before, registers, cluster=cluster, **options).right
     assert all(one == results[0] for one in results)
     return list(results[0])
 
 
-def failed(
-    body: str,
-    grid: int = 1,
-    block: int = 64,
-    cluster: int = 1,
-    before: str = "",
-    registers: str = "",
-    **options: Any,
-) -> str:
+def failed(body, grid=1, block=64, cluster=1, before="", registers="", **options):
     """The fault or deadlock of one rank, by its kind and text."""
-    ptx = module(body, before=before, registers=registers)
-    error = run(make_world(1, **options), launching(ptx, grid, block, cluster=cluster)).error()
+    error = ran(body, {}, grid, block, 1, before, registers, cluster=cluster, **options).error()
     assert isinstance(error, DeviceFault | Deadlock), error
     return f"{type(error).__name__}: {error}"

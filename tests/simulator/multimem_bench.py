@@ -1,8 +1,5 @@
 """The bench of multimem's vectors: all of them in one kernel, launched on every rank of a world with different data."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -10,12 +7,11 @@ import numpy as np
 import tests.simulator.isa.vectors_multicast_copies as copies
 import tests.simulator.isa.vectors_multimem as multimem
 import tests.simulator.isa.vectors_switch as switch
-from simulator.fabric import SimulatorFabric
 from simulator.isa import key_of
 from simulator.isa.registry import canonical
 from simulator.ptx.parse import parse_kernel
 from tests.simulator.harness import executable, get, make_world, module, put, run, start
-from tests.simulator.isa.vectors_multimem import COUNT, Array, MultimemVector
+from tests.simulator.isa.vectors_multimem import COUNT, Array
 
 ARCH = "sm_100a"
 """The first that has all forms."""
@@ -26,7 +22,7 @@ MAX_SHOWN = 20
 class MultimemBench:
     """All vectors in one kernel, launched on every rank."""
 
-    def __init__(self, vectors: list[MultimemVector], ranks: int) -> None:
+    def __init__(self, vectors, ranks):
         self.vectors, self.ranks = vectors, ranks
         self.blobs: dict[str, list[Array]] = {"in": [], "cells": []}
         self.sizes = {"in": 0, "cells": 0}
@@ -43,7 +39,7 @@ class MultimemBench:
             "".join(parts), ["u64 in", "u64 out", "u64 mcin", "u64 mccells"], registers=registers, target=ARCH
         )
 
-    def _place(self, where: str, rows: Array) -> int:
+    def _place(self, where, rows):
         at = self.sizes[where]
         padded = np.full((self.ranks, -(-rows.shape[1] // 256) * 256), 0x5A, np.uint8)
         padded[:, : rows.shape[1]] = rows
@@ -51,7 +47,7 @@ class MultimemBench:
         self.sizes[where] += padded.shape[1]
         return at
 
-    def _section(self, vector: MultimemVector) -> str:
+    def _section(self, vector):
         lines = ["{", ".reg .b64 p; .reg .pred q;"]
         text = vector.text
         if vector.data is not None:
@@ -76,13 +72,13 @@ class MultimemBench:
         self.outputs.append(here)
         return "\n".join([*lines, "}\n"])
 
-    def keys(self) -> set[str]:
+    def keys(self):
         kernel = parse_kernel(self.ptx, "kernel")
         return {key_of(one) for block in kernel.blocks for one in block.instructions} & {
             canonical(v.key.split("."), frozenset()) for v in self.vectors
         }
 
-    def run(self, model: str) -> list[tuple[Array, Array]]:
+    def run(self, model):
         """Every rank's outputs and cells."""
         data = {
             name: np.concatenate(blobs, axis=1) if blobs else np.zeros((self.ranks, 256), np.uint8)
@@ -90,7 +86,7 @@ class MultimemBench:
         }
         code = executable(self.ptx, "bench/multimem", ARCH)
 
-        def program(fabric: SimulatorFabric) -> tuple[Array, Array]:
+        def program(fabric):
             source = put(fabric, "in", data["in"][fabric.rank])
             cells = put(fabric, "cells", data["cells"][fabric.rank])
             out = fabric.allocate(max(self.output_bytes, 256), 256, "out")
@@ -107,13 +103,13 @@ class MultimemBench:
             raise outcome.error()
         return outcome.results
 
-    def check(self, model: str) -> None:
+    def check(self, model):
         """Compare every vector's registers on every rank, and its cells on every replica."""
         memories = self.run(model)
         wrong = [problem for number in range(len(self.vectors)) for problem in self._wrong(number, model, memories)]
         assert not wrong, f"{len(wrong)} differences\n" + "\n".join(wrong[:MAX_SHOWN])
 
-    def _wrong(self, number: int, model: str, memories: list[tuple[Array, Array]]) -> Iterator[str]:
+    def _wrong(self, number, model, memories):
         vector = self.vectors[number]
         for rank, (out, cells) in enumerate(memories):
             for register, (kind, by_model) in vector.outputs.items():
@@ -134,10 +130,10 @@ class MultimemBench:
 
 
 @lru_cache(maxsize=8)
-def family(ranks: int) -> list[MultimemVector]:
+def family(ranks):
     return [*multimem.family(ranks), *switch.family(ranks), *copies.family(ranks)]
 
 
 @lru_cache(maxsize=8)
-def bench_of(ranks: int) -> MultimemBench:
+def bench_of(ranks):
     return MultimemBench(family(ranks), ranks)

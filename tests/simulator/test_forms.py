@@ -1,7 +1,5 @@
 """Which forms there are, as a table, and which a module has besides."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -44,11 +42,11 @@ MODULE = """
 """
 
 
-def lines_of(word: str) -> tuple[int, ...]:
+def lines_of(word):
     return tuple(number for number, line in enumerate(MODULE.splitlines(), 1) if word in line)
 
 
-def test_all_that_a_module_has_besides_is_listed_by_form_with_lines() -> None:
+def test_all_that_a_module_has_besides_is_listed_by_form_with_lines():
     all_of = missing_forms(MODULE)
     found = {one.form: one for one in all_of}
     counts = [len(one.lines) for one in all_of]
@@ -63,10 +61,10 @@ def test_all_that_a_module_has_besides_is_listed_by_form_with_lines() -> None:
     }
 
 
-def test_a_module_that_is_supported_has_none() -> None:
+def test_a_module_that_is_supported_has_none():
     assert missing_forms((README.parents[1] / "tests/symlab/sum.ptx").read_text(encoding="utf-8")) == ()
 
 
-def test_text_without_structure_is_refused() -> None:
+def test_text_without_structure_is_refused():
     with pytest.raises(PtxSyntaxError):
         missing_forms(".version 8.0\n.target sm_90\n.visible .entry kernel() {\n")

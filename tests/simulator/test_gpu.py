@@ -1,26 +1,23 @@
 """How many blocks fit on a GPU at once: against what the CUDA driver answered, and against cases worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from runner.gpu.names import gpu_names
 from runner.request.gpu_types import gpu_of
-from simulator.gpu import Gpu, Need, block_shared_bytes, check_fit, fit, limited
+from simulator.gpu import Need, block_shared_bytes, check_fit, fit, limited
 from tests.golden import refused
 
 
-def known(name: str) -> Gpu:
+def known(name):
     found = gpu_of(name)
     assert found is not None
     return found
 
 
 DYNAMIC_BYTES = (0, 1000, 7168, 20_000, 49_000, 100_000, 115_712, 227_328)
-MEASURED: dict[tuple[int, int, int], tuple[int, ...]] = {
+MEASURED = {
     (8, 0, 1): (32, 32, 28, 11, 4, 2, 2, 1),
     (8, 0, 32): (32, 32, 28, 11, 4, 2, 2, 1),
     (8, 0, 96): (21, 21, 21, 11, 4, 2, 2, 1),
@@ -60,7 +57,7 @@ static shared memory and threads, for each of DYNAMIC_BYTES. The kernel with 1,0
 
 
 @pytest.mark.parametrize("shape", MEASURED, ids=lambda shape: f"{shape[0]}registers-{shape[1]}bytes-{shape[2]}threads")
-def test_an_h100_holds_what_its_driver_says(shape: tuple[int, int, int]) -> None:
+def test_an_h100_holds_what_its_driver_says(shape):
     registers, static_bytes, threads = shape
     for dynamic, count in zip(DYNAMIC_BYTES, MEASURED[shape], strict=True):
         if static_bytes + dynamic <= 232_448:
@@ -68,7 +65,7 @@ def test_an_h100_holds_what_its_driver_says(shape: tuple[int, int, int]) -> None
             assert found.per_multiprocessor == count, dynamic
 
 
-def test_the_blocks_that_ran_on_an_h200_at_once() -> None:
+def test_the_blocks_that_ran_on_an_h200_at_once():
     """Each block counted itself and spun for 50 ms: so many had begun when the first gave up."""
     h200 = known("h200")
     assert fit(h200, Need(1024, 0)).blocks == 264
@@ -77,11 +74,11 @@ def test_the_blocks_that_ran_on_an_h200_at_once() -> None:
 
 
 @pytest.mark.parametrize(("barriers", "blocks"), [(1, 32), (2, 32), (4, 16), (16, 4)])
-def test_numbered_barriers_as_an_h200_has_them(barriers: int, blocks: int) -> None:
+def test_numbered_barriers_as_an_h200_has_them(barriers, blocks):
     assert fit(known("h200"), Need(32, 0, 8, barriers)).per_multiprocessor == blocks
 
 
-def test_cases_worked_out_by_hand() -> None:
+def test_cases_worked_out_by_hand():
     """A B200: 148 x 2 blocks of 1,024 threads. An A100 has 164 KiB of shared memory: of 80 KiB + 1 KiB two blocks fit, of
     82 KiB + 1 KiB one. 40 registers of 32 threads are 1,280, five units of 256: a partition's 16,384 registers hold 12
     such warps, four partitions 48, and so 6 blocks of 8 warps."""
@@ -93,7 +90,7 @@ def test_cases_worked_out_by_hand() -> None:
     assert fit(known("a100"), Need(256, 0, 41)).per_multiprocessor == 5  # six units: 10 warps a partition
 
 
-def test_a_block_is_refused_as_if_it_had_a_multiple_of_four_warps() -> None:
+def test_a_block_is_refused_as_if_it_had_a_multiple_of_four_warps():
     """cuda_occupancy.h calls it the hardware's check. 5 warps of 200 registers take 32,000; as 8 warps they take 51,200."""
     half = replace(known("h100"), registers_per_block=32_768)
     assert fit(half, Need(160, 0, 200)).per_multiprocessor == 0
@@ -101,12 +98,12 @@ def test_a_block_is_refused_as_if_it_had_a_multiple_of_four_warps() -> None:
     assert fit(known("h100"), Need(160, 0, 200)).per_multiprocessor == 1
 
 
-def test_unknown_registers_limit_nothing_and_known_ones_do() -> None:
+def test_unknown_registers_limit_nothing_and_known_ones_do():
     assert fit(known("h100"), Need(1024, 0, None)).limits == ("threads",)
     assert fit(known("h100"), Need(1024, 0, 64)).limits == ("registers",)
 
 
-def test_clusters_fit_whole() -> None:
+def test_clusters_fit_whole():
     """Of 2 x 5 places three clusters of 3 blocks take nine; the tenth stays empty."""
     small = replace(known("h100"), multiprocessors=5)
     assert fit(small, Need(1024, 0), (3, 1, 1)).blocks == 9
@@ -114,7 +111,7 @@ def test_clusters_fit_whole() -> None:
     assert fit(replace(small, multiprocessors=1), Need(1024, 0), (3, 1, 1)).blocks == 0
 
 
-def test_clusters_are_counted_as_if_they_fitted_anywhere() -> None:
+def test_clusters_are_counted_as_if_they_fitted_anywhere():
     """What cuOccupancyMaxActiveClusters says of an H100 80GB HBM3 is less from clusters of 4 on: groups of
     multiprocessors have sizes of their own. simulator/README.md says so."""
     measured = {1: 264, 2: 132, 4: 62, 8: 30}
@@ -138,13 +135,13 @@ SMALL = {"threads_per_block": 512, "barriers_per_multiprocessor": 8}
         ("h100", {"multiprocessors": 2}, Need(1024, 0), 8, 8),
     ],
 )
-def test_what_never_fits_is_refused(name: str, change: dict[str, Any], need: Need, blocks: int, cluster: int) -> None:
+def test_what_never_fits_is_refused(name, change, need, blocks, cluster):
     with refused() as caught:
         check_fit("mine", replace(known(name), **change), need, blocks, (cluster, 1, 1), is_cooperative=False)
     assert "\n" not in str(caught.value)
 
 
-def test_a_cooperative_launch_is_refused_from_one_block_too_many() -> None:
+def test_a_cooperative_launch_is_refused_from_one_block_too_many():
     how = ("mine", known("h100"), Need(1024, 0))
     assert check_fit(*how, 264, (1, 1, 1), is_cooperative=True).blocks == 264
     assert check_fit(*how, 265, (1, 1, 1), is_cooperative=False).blocks == 264
@@ -153,19 +150,19 @@ def test_a_cooperative_launch_is_refused_from_one_block_too_many() -> None:
 
 
 @pytest.mark.parametrize("name", gpu_names())
-def test_the_shared_memory_of_an_architecture_is_that_of_its_gpus(name: str) -> None:
+def test_the_shared_memory_of_an_architecture_is_that_of_its_gpus(name):
     gpu = known(name)
     assert block_shared_bytes(gpu.arch, None) == block_shared_bytes(gpu.arch, gpu) == gpu.shared_bytes_per_block
 
 
-def test_a_named_gpu_decides_on_the_shared_memory_of_a_block() -> None:
+def test_a_named_gpu_decides_on_the_shared_memory_of_a_block():
     small = replace(known("h100"), shared_bytes_per_block=1000)
     assert [block_shared_bytes(arch, None) for arch in ("sm_90a", "sm_120a", "sm_89")] == [232448, 101376, 101376]
     assert block_shared_bytes("sm_90a", small) == 1000
 
 
 @pytest.mark.parametrize("name", gpu_names())
-def test_every_described_gpu_is_one(name: str) -> None:
+def test_every_described_gpu_is_one(name):
     """What a block can have, a multiprocessor has: with what is reserved, and in whole units."""
     gpu = known(name)
     assert gpu.name == name

@@ -1,7 +1,5 @@
 """symlab check: what it prints, and its exit codes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +16,12 @@ UNKNOWN = "  frobnicate.u32 %r1, %r2;\n"
 
 
 @pytest.fixture
-def no_ptxas(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_ptxas(monkeypatch):
     monkeypatch.setattr(assembler, "find_ptxas", lambda: None)
 
 
 @pytest.fixture
-def fake_ptxas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fake_ptxas(tmp_path, monkeypatch):
     """A ptxas that takes everything for sm_90 and refuses line 12 for other architectures."""
     path = tmp_path / "bin" / "ptxas"
     path.parent.mkdir()
@@ -47,7 +45,7 @@ class Check:
     capsys: pytest.CaptureFixture[str]
     path: Path
 
-    def __call__(self, content: str | bytes, *arguments: str) -> int:
+    def __call__(self, content, *arguments):
         self.path.write_bytes(content.encode() if isinstance(content, str) else content)
         code = main(["check", str(self.path), *arguments])
         said = self.capsys.readouterr()
@@ -57,21 +55,21 @@ class Check:
 
 
 @pytest.fixture
-def check(no_ptxas: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
+def check(no_ptxas, tmp_path, capsys):
     return Check(capsys, tmp_path / "module.ptx")
 
 
-def test_what_a_module_has_besides_the_simulators_forms_is_listed_with_lines(check: Check) -> None:
+def test_what_a_module_has_besides_the_simulators_forms_is_listed_with_lines(check):
     assert check(SUM) == 0
     assert check(SUM.replace("done:\n", f"done:\n{UNKNOWN * 14}  wgmma.fence.sync.aligned;\n")) == 1
 
 
-def test_what_the_simulator_can_not_read_is_said(check: Check) -> None:
+def test_what_the_simulator_can_not_read_is_said(check):
     assert check(SUM.rstrip().removesuffix("}")) == 1
     assert check(SUM.replace("{", "\n", 1)) == 1
 
 
-def test_device_side_allocation_is_one_clear_line(check: Check) -> None:
+def test_device_side_allocation_is_one_clear_line(check):
     code = check(
         HEAD + ".extern .func (.param .b64 got) malloc (.param .b64 size);\n.extern .func free (.param .b64 given);\n"
         ".visible .entry k(.param .u64 out) {\n.reg .b64 %rd<3>;\n{ .param .b64 size;\n.param .b64 got;\n"
@@ -82,7 +80,7 @@ def test_device_side_allocation_is_one_clear_line(check: Check) -> None:
 
 
 @pytest.mark.parametrize("directive", [".reqnctapercluster 2, 1, 1", ".maxclusterrank 4", ".explicitcluster"])
-def test_clusters_need_an_architecture_that_has_them(check: Check, directive: str) -> None:
+def test_clusters_need_an_architecture_that_has_them(check, directive):
     text = (
         HEAD + f".visible .entry k()\n.maxntid 32\n{directive}\n"
         "{\n.reg .b32 %r<4>;\nbarrier.cluster.arrive;\nmov.u32 %r1, %cluster_ctarank;\nret;\n}\n"
@@ -91,7 +89,7 @@ def test_clusters_need_an_architecture_that_has_them(check: Check, directive: st
     assert check(text) == 0
 
 
-def test_what_ptxas_refuses_is_listed_unless_it_is_too_old(check: Check, fake_ptxas: Path) -> None:
+def test_what_ptxas_refuses_is_listed_unless_it_is_too_old(check, fake_ptxas):
     assert check(SUM) == 0
     assert check(SUM, "--arch", "sm_100a") == 1
     said = "ptxas $2, line 1; fatal   : Unsupported .version 9.4; current version is '9.0'"
@@ -118,7 +116,7 @@ WRONG_FILES = {
 
 
 @pytest.mark.parametrize("content", WRONG_FILES.values(), ids=WRONG_FILES)
-def test_a_file_that_is_no_ptx_is_refused_in_one_line(content: bytes, check: Check) -> None:
+def test_a_file_that_is_no_ptx_is_refused_in_one_line(content, check):
     assert check(content) == 2
     assert list(check.path.parent.iterdir()) == [check.path]
 
@@ -126,9 +124,7 @@ def test_a_file_that_is_no_ptx_is_refused_in_one_line(content: bytes, check: Che
 @pytest.mark.parametrize(
     "arguments", [["none.ptx"], [str(PATH), "--arch", "hopper"], [], [str(PATH), "--assumption", "vector_9"]]
 )
-def test_a_wrong_request_is_one_line(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_request_is_one_line(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["check", *arguments]) == 2
     said = capsys.readouterr()
@@ -137,7 +133,7 @@ def test_a_wrong_request_is_one_line(
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
-def test_lines_may_end_as_on_other_systems(end: str, check: Check) -> None:
+def test_lines_may_end_as_on_other_systems(end, check):
     assert check((HEAD + ".entry n()\n{ ret; }\n").replace("\n", end)) == 0
 
 
@@ -164,7 +160,7 @@ again: ld.acquire.sys.global.u32 %r1, [%d1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra a
 )
 
 
-def test_arguments_are_proposed_and_tried(check: Check) -> None:
+def test_arguments_are_proposed_and_tried(check):
     """An array of addresses by an index, fields at offsets, words by their names; and a kernel that waits for a flag."""
     assert check(STRUCT) == 0
 
@@ -173,9 +169,7 @@ WORD = HEAD + ".entry k(.param .u64 off) { .reg .b64 %d; ld.param.u64 %d, [off];
 
 
 @pytest.mark.parametrize("text", [STRUCT, WORD], ids=["a struct", "a word of YAML"])
-def test_what_is_proposed_runs_as_op_custom(
-    text: str, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_proposed_runs_as_op_custom(text, check, tmp_path, monkeypatch, capsys):
     check.path.write_text(text)
     assert main(["check", "--assumption", "vector_8", str(check.path)]) == 0
     proposal = capsys.readouterr().out.partition("\n\n")[2].partition("# a launch")[0]

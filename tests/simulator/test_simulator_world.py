@@ -1,19 +1,15 @@
 """What a simulated world counts; runs that depend on nothing but their seed; big worlds, and worlds used again."""
 
-from __future__ import annotations
-
 import gc
 import random
 import time
 import weakref
-from typing import Any
 
 import numpy as np
 import pytest
 
 from memory.fabric import DeviceFault, Executable, PeerLost
 from simulator import world as simulated
-from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import refused, same_text
 from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
@@ -42,10 +38,10 @@ COPY = module(
 
 
 @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 2}])
-def test_counters_by_hand(options: dict[str, Any]) -> None:
+def test_counters_by_hand(options):
     """Ranks 0 and 2 run it with a peer of their own; rank 1 runs nothing."""
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         own = [put(fabric, name, np.zeros(256, np.uint8)) for name in ("mine", "other", "flag", "all")]
         fabric.barrier()
         peer = {0: 2, 1: 1, 2: 1}[fabric.rank]
@@ -89,8 +85,8 @@ SHORT = module(
 )
 
 
-def test_bytes_of_every_width_are_counted() -> None:
-    def program(fabric: SimulatorFabric) -> None:
+def test_bytes_of_every_width_are_counted():
+    def program(fabric):
         mine, all_of = (put(fabric, name, np.zeros(256, np.uint8)) for name in ("mine", "all"))
         fabric.barrier()
         places = [mine.address, fabric.peer_address(mine, 1), fabric.multicast_address(all_of)]
@@ -124,9 +120,9 @@ class TestDeterminism:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 9}], ids=["fair", "random"])
-    def test_whatever_the_threads_do(self, options: dict[str, Any]) -> None:
-        def once(turn: int) -> tuple[str, bytes]:
-            def program(fabric: SimulatorFabric) -> bytes:
+    def test_whatever_the_threads_do(self, options):
+        def once(turn):
+            def program(fabric):
                 rng = random.Random(100 * turn + fabric.rank)
                 cell, out = put(fabric, "cell", np.zeros(2, np.uint32)), fabric.allocate(4 * 300, 256, "out")
                 for _ in range(3):
@@ -147,7 +143,7 @@ class TestDeterminism:
 
 
 class TestWorlds:
-    def test_72_ranks_reduce(self) -> None:
+    def test_72_ranks_reduce(self):
         """All of a big world in one kernel: peers' loads, the switch, and a store to everyone."""
         ptx = module(
             """mov.u32 %r1, 0; mov.u32 %r2, 0;
@@ -158,7 +154,7 @@ class TestWorlds:
             ["u64 table", "u64 all", "u64 out"],
         )
 
-        def program(fabric: SimulatorFabric) -> np.ndarray:
+        def program(fabric):
             data = put(fabric, "data", np.arange(50, dtype=np.uint32) * (fabric.rank + 1))
             table = put(fabric, "table", np.array([fabric.peer_address(data, peer) for peer in range(72)], np.uint64))
             out = fabric.allocate(400, 256, "out")
@@ -171,16 +167,16 @@ class TestWorlds:
         for found in succeed(make_world(72, heap_bytes=1 << 16), program).results:
             assert np.array_equal(found, np.arange(50)[:, None] * np.array([[2628, 2628]]))
 
-    def test_a_launch_nobody_waited_for(self) -> None:
+    def test_a_launch_nobody_waited_for(self):
         """It would run in the next program's memory: the world is not to be used again."""
         world = make_world(2)
 
-        def forgets(fabric: SimulatorFabric) -> None:
+        def forgets(fabric):
             fabric.barrier()
             if fabric.rank == 1:
                 start(fabric, NOTHING, 1, 1, [])
 
-        def innocent(fabric: SimulatorFabric) -> None:
+        def innocent(fabric):
             fabric.barrier()
 
         run(world, forgets)
@@ -188,10 +184,10 @@ class TestWorlds:
         assert {type(one) for one in outcome.errors} == {PeerLost}
         same_text(str(outcome.errors[0]))
 
-    def test_a_fault_is_its_ranks_own(self) -> None:
+    def test_a_fault_is_its_ranks_own(self):
         ptx = module("ld.global.b32 %r1, [%a];", ["u64 a"])
 
-        def program(fabric: SimulatorFabric) -> None:
+        def program(fabric):
             data = put(fabric, "data", np.zeros(1, np.uint32))
             start(fabric, executable(ptx, f"kernel of {fabric.rank}"), 1, 1, [data.address if fabric.rank != 1 else 0])
             fabric.synchronize()
@@ -200,12 +196,12 @@ class TestWorlds:
         assert [type(one) for one in outcome.errors] == [PeerLost, DeviceFault, PeerLost]
         assert "rank 1 failed: DeviceFault" in str(outcome.errors[0])
 
-    def test_the_digest_is_what_ran(self) -> None:
+    def test_the_digest_is_what_ran(self):
         """Kernels are told apart by their digest and entry, not by their name."""
         one, other = (executable(module(f"st.global.b32 [%a], {value};", ["u64 a"]), "same/name") for value in (1, 2))
         assert isinstance(one, Executable)
 
-        def program(fabric: SimulatorFabric) -> int:
+        def program(fabric):
             data = fabric.allocate(4, 256, "data")
             start(fabric, one if fabric.rank == 0 else other, 1, 1, [data.address])
             return int(get(fabric, data, "u4")[0])
@@ -213,18 +209,18 @@ class TestWorlds:
         assert succeed(make_world(2), program).results == [1, 2]
 
 
-def test_a_finished_launch_gives_its_registers_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_launch_gives_its_registers_back_at_once(monkeypatch):
     """Not at a later garbage collection: those of a large launch are gigabytes."""
-    batches: list[weakref.ref[simulated.Batch]] = []
+    batches = []
 
     class Watched(simulated.Batch):
-        def __init__(self, *arguments: Any) -> None:
+        def __init__(self, *arguments):
             super().__init__(*arguments)
             batches.append(weakref.ref(self))
 
     monkeypatch.setattr(simulated, "Batch", Watched)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         start(fabric, NOTHING, 1, 32)
         fabric.synchronize()
 
@@ -236,7 +232,7 @@ def test_a_finished_launch_gives_its_registers_back_at_once(monkeypatch: pytest.
         gc.enable()
 
 
-def test_a_closed_world_gives_its_memory_back_and_says_so() -> None:
+def test_a_closed_world_gives_its_memory_back_and_says_so():
     """Also while somebody holds one of its fabrics; what a host was lent stays readable."""
     world = SimulatedWorld(1, SimulatorOptions(heap_bytes=1 << 16))
     fabric = world.fabric(0)

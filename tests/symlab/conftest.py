@@ -1,7 +1,5 @@
 """The fixtures of runner's tests that tests of the command use, too."""
 
-from __future__ import annotations
-
 from tests.runner.conftest import _no_hydra_left as _no_hydra_left
 from tests.runner.conftest import ctrl_c_raises as ctrl_c_raises
 from tests.runner.conftest import database as database

@@ -1,7 +1,5 @@
 """PTX with a mistake of order each, and its right twin: for tests of explorations."""
 
-from __future__ import annotations
-
 import torch
 
 HEAD = """.version 8.0
@@ -16,7 +14,7 @@ _PARTS = {
 }
 
 
-def handed_over(*order: str) -> str:
+def handed_over(*order):
     """Rank 0 stores 42 and a flag to rank 1, in an order of "data" and "flag"; rank 1 waits and copies it to out."""
     stores = "\n  ".join(_PARTS[one] for one in order)
     return f"""{HEAD}
@@ -48,7 +46,7 @@ HAND_OVER = {
 }
 
 
-def produced(*order: str) -> str:
+def produced(*order):
     """Two kernels on their own streams: 64 threads of produce store 7 and a flag to the other rank, in an order of
     "data" and "flag", and 32 of consume wait and copy what is there to out."""
     parts = {
@@ -79,7 +77,7 @@ AGAIN:
 """
 
 
-def counted(is_atomic: bool) -> str:
+def counted(is_atomic):
     """Each thread adds 1 to a counter of rank 0, by one instruction or by three."""
     add = (
         "red.relaxed.sys.global.add.u32 [%rd1], 1;"

@@ -1,16 +1,11 @@
 """What ranks in processes of their own run in tests: they import it, hence a module."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
 
-import symlab
 from tests.runner.rank_programs import SEND
 
 
-def sent_on(rank: symlab.Rank, first: int) -> list[int]:
+def sent_on(rank, first):
     """What the previous rank's kernel stored here."""
     with rank.pool() as pool:
         source = pool.tensor(4, torch.int32, name="source", fill=rank.rank + first)
@@ -23,7 +18,7 @@ def sent_on(rank: symlab.Rank, first: int) -> list[int]:
         return [int(one) for one in target.read()]
 
 
-def divided(rank: symlab.Rank, at: int) -> float:
+def divided(rank, at):
     """An exception on one rank, with symmetric memory held there and on the others."""
     with rank.pool() as pool:
         pool.tensor(4, torch.int32, name="held", fill=0)
@@ -32,6 +27,6 @@ def divided(rank: symlab.Rank, at: int) -> float:
         return share
 
 
-def left_behind(rank: symlab.Rank, argument: Any) -> None:
+def left_behind(rank, argument):
     """Symmetric memory that is allocated past the pool, and never released."""
     rank.fabric.allocate(16, 16, "flags")

@@ -1,9 +1,5 @@
 """Clusters from Python and from YAML: symlab.simulate, World.launch and op=custom hand them to the launch."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -30,16 +26,16 @@ NEXT: mapa.shared::cluster.u32 %r6, word, %r3; ld.shared::cluster.u32 %r7, [%r6]
 GIVEN = torch.arange(8, dtype=torch.int32)
 
 
-def buffers() -> dict[str, object]:
+def buffers():
     return {"x": GIVEN, "y": (8, torch.int32)}
 
 
-def totals(size: int) -> list[int]:
+def totals(size):
     return [sum(range(block // size * size, block // size * size + size)) for block in range(8)]
 
 
 @pytest.mark.parametrize("cluster", [1, 2, (4, 1, 1), 8])
-def test_simulate_takes_a_cluster(cluster: int | tuple[int, int, int]) -> None:
+def test_simulate_takes_a_cluster(cluster):
     done = symlab.simulate(
         SUM, ranks=2, grid=8, block=1, buffers=buffers(), arguments=["x", "y"], cluster=cluster, seeds=3
     )
@@ -47,7 +43,7 @@ def test_simulate_takes_a_cluster(cluster: int | tuple[int, int, int]) -> None:
     assert [one.tolist() for one in done.outputs["y"]] == [wanted] * 2
 
 
-def test_a_world_launches_clusters_and_refuses_what_can_not_be() -> None:
+def test_a_world_launches_clusters_and_refuses_what_can_not_be():
     with symlab.world(ranks=2) as world:
         done = world.launch(SUM, grid=8, block=1, buffers=buffers(), arguments=["x", "y"], cluster=4)
         assert done.outputs["y"][1].tolist() == totals(4)
@@ -86,14 +82,7 @@ def expected(inputs):
     ("cluster", "code", "said"),
     [("4", 0, ""), ("[4, 1, 1]", 0, ""), ("2", 1, "WRONG"), ("3", 2, "not a multiple of the cluster (3, 1, 1)")],
 )
-def test_a_custom_kernel_in_yaml_has_clusters(
-    cluster: str,
-    code: int,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_custom_kernel_in_yaml_has_clusters(cluster, code, said, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "conf" / "exp"
     (folder / "own").mkdir(parents=True)
     (folder / "mine.yaml").write_text(EXPERIMENT.replace("CLUSTER", cluster))

@@ -1,7 +1,5 @@
 """symlab: its verbs, how it answers wrong command lines, and how every command ends that can't write its output."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -28,7 +26,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_each_verb_is_listed_with_what_its_own_help_says_first(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_verb_is_listed_with_what_its_own_help_says_first(name, capsys):
     found = loaded(VERBS[name].place)
     assert found.name == name
     assert found.get_short_help_str(200) == VERBS[name].line
@@ -38,7 +36,7 @@ def test_each_verb_is_listed_with_what_its_own_help_says_first(name: str, capsys
     assert max(map(len, said.splitlines())) <= SETTINGS["max_content_width"]
 
 
-def test_help_lists_the_verbs_by_what_they_are_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_the_verbs_by_what_they_are_for(capsys):
     usual = [verb for verb in VERBS.values() if verb.heading not in RARE]
     assert len(usual) <= 14
     for arguments, shown in ((["--help"], usual), (["--help", "--all"], list(VERBS.values()))):
@@ -48,7 +46,7 @@ def test_help_lists_the_verbs_by_what_they_are_for(capsys: pytest.CaptureFixture
         assert all(f"\n{verb.heading}:\n" in said for verb in shown)
 
 
-def test_help_imports_no_verb(tmp_path: Path) -> None:
+def test_help_imports_no_verb(tmp_path):
     code = (
         "import sys; from symlab.command import main; main(['--help']); main(['--version']); "
         "print(*sorted({'runner', 'kernels', 'reports', 'simulator', 'memory', 'torch'} & set(sys.modules)))"
@@ -59,7 +57,7 @@ def test_help_imports_no_verb(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == ""
 
 
-def test_before_the_command_line_is_carried_out_nothing_is_imported_that_takes_time() -> None:
+def test_before_the_command_line_is_carried_out_nothing_is_imported_that_takes_time():
     """A Ctrl-C meanwhile would be a traceback."""
     code = (
         "import sys, symlab.command; print({'click', 'runner', 'argparse', 'typing'} & set(sys.modules) - {'typing'})"
@@ -68,7 +66,7 @@ def test_before_the_command_line_is_carried_out_nothing_is_imported_that_takes_t
     assert done.stdout == "set()\n"
 
 
-def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"symlab {version()}\n"
     assert main(["run", "--version"]) == 0
@@ -86,9 +84,7 @@ WRONG = (
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_command_line_is_one_line_and_2(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_command_line_is_one_line_and_2(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(shlex.split(line)) == 2
     said = capsys.readouterr()
@@ -109,23 +105,21 @@ def test_a_wrong_command_line_is_one_line_and_2(
         (track_door, ["--bogus"], "python -m runner.track"),
     ],
 )
-def test_the_modules_name_themselves(
-    door: object, arguments: list[str], program: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_modules_name_themselves(door, arguments, program, capsys):
     assert callable(door)
     assert door(arguments) == 2
     assert capsys.readouterr().err.endswith(f"(see {program} --help)\n")
 
 
-def in_the_wake_of(interrupt: KeyboardInterrupt, error: Exception) -> Exception:
+def in_the_wake_of(interrupt, error):
     """What a library raises that was cut off by an interrupt, and stumbles on its way out."""
     error.__context__ = RuntimeError("cleaning up")
     error.__context__.__context__ = interrupt
     return error
 
 
-def raising(error: BaseException) -> click.Command:
-    def body() -> None:
+def raising(error):
+    def body():
         raise error
 
     return click.Command("made", callback=body)
@@ -140,15 +134,13 @@ def raising(error: BaseException) -> click.Command:
         (in_the_wake_of(KeyboardInterrupt(), ValueError("half")), 130, "symlab: interrupted\n"),
     ],
 )
-def test_errors_of_a_command(
-    error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_of_a_command(error, code, said, monkeypatch, capsys):
     monkeypatch.setattr(command, "made", raising(error), raising=False)
     assert carry_out("symlab.command:made", "made", []) == code
     assert capsys.readouterr().err == said
 
 
-def test_a_defect_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_a_traceback(monkeypatch):
     monkeypatch.setattr(command, "made", raising(KeyError("ours")), raising=False)
     with pytest.raises(KeyError):
         carry_out("symlab.command:made", "made", [])
@@ -158,7 +150,7 @@ def test_a_defect_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def records(tmp_path_factory):
     path = tmp_path_factory.mktemp("records") / "all.jsonl.xz"
     bundle.write(study(("one_shot",), (KIB,), worlds=2), path)
     return path
@@ -202,7 +194,7 @@ COMMANDS = {
 }
 
 
-def shell(line: str, records: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def shell(line, records, folder):
     text = f"{sys.executable} -m {line.replace('RECORDS', str(records))}"
     return subprocess.run(
         ["/bin/bash", "-c", text], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
@@ -214,21 +206,21 @@ def shell(line: str, records: Path, folder: Path) -> subprocess.CompletedProcess
     ("output", "problem"),
     [(">/dev/full", "can't write to standard output: No space left on device"), (">&-", "standard output is closed")],
 )
-def test_an_output_that_takes_nothing(name: str, output: str, problem: str, records: Path, tmp_path: Path) -> None:
+def test_an_output_that_takes_nothing(name, output, problem, records, tmp_path):
     done = shell(f"{COMMANDS[name]} {output}", records, tmp_path)
     assert (done.returncode, done.stderr) == (1, f"symlab: error: {problem}\n")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_reader_that_leaves(name: str, records: Path, tmp_path: Path) -> None:
+def test_a_reader_that_leaves(name, records, tmp_path):
     done = shell(f"{COMMANDS[name]} | true; exit ${{PIPESTATUS[0]}}", records, tmp_path)
     audits = name == "audit"
     assert (done.returncode, done.stderr) == (2 if audits else 0, "")
 
 
 @pytest.mark.slow
-def test_errors_with_stderr_closed_do_not_go_to_stdout(records: Path, tmp_path: Path) -> None:
+def test_errors_with_stderr_closed_do_not_go_to_stdout(records, tmp_path):
     done = shell("symlab run op=nothing 2>&-", records, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
@@ -245,7 +237,7 @@ def test_errors_with_stderr_closed_do_not_go_to_stdout(records: Path, tmp_path: 
         (["table", PUBLISHED], "open .jsonl.xz"),
     ],
 )
-def test_ctrl_c_at_any_time_is_one_line(line: list[str], event: str, tmp_path: Path) -> None:
+def test_ctrl_c_at_any_time_is_one_line(line, event, tmp_path):
     """While modules are imported, or while files are read."""
     command = [sys.executable, "-c", PRESSED, event, *line]
     done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
@@ -256,7 +248,7 @@ def test_ctrl_c_at_any_time_is_one_line(line: list[str], event: str, tmp_path: P
     assert said.count("\n") <= 1
 
 
-def test_a_file_that_fails_is_named() -> None:
+def test_a_file_that_fails_is_named():
     code = "from symlab.command import leave; leave(lambda: open('/nowhere/here'))"
     done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "symlab: error: /nowhere/here: No such file or directory\n")

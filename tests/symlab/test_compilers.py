@@ -1,7 +1,5 @@
 """The examples of simulator/README.md: kernels of other compilers run as it says, where the compiler is installed."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import os
@@ -29,13 +27,13 @@ IN_BOTH = "import runpy, site, sys; sys.argv[2:] and site.addsitedir(sys.argv[2]
 """Our environment's packages come before those of the other one."""
 
 
-def other_packages() -> list[str]:
+def other_packages():
     """The folder of .venv-foreign's packages, where it was made with this Python."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return [] if environment.absent() else [str(one) for one in ENVIRONMENT.glob(f"lib/{version}/site-packages")]
 
 
-def absent(compiler: str) -> str:
+def absent(compiler):
     """Why an example can't run here; "" if it can."""
     if package := PACKAGES[compiler]:
         is_there = importlib.util.find_spec(package) or any((Path(one) / package).exists() for one in other_packages())
@@ -44,12 +42,12 @@ def absent(compiler: str) -> str:
     return "" if shutil.which("nvcc") or not reason else f"nvcc is not on PATH, and {reason}"
 
 
-def promised(code: str) -> list[str]:
+def promised(code):
     tokens = tokenize.generate_tokens(io.StringIO(code).readline)
     return [one.string[2:] for one in tokens if one.type == tokenize.COMMENT and "print(" in one.line]
 
 
-def test_there_is_an_example_of_each_compiler() -> None:
+def test_there_is_an_example_of_each_compiler():
     assert [name for name, _ in EXAMPLES] == ["CuTe DSL", "nvcc", "Triton", "Numba"]
     assert len(CUDA) == 1
     assert all(promised(code) for _, code in EXAMPLES)
@@ -57,9 +55,7 @@ def test_there_is_an_example_of_each_compiler() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("compiler", "code"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
-def test_an_example_prints_what_it_says(
-    compiler: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_example_prints_what_it_says(compiler, code, tmp_path, monkeypatch):
     if reason := absent(compiler):
         pytest.skip(reason)
     if not environment.absent():

@@ -1,14 +1,9 @@
 """symlab.compile: what the runner compiles, with its digests, and no GPU."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import pickle
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 import symlab
 from cases.code_digest import code_digest, without_lines
@@ -17,7 +12,7 @@ from tests.golden import refused
 from tests.kernels.own_kernel import write_ring
 
 
-def test_it_is_the_runners_executable(tmp_path: Path) -> None:
+def test_it_is_the_runners_executable(tmp_path):
     case = symlab.case("send_recv/push", size_bytes="1K", ranks=3)
     compiled = symlab.compile(case, arch="sm_100a", cache_dir=tmp_path)
     assert compiled.executable == executable(symlab.kernel("send_recv/push"), case, "sm_100a", tmp_path)
@@ -32,7 +27,7 @@ def test_it_is_the_runners_executable(tmp_path: Path) -> None:
     assert list(tmp_path.glob("send_recv-push-sm_100a-*.json")), "the folder of compiled kernels is the given one"
 
 
-def test_it_can_be_sent_to_other_processes(tmp_path: Path) -> None:
+def test_it_can_be_sent_to_other_processes(tmp_path):
     """World.run pickles what it hands to ranks on GPUs."""
     place = f"{write_ring(tmp_path)}:SPEC"
     for name, kernel in (("send_recv/push", None), (place, place)):
@@ -40,14 +35,14 @@ def test_it_can_be_sent_to_other_processes(tmp_path: Path) -> None:
         assert pickle.loads(pickle.dumps(compiled)) == compiled
 
 
-def test_a_brought_kernel_is_compiled(tmp_path: Path) -> None:
+def test_a_brought_kernel_is_compiled(tmp_path):
     place = f"{write_ring(tmp_path)}:SPEC"
     compiled = symlab.compile(symlab.case(place, size_bytes="1K"), kernel=place, cache_dir=tmp_path)
     assert "send_recv_ring" in compiled.entry
     assert compiled.launch.threads == 96
 
 
-def test_what_can_not_be_compiled_is_a_value_error() -> None:
+def test_what_can_not_be_compiled_is_a_value_error():
     small = replace(symlab.case("all_reduce/lamport", size_bytes="4K"), size_bytes=1 << 30)
     with refused():
         symlab.compile(small)
@@ -57,18 +52,18 @@ def test_what_can_not_be_compiled_is_a_value_error() -> None:
         symlab.compile(symlab.case("all_reduce/nccl", size_bytes="4K"))
 
 
-def test_an_architecture_without_the_kernel_is_a_value_error() -> None:
+def test_an_architecture_without_the_kernel_is_a_value_error():
     with refused():
         symlab.compile(symlab.case("all_reduce/one_shot", size_bytes="4K"), arch="sm_70")
 
 
-def test_another_kernel_than_the_cases_is_a_value_error() -> None:
+def test_another_kernel_than_the_cases_is_a_value_error():
     case = symlab.case("all_reduce/one_shot", size_bytes="4K")
     with refused():
         symlab.compile(case, kernel="all_reduce/two_shot")
 
 
-def test_a_cache_that_can_not_be_written_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cache_that_can_not_be_written_costs_a_warning(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     case = symlab.case("barrier/peers", size_bytes=4)
     with caplog.at_level(logging.WARNING):
@@ -76,6 +71,6 @@ def test_a_cache_that_can_not_be_written_costs_a_warning(tmp_path: Path, caplog:
     assert "can't be written" in caplog.text
 
 
-def test_what_a_notebook_shows_of_it_is_one_line() -> None:
+def test_what_a_notebook_shows_of_it_is_one_line():
     case = symlab.case("all_reduce/one_shot", size_bytes="1K")
     assert repr(symlab.compile(case)) == f"<all_reduce/one_shot for sm_90a, compiled for {case.id}>"

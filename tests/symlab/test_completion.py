@@ -1,7 +1,5 @@
 """Completion: what a command line can go on with, and that real shells, bash and zsh, complete it so."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select
@@ -24,14 +22,14 @@ BREAKS = " \t\n\"'><=;|&(:"
 """COMP_WORDBREAKS as bash has it."""
 
 
-def answers(line: str, monkeypatch: pytest.MonkeyPatch, shell: str = "zsh") -> list[str]:
+def answers(line, monkeypatch, shell="zsh"):
     """The lines that a script of ours gets for a command line up to the cursor."""
     monkeypatch.setenv("_SYMLAB_LINE", line)
     monkeypatch.setenv("_SYMLAB_BREAKS", BREAKS)
     return SHELLS[shell](symlab, dict(SETTINGS), "symlab", VARIABLE).complete().splitlines()
 
 
-def test_all_verbs_are_offered_with_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_verbs_are_offered_with_their_lines(monkeypatch):
     assert answers("symlab ", monkeypatch) == [f"plain {verb.name}\t{verb.line}" for verb in VERBS.values()]
     assert [line.partition("\t")[0] for line in answers("symlab re", monkeypatch)] == ["plain resume", "plain replay"]
 
@@ -43,13 +41,13 @@ RUN = (
 OTHERS = ("table --format j", "table ", "table x --mlflow ", "replay rec", "kernels --op all_g")
 
 
-def test_answers_for_bash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_for_bash(monkeypatch):
     for line in (*(f"symlab run {rest}" for rest in RUN), *(f"symlab {rest}" for rest in OTHERS)):
         same_text("\n".join([line, *answers(line, monkeypatch, "bash")]))
     assert "resilient_parsing" not in SETTINGS, "click writes into what it gets, and commands would run no more"
 
 
-def test_experiments_of_another_folder_are_offered_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_experiments_of_another_folder_are_offered_too(tmp_path, monkeypatch):
     (tmp_path / "exp").mkdir()
     (tmp_path / "exp" / "allmine.yaml").write_text("# @package _global_\n# my own\n")
     for line in (f"--config-dir {tmp_path} +exp=allm", f"seed=1 -cd {tmp_path} +exp=allm"):
@@ -57,7 +55,7 @@ def test_experiments_of_another_folder_are_offered_too(tmp_path: Path, monkeypat
     assert answers("symlab run +exp=allm", monkeypatch) == []
 
 
-def test_an_answer_imports_none_of_what_is_heavy() -> None:
+def test_an_answer_imports_none_of_what_is_heavy():
     heavy = {"torch", "hydra", "omegaconf", "yaml", "numpy", "mlflow", "rich", "argparse"}
     seen = f"print(*sorted({heavy!r} & set(sys.modules)), file=sys.stderr)"
     code = f"import sys; from symlab.command import main; main(); {seen}"
@@ -70,7 +68,7 @@ def test_an_answer_imports_none_of_what_is_heavy() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_the_script_is_one(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_is_one(shell, capsys):
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
     if shutil.which(shell) is None:
@@ -81,7 +79,7 @@ def test_the_script_is_one(shell: str, capsys: pytest.CaptureFixture[str]) -> No
 class Shell:
     """An interactive shell in a terminal; there symlab completes words, and says its arguments in place of running."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name, folder):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed here")
         program = folder / "symlab"
@@ -111,7 +109,7 @@ class Shell:
             self.said("autoload -Uz compinit; compinit -u -D; echo READY\r", "READY\r\n")
         self.said(f"source <(symlab completion {name}); echo SOURCED\r", "SOURCED\r\n")
 
-    def said(self, keys: str, end: str) -> str:
+    def said(self, keys, end):
         """Type keys; what the shell shows up to `end`."""
         os.write(self.terminal, keys.encode())
         seen, deadline_s = "", time.monotonic() + PATIENCE_S
@@ -121,12 +119,12 @@ class Shell:
             seen += os.read(self.terminal, 4096).decode(errors="replace")
         return seen
 
-    def arguments(self, keys: str) -> list[str]:
+    def arguments(self, keys):
         """Type a command line and Enter; the arguments that symlab was called with."""
         found = self.said(f"{keys}\r", ">END")
         return found[found.rindex("\n<") + 2 : found.rindex(">END")].split("><")
 
-    def end(self) -> None:
+    def end(self):
         os.close(self.terminal)
         os.waitpid(self.process, 0)
 
@@ -148,7 +146,7 @@ OF_ONE_SHELL = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bash", "zsh"])
-def test_in_a_real_shell(name: str, tmp_path: Path) -> None:
+def test_in_a_real_shell(name, tmp_path):
     shell = Shell(name, tmp_path)
     try:
         for keys, expected in {

@@ -1,10 +1,7 @@
 """symlab.experiment: what the command runs, with its files, its messages and its errors, in a process that goes on."""
 
-from __future__ import annotations
-
 import _thread
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -20,17 +17,17 @@ SMALL = ("algorithms=[one_shot]", "sizes=[1K]", "track=none")
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     """The names of a folder's files, sorted; those in shared/ are digests, of the command line, too."""
     paths = [path.relative_to(folder) for path in folder.rglob("*")]
     return sorted(SHARED if path.parts[0] == SHARED else path.as_posix() for path in paths)
 
 
-def test_it_does_what_the_command_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_does_what_the_command_does(tmp_path, capsys):
     assert main([*SMALL, "records=command"]) == 0
     said = capsys.readouterr().out
     done = symlab.experiment(*SMALL, "records=api")
@@ -47,13 +44,13 @@ def test_it_does_what_the_command_does(tmp_path: Path, capsys: pytest.CaptureFix
     assert first.resolved == other.resolved
 
 
-def test_a_sweep_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_is_quiet(capsys):
     done = symlab.experiment(*SMALL, "world_size=2,3", multirun=True, quiet=True)
     assert [record.case.world_size for record in done.records] == [2, 3]
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_is_refused_has_the_commands_exit_code() -> None:
+def test_what_is_refused_has_the_commands_exit_code():
     done = symlab.experiment("algorithms=[one_shot]", "sizes=[1K]", "baselines=[nccl]", "track=none", quiet=True)
     assert (done.exit_code, [str(record.status) for record in done.records]) == (0, ["PASSED", "REFUSED"])
     with refused():
@@ -61,9 +58,7 @@ def test_what_is_refused_has_the_commands_exit_code() -> None:
 
 
 @pytest.mark.parametrize("overrides", [("op=all_reduc",), ("sizes=[4Q]",), ("world_size=2,3",), ("colour=red",)])
-def test_a_wrong_request_is_a_value_error_with_the_commands_message(
-    overrides: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_wrong_request_is_a_value_error_with_the_commands_message(overrides, capsys, tmp_path):
     assert main([*overrides, "track=none"]) == 2
     said = capsys.readouterr().err
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the message is the command's
@@ -72,7 +67,7 @@ def test_a_wrong_request_is_a_value_error_with_the_commands_message(
     assert not list(tmp_path.iterdir()), "nothing ran"
 
 
-def test_another_folder_of_configurations(tmp_path: Path) -> None:
+def test_another_folder_of_configurations(tmp_path):
     (tmp_path / "mine" / "exp").mkdir(parents=True)
     (tmp_path / "mine" / "exp" / "tiny.yaml").write_text(
         "# @package _global_\nop: send_recv\nalgorithms: [pull]\nsizes: {list: [64]}\n"
@@ -84,16 +79,14 @@ def test_another_folder_of_configurations(tmp_path: Path) -> None:
         symlab.experiment(config_dir=tmp_path / "other")
 
 
-def test_an_interrupt_keeps_what_is_finished_and_is_raised(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_an_interrupt_keeps_what_is_finished_and_is_raised(monkeypatch, capsys, tmp_path):
     """As in a notebook: the process goes on."""
     from runner.command.console import Console
 
     finished = Console.finished
 
-    def interrupting(self: Console, record: object) -> None:
-        finished(self, record)  # type: ignore[arg-type]
+    def interrupting(self, record):
+        finished(self, record)
         _thread.interrupt_main()
 
     monkeypatch.setattr(Console, "finished", interrupting)
@@ -103,20 +96,18 @@ def test_an_interrupt_keeps_what_is_finished_and_is_raised(
     (folder,) = (tmp_path / "records").iterdir()
     assert 1 <= len(symlab.records(folder)) < 3
     command = command_document_of(folder)
-    assert command is not None
-    assert command.end is not None
     assert (command.end.exit_code, command.end.outcome, command.end.why) == (130, "interrupted", "SIGINT")
     assert "interrupted; finishing what is done" in capsys.readouterr().err
     until(lambda: threading.active_count() <= before, f"the end of {threading.enumerate()}")
 
 
-def test_a_second_interrupt_is_raised_and_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_interrupt_is_raised_and_ends_no_process(monkeypatch):
     from runner.command import ending, session
 
-    def interrupted(*arguments: object) -> None:
+    def interrupted(*arguments):
         raise KeyboardInterrupt("again")
 
-    def ended(code: int) -> None:
+    def ended(code):
         raise AssertionError(f"the process was ended with {code}")
 
     monkeypatch.setattr(ending, "summary", interrupted)
@@ -125,7 +116,7 @@ def test_a_second_interrupt_is_raised_and_ends_no_process(monkeypatch: pytest.Mo
         symlab.experiment(*SMALL, quiet=True)
 
 
-def test_a_launchers_process_is_told_to_use_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launchers_process_is_told_to_use_the_command(monkeypatch):
     outer = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     for name, value in (outer | {"TORCHELASTIC_RUN_ID": "none"}).items():
         monkeypatch.setenv(name, value)

@@ -1,16 +1,10 @@
 """Launches in a row on buffers that keep what they hold: one kernel or several, on streams, as a graph, explored."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
 import symlab
-from memory.fabric import Argument, Executable, Launch
+from memory.fabric import Argument
 from symlab import launching
 from tests.golden import refused
 from tests.symlab import tensor_kernels
@@ -59,31 +53,31 @@ ONE = {"grid": 1, "block": 32}
 OUT = {"out": (8, torch.int32, 0)}
 
 
-def ran(kernel: Any, arguments: Any = (), buffers: Any = OUT, **how: Any) -> list[list[int]]:
+def ran(kernel, arguments=(), buffers=OUT, **how):
     how = {"ranks": 1, "schedule": "fair", **ONE, **how}
     done = symlab.simulate(kernel, buffers=buffers, arguments=arguments, **how)
     return [one.tolist() for one in done.outputs["out"]]
 
 
-def test_buffers_keep_what_they_hold() -> None:
+def test_buffers_keep_what_they_hold():
     assert ran(ADD, ["out", ("u32", 4), ("u32", 2)], launches=3) == [[6] * 4 + [0] * 4]
 
 
-def test_the_word_launch_counts_them() -> None:
+def test_the_word_launch_counts_them():
     assert ran(ADD, ["out", ("u32", 4), "launch"], launches=4) == [[6] * 4 + [0] * 4]
     inside = ADD.replace(".param .u32 count, .param .u32 more", ".param .b8 given[8]")
     inside = inside.replace("[count]", "[given]").replace("[more]", "[given+4]")
     assert ran(inside, ["out", {"struct": [{"u32": 2}, "launch"]}], launches=3) == [[3] * 2 + [0] * 6]
 
 
-def test_sizes_alternate() -> None:
+def test_sizes_alternate():
     steps = [{"kernel": ADD, "arguments": ["out", ("u32", count), ("u32", 1)]} for count in (8, 2)]
     assert ran(steps, launches=2) == [[4] * 2 + [2] * 6]
 
 
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("producer_first", [False, True])
-def test_a_producer_and_a_consumer_on_two_streams(graph: bool, producer_first: bool) -> None:
+def test_a_producer_and_a_consumer_on_two_streams(graph, producer_first):
     buffers = {"flag": (1, torch.int32, 0), "out": (1, torch.int32)}
     steps = [
         {"kernel": WAIT, "arguments": ["flag", "out"], "stream": 1},
@@ -92,7 +86,7 @@ def test_a_producer_and_a_consumer_on_two_streams(graph: bool, producer_first: b
     assert ran(steps, buffers=buffers, graph=graph, block=1, launches=2) == [[5]]
 
 
-def test_a_function_has_the_stream_that_it_is_given() -> None:
+def test_a_function_has_the_stream_that_it_is_given():
     buffers = {"flag": ((5, 64), "float32", 0), "out": (1, torch.int32)}
     steps = [
         {"kernel": WAIT, "arguments": ["flag", "out"]},
@@ -101,29 +95,29 @@ def test_a_function_has_the_stream_that_it_is_given() -> None:
     assert ran(steps, buffers=buffers, block=1) == [[0x40200000]]
 
 
-def test_a_consumer_before_its_producer_on_one_stream_is_a_deadlock() -> None:
+def test_a_consumer_before_its_producer_on_one_stream_is_a_deadlock():
     buffers = {"flag": (1, torch.int32, 0), "out": (1, torch.int32)}
     steps = [{"kernel": WAIT, "arguments": ["flag", "out"]}, {"kernel": SIGNAL, "arguments": ["flag"]}]
     with pytest.raises(symlab.WorldFailure, match="deadlock"):
         ran(steps, buffers=buffers, block=1)
 
 
-def test_kernels_are_loaded_before_a_graph_captures_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_loaded_before_a_graph_captures_them(monkeypatch):
     """A capture fails at what loads a module."""
-    said: list[str] = []
+    said = []
 
     class Noting:
         """A fabric of one rank without memory."""
 
         rank = 0
 
-        def load(self, executable: Executable) -> None:
+        def load(self, executable):
             said.append(f"load {executable.entry}")
 
-        def launch(self, executable: Executable, launch: Launch, arguments: Any) -> None:
+        def launch(self, executable, launch, arguments):
             said.append(f"launch {executable.entry}")
 
-    def captured(fabric: Any, queue: Callable[[], None]) -> Callable[[], None]:
+    def captured(fabric, queue):
         said.append("capture")
         queue()
         return lambda: said.append("replay")
@@ -131,20 +125,20 @@ def test_kernels_are_loaded_before_a_graph_captures_them(monkeypatch: pytest.Mon
     monkeypatch.setattr(launching, "captured", captured)
     steps = [{"kernel": ADD, "arguments": ["out", ("u32", 8), ("u32", 1)]}, {"kernel": SIGNAL, "arguments": ["out"]}]
     asked = launching.Asked(steps, OUT, graph=True, launches=2, **ONE)
-    work: Any = launching.brought_launch(asked, 1)
-    fabric: Any = Noting()
+    work = launching.brought_launch(asked, 1)
+    fabric = Noting()
     launching._queue(fabric, work, fabric, [[Argument("u64", 0)] * 4] * 2)()
     assert said == ["load add", "load signal", "capture", "launch add", "launch signal", "replay", "replay"]
 
 
-def test_replays_of_a_graph_follow_one_another() -> None:
+def test_replays_of_a_graph_follow_one_another():
     """Two streams without a graph race for the elements; in a graph the next replay waits for both."""
-    more: list[Any] = [("u32", 4), ("u32", 1)]
+    more = [("u32", 4), ("u32", 1)]
     steps = [
         {"kernel": ADD, "arguments": ["out", *more], "stream": 1},
         {"kernel": ADD, "arguments": ["out+16", *more], "stream": 2},
     ]
-    how: dict[str, Any] = {"ranks": 1, **ONE, "buffers": OUT, "races": True, "seeds": 3, "launches": 3}
+    how = {"ranks": 1, **ONE, "buffers": OUT, "races": True, "seeds": 3, "launches": 3}
     done = symlab.simulate(steps, graph=True, **how)
     assert done.outputs["out"][0].tolist() == [3] * 8
     assert not done.findings
@@ -154,14 +148,14 @@ def test_replays_of_a_graph_follow_one_another() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("graph", [False, True])
-def test_a_gpu_makes_launches_in_a_row_on_streams_and_in_a_graph(graph: bool) -> None:
-    more: list[Any] = [("u32", 4), ("u32", 1)]
+def test_a_gpu_makes_launches_in_a_row_on_streams_and_in_a_graph(graph):
+    more = [("u32", 4), ("u32", 1)]
     steps = [
         {"kernel": ADD, "arguments": ["out", *more], "stream": 1},
         {"kernel": ADD, "arguments": ["out+16", *more], "stream": 2},
     ]
     with symlab.world(ranks=1, fabric="nvshmem") as world:
-        done = world.launch(steps, **ONE, buffers=OUT, launches=3, graph=graph)  # type: ignore[arg-type]
+        done = world.launch(steps, **ONE, buffers=OUT, launches=3, graph=graph)
     assert done.outputs["out"][0].tolist() == [3] * 8
 
 
@@ -175,42 +169,37 @@ PASSED = {
 }
 
 
-def test_explore_finds_shrinks_and_repeats_what_goes_wrong_between_launches(tmp_path: Path) -> None:
+def test_explore_finds_shrinks_and_repeats_what_goes_wrong_between_launches(tmp_path):
     done = symlab.explore(PASS_ON, **PASSED, expected={"out": torch.tensor([1])}, seeds=50, processes=1)
-    assert done.found is not None
     assert done.found.failure.kind == "wrong output"
     assert {row.launch for row in done.found.rows if row.launch is not None} >= {0, 1}
     done.found.write(tmp_path / "found.json")
     again = symlab.explore(PASS_ON, **PASSED, expected={"out": torch.tensor([1])}, replay=tmp_path / "found.json")
-    assert again.found is not None
     assert again.found.rows == done.found.rows
     assert not again.undecided
 
 
-def test_explore_makes_no_more_launches_than_it_takes(tmp_path: Path) -> None:
+def test_explore_makes_no_more_launches_than_it_takes(tmp_path):
     """What is right after fewer is what the fair order leaves; what a user expects is of all of them."""
     many = {**PASSED, "launches": 6}
     done = symlab.explore(PASS_ON, **many, seeds=50, processes=1)
-    assert done.found is not None
     assert done.found.launches < 6
     done.found.write(tmp_path / "found.json")
     again = symlab.explore(PASS_ON, **many, replay=tmp_path / "found.json")
-    assert again.found is not None
     assert (again.found.rows, again.undecided) == (done.found.rows, ())
     kept = symlab.explore(PASS_ON, **many, expected={"out": torch.tensor([5])}, seeds=50, processes=1)
-    assert kept.found is not None
     assert kept.found.launches == 6
     with refused():
         symlab.explore(PASS_ON, **many, expected={"out": torch.tensor([5])}, replay=tmp_path / "found.json")
 
 
-def test_the_fixture_takes_launches_in_a_row(symlab_world: Callable[..., symlab.World]) -> None:
+def test_the_fixture_takes_launches_in_a_row(symlab_world):
     world = symlab_world(ranks=2)
     done = world.launch(ADD, **ONE, buffers=OUT, arguments=["out", ("u32", 4), "launch"], launches=3)
     assert [one.tolist() for one in done.outputs["out"]] == [[3] * 4 + [0] * 4] * 2
 
 
-IMPOSSIBLE: list[dict[str, Any]] = [
+IMPOSSIBLE = [
     *(
         {"launches": 0},
         {"launches": 1.5},
@@ -229,7 +218,7 @@ IMPOSSIBLE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("number", range(len(IMPOSSIBLE)))
-def test_what_can_not_be_is_one_line(number: int) -> None:
+def test_what_can_not_be_is_one_line(number):
     given = {"kernel": ADD, "arguments": ["out", ("u32", 1), "launch"], **IMPOSSIBLE[number]}
     with refused(ValueError, r"rank \d: "):
         ran(given.pop("kernel"), given.pop("arguments"), **given)

@@ -1,14 +1,11 @@
 """symlab.records: records from disk, as a sequence and as a table."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
 import pytest
 
 import symlab
-from cases.record.record import Record
 from reports.record import bundle
 from reports.table.table import plain, values
 from runner.records.store import Store
@@ -18,14 +15,14 @@ PUBLISHED = Path(symlab.__file__).resolve().parents[1] / "reports" / "published"
 
 
 @pytest.fixture(scope="module")
-def some() -> tuple[Record, ...]:
+def some():
     """A case that passed, and one that was refused."""
     names = ("all_reduce/one_shot", "all_reduce/nccl")
     found = tuple(symlab.run(symlab.case(name, size_bytes="1K")).record for name in names)
     return tuple(record for record in found if record is not None)
 
 
-def test_files_folders_and_bundles_hold_the_same_records(some: tuple[Record, ...], tmp_path: Path) -> None:
+def test_files_folders_and_bundles_hold_the_same_records(some, tmp_path):
     store = Store(tmp_path / "records" / "one")
     files = [store.write(record) for record in some]
     bundle.write(some, tmp_path / "some.jsonl.xz")
@@ -38,7 +35,7 @@ def test_files_folders_and_bundles_hold_the_same_records(some: tuple[Record, ...
     assert some[0] in found
 
 
-def test_a_table_is_the_commands(some: tuple[Record, ...], tmp_path: Path) -> None:
+def test_a_table_is_the_commands(some, tmp_path):
     bundle.write(some, tmp_path / "some.jsonl.xz")
     found = symlab.records(tmp_path / "some.jsonl.xz")
     assert found.rows() == values(list(found))
@@ -49,7 +46,7 @@ def test_a_table_is_the_commands(some: tuple[Record, ...], tmp_path: Path) -> No
     assert list(frame["status"]) == ["PASSED", "REFUSED"]
 
 
-def test_timed_records_have_times() -> None:
+def test_timed_records_have_times():
     found = symlab.records(PUBLISHED / "h200-x2")
     frame = found.to_pandas()
     timed = [record for record in found if record.timing is not None]
@@ -59,7 +56,7 @@ def test_timed_records_have_times() -> None:
     assert frame[column].notna().any()
 
 
-def test_without_pandas_it_says_so_in_a_line(some: tuple[Record, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pandas_it_says_so_in_a_line(some, monkeypatch):
     from symlab.loading import Records
 
     monkeypatch.setitem(sys.modules, "pandas", None)
@@ -68,7 +65,7 @@ def test_without_pandas_it_says_so_in_a_line(some: tuple[Record, ...], monkeypat
     assert Records(some).rows(), "all else works without it"
 
 
-def test_what_can_not_be_read_is_named(tmp_path: Path) -> None:
+def test_what_can_not_be_read_is_named(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "torn.json").write_text('{"schema": 4')
     for places in ((), *((tmp_path / name,) for name in ("empty", "torn.json", "none.json"))):

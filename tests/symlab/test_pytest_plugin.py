@@ -1,7 +1,5 @@
 """The plugin of pytest: a test for each seed, failures that can be repeated, and a start that costs nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -41,13 +39,13 @@ def test_without_a_world():
 """
 
 
-def example() -> str:
+def example():
     page = (ROOT / "symlab/README.md").read_text()
     (code,) = re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     return str(code)
 
 
-def test_the_readmes_example_is_whole_and_passes(pytester: pytest.Pytester) -> None:
+def test_the_readmes_example_is_whole_and_passes(pytester):
     code = example()
     assert len([line for line in code.splitlines() if line.strip()]) <= 10
     pytester.makepyfile(test_sum=code)
@@ -58,7 +56,7 @@ def test_the_readmes_example_is_whole_and_passes(pytester: pytest.Pytester) -> N
     found.stdout.fnmatch_lines(["*::test_every_rank_gets_the_sum?seed2? PASSED*"])
 
 
-def test_the_readmes_example_can_fail(pytester: pytest.Pytester) -> None:
+def test_the_readmes_example_can_fail(pytester):
     pytester.makepyfile(test_sum=example())
     text = (ROOT / PTX).read_text(encoding="utf-8")
     assert text.count("%rd1, %rd1, 8") == 1
@@ -89,7 +87,7 @@ def test_of_a_simulation():
 """
 
 
-def test_a_fault_is_shown_by_the_tests_line_and_the_message(pytester: pytest.Pytester) -> None:
+def test_a_fault_is_shown_by_the_tests_line_and_the_message(pytester):
     pytester.makepyfile(test_fault=FAULT)
     found = pytester.runpytest(*PLUGIN)
     found.assert_outcomes(failed=2)
@@ -164,13 +162,13 @@ def test_a_world_that_does_not_look(symlab_world):
 
 
 @pytest.fixture
-def races(pytester: pytest.Pytester) -> pytest.Pytester:
+def races(pytester):
     pytester.makepyfile(test_races=RACES)
     return pytester
 
 
 @pytest.mark.slow
-def test_a_race_in_any_run_fails_the_test_once(races: pytest.Pytester) -> None:
+def test_a_race_in_any_run_fails_the_test_once(races):
     found = races.runpytest(*PLUGIN)
     found.assert_outcomes(failed=4, xfailed=1, passed=4, errors=1)
     found.stdout.fnmatch_lines(
@@ -188,7 +186,7 @@ def test_a_race_in_any_run_fails_the_test_once(races: pytest.Pytester) -> None:
 
 
 @needs("checks")
-def test_random_orders_find_it_too(races: pytest.Pytester) -> None:
+def test_random_orders_find_it_too(races):
     found = races.runpytest(*PLUGIN, "--symlab-seeds", "3", "-k", "earlier_run or no_race")
     found.assert_outcomes(failed=3, passed=3)
     found.stdout.fnmatch_lines(["symlab: the first seed that failed is 0: pytest *earlier_run* --symlab-seed 0"])
@@ -196,7 +194,7 @@ def test_random_orders_find_it_too(races: pytest.Pytester) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["option", "ini"])
-def test_races_may_be_turned_off(how: str, races: pytest.Pytester) -> None:
+def test_races_may_be_turned_off(how, races):
     if how == "ini":
         races.makeini("[pytest]\nsymlab_races = false\n")
     found = races.runpytest(*PLUGIN, *["--symlab-no-races"] * (how == "option"))
@@ -206,7 +204,7 @@ def test_races_may_be_turned_off(how: str, races: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
-def test_a_failure_names_the_seed_and_the_command_that_repeats_it(pytester: pytest.Pytester) -> None:
+def test_a_failure_names_the_seed_and_the_command_that_repeats_it(pytester):
     pytester.makepyfile(test_ticket=TICKETS)
     shutil.copy(HERE / "ticket.ptx", pytester.path)
     found = pytester.runpytest(*PLUGIN, "--symlab-seeds", "12")
@@ -222,7 +220,7 @@ def test_a_failure_names_the_seed_and_the_command_that_repeats_it(pytester: pyte
     pytester.runpytest(*PLUGIN, test, "--symlab-seed", str(passing)).assert_outcomes(passed=1)
 
 
-def test_the_end_names_the_first_failed_seed_and_the_time(pytester: pytest.Pytester) -> None:
+def test_the_end_names_the_first_failed_seed_and_the_time(pytester):
     text = "def test_late(symlab_seed):\n    assert symlab_seed not in (2, 3)\n\ndef test_other():\n    pass\n"
     pytester.makepyfile(test_late=text)
     found = pytester.runpytest(*PLUGIN, "--symlab-seeds", "5")
@@ -237,7 +235,7 @@ def test_the_end_names_the_first_failed_seed_and_the_time(pytester: pytest.Pytes
     assert "symlab:" not in pytester.runpytest(*PLUGIN, "--symlab-seeds", "5").stdout.str()
 
 
-def test_a_test_may_choose_its_order_and_open_several_worlds(pytester: pytest.Pytester) -> None:
+def test_a_test_may_choose_its_order_and_open_several_worlds(pytester):
     pytester.makepyfile(
         test_worlds="""
         import pytest
@@ -266,14 +264,14 @@ def test_a_test_may_choose_its_order_and_open_several_worlds(pytester: pytest.Py
         (["--symlab-seeds", "2", "--symlab-seed", "1"], "exclude each other, give one of them"),
     ],
 )
-def test_options_that_are_not_possible_are_refused(options: list[str], message: str, pytester: pytest.Pytester) -> None:
+def test_options_that_are_not_possible_are_refused(options, message, pytester):
     pytester.makepyfile("def test_nothing(): pass")
     found = pytester.runpytest(*PLUGIN, *options)
     assert found.ret == pytest.ExitCode.USAGE_ERROR
     found.stderr.fnmatch_lines([f"*{message}*"])
 
 
-def test_loading_it_imports_nothing_that_takes_time() -> None:
+def test_loading_it_imports_nothing_that_takes_time():
     code = "import pytest, sys, json; before = set(sys.modules); import symlab.pytest_plugin; "
     code += "print(json.dumps(sorted(set(sys.modules) - before)))"
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -281,7 +279,7 @@ def test_loading_it_imports_nothing_that_takes_time() -> None:
     assert new == {"symlab", "symlab.pytest_plugin", "symlab.rooms"}
 
 
-def test_it_is_an_entry_point_under_the_name_that_the_suite_loads() -> None:
+def test_it_is_an_entry_point_under_the_name_that_the_suite_loads():
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -1,7 +1,5 @@
 """The Python of symlab/README.md and README.md runs as it stands there, and prints what the comments say."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re
@@ -18,11 +16,11 @@ PAGES = ("symlab/README.md", "README.md")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(page: str) -> list[str]:
+def blocks(page):
     return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
-def promised(code: str) -> list[str]:
+def promised(code):
     """What the comments beside print say."""
     tokens = tokenize.generate_tokens(io.StringIO(code).readline)
     return [one.string[2:] for one in tokens if one.type == tokenize.COMMENT and "print(" in one.line]
@@ -32,7 +30,7 @@ ALL = [pytest.param(code, id=f"{page}-{number}") for page in PAGES for number, c
 
 
 @pytest.mark.parametrize("code", ALL)
-def test_an_example_prints_what_it_says(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_prints_what_it_says(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # experiments write records
     if 'fabric="nvshmem"' in code:
         ast.parse(code)
@@ -45,7 +43,7 @@ def test_an_example_prints_what_it_says(code: str, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("code", ALL)
-def test_an_example_uses_promised_names_only(code: str) -> None:
+def test_an_example_uses_promised_names_only(code):
     used = [
         node.attr
         for node in ast.walk(ast.parse(code))
@@ -55,13 +53,13 @@ def test_an_example_uses_promised_names_only(code: str) -> None:
     assert set(used) <= set(symlab.__all__)
 
 
-def test_the_first_example_is_whole_and_has_ten_lines() -> None:
+def test_the_first_example_is_whole_and_has_ten_lines():
     first = blocks("symlab/README.md")[0]
     assert len([line for line in first.splitlines() if line.strip()]) == 10
     assert {"case", "run", "compile", "pool", "world", "check"} <= set(re.findall(r"\w+", first))
 
 
-def test_the_page_names_every_promised_name() -> None:
+def test_the_page_names_every_promised_name():
     text = (ROOT / "symlab/README.md").read_text(encoding="utf-8")
     table = "".join(line for line in text.splitlines() if line.startswith("| `"))
     assert set(re.findall(r"`(\w+)[(`]", table)) == set(symlab.__all__)

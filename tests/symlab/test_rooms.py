@@ -1,12 +1,9 @@
 """The rooms beside the core can be taken away: their table, what is refused without them, and what goes on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -18,19 +15,18 @@ from symlab.command import main
 from symlab.verbs import VERBS
 from tests.golden import refused, same_text
 from tests.patience import NEVER_S
-from tests.runner.conftest import Outcome
 
 ROOT = Path(api.__file__).resolve().parents[1]
 SMALL = ("op=all_reduce", "sizes=[64]", "world_size=2", "track=none")
 
 
 @pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+def bare(monkeypatch):
     monkeypatch.setattr(rooms, "is_here", lambda room: False)
 
 
 @pytest.mark.parametrize("name", rooms.ROOMS)
-def test_all_that_the_table_names_is_in_the_room(name: str) -> None:
+def test_all_that_the_table_names_is_in_the_room(name):
     if not rooms.is_here(name):
         pytest.skip(f"symlab/{name} is not installed")
     room = rooms.ROOMS[name]
@@ -41,7 +37,7 @@ def test_all_that_the_table_names_is_in_the_room(name: str) -> None:
     assert all(verb.name in VERBS for verb in room.verbs)
 
 
-def test_what_works_without_rooms_is_in_none() -> None:
+def test_what_works_without_rooms_is_in_none():
     """A verb that is listed without a room would end in a traceback if its module were in the room."""
     for verb in VERBS.values():
         part = verb.module.split(".")[1]
@@ -58,29 +54,27 @@ def test_what_works_without_rooms_is_in_none() -> None:
     ],
     ids=" ".join,
 )
-def test_a_key_of_an_absent_room_is_one_line(symlab: Callable[..., Outcome], words: list[str]) -> None:
+def test_a_key_of_an_absent_room_is_one_line(symlab, words):
     outcome = symlab(*SMALL, *words)
     assert (outcome.code, outcome.err.count("\n"), outcome.records) == (2, 1, [])
     same_text(outcome.err)
 
 
 @pytest.mark.usefixtures("bare")
-def test_a_name_of_an_absent_room_is_one_line() -> None:
+def test_a_name_of_an_absent_room_is_one_line():
     vars(api).pop("explore", None)
     with refused(AttributeError):
         _ = api.explore
 
 
-def test_a_verb_of_an_absent_room_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_verb_of_an_absent_room_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr(rooms, "is_here", lambda room: False)
     monkeypatch.setattr(verbs, "VERBS", {name: verb for name, verb in VERBS.items() if name != "audit"})
     assert main(["audit", "records"]) == 2
     same_text(capsys.readouterr().err)
 
 
-def bare_copy(folder: Path) -> dict[str, str]:
+def bare_copy(folder):
     """Copy the project without its rooms and their tests. Returns the environment of commands there."""
     names = ("cases", "conf", "kernels", "memory", "reports", "runner", "simulator", "symlab", "tests")
     gone = shutil.ignore_patterns("__pycache__")
@@ -94,7 +88,7 @@ def bare_copy(folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(folder)}
 
 
-def run(folder: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+def run(folder, environment, *words):
     line = [sys.executable, "-m", *words]
     return subprocess.run(
         line, cwd=folder, env=environment, capture_output=True, text=True, timeout=NEVER_S, check=False
@@ -102,7 +96,7 @@ def run(folder: Path, environment: dict[str, str], *words: str) -> subprocess.Co
 
 
 @pytest.mark.slow
-def test_the_core_runs_without_the_rooms(tmp_path: Path) -> None:
+def test_the_core_runs_without_the_rooms(tmp_path):
     environment = bare_copy(tmp_path)
     done = run(tmp_path, environment, "runner", "+exp=allreduce_bf16", "track=none")
     assert (done.returncode, done.stderr) == (0, "")
@@ -115,7 +109,7 @@ def test_the_core_runs_without_the_rooms(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_cores_tests_are_collected_without_the_rooms_and_some_pass(tmp_path: Path) -> None:
+def test_the_cores_tests_are_collected_without_the_rooms_and_some_pass(tmp_path):
     environment = bare_copy(tmp_path)
     quick = ["pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu and not slow"]
     done = run(tmp_path, environment, *quick, "--collect-only")

@@ -1,10 +1,6 @@
 """Runs over many seeds say how far they are, once that takes over two seconds, and how long all took."""
 
-from __future__ import annotations
-
 import re
-
-import pytest
 
 import symlab
 from symlab.seeds import told
@@ -12,7 +8,7 @@ from symlab.seeds import told
 NOTHING = ".version 8.0\n.target sm_90\n.entry nothing() { ret; }\n"
 
 
-def test_lines_come_less_and_less_often(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_come_less_and_less_often(capsys):
     seconds = iter(range(100))
     assert list(told(range(20), clock=lambda: float(next(seconds)))) == list(range(20))
     lines = capsys.readouterr().err.splitlines()
@@ -25,10 +21,8 @@ def test_lines_come_less_and_less_often(capsys: pytest.CaptureFixture[str]) -> N
     ]
 
 
-def test_simulate_tells_through_it_and_is_silent_while_it_is_short(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run() -> str:
+def test_simulate_tells_through_it_and_is_silent_while_it_is_short(capsys, monkeypatch):
+    def run():
         symlab.simulate(NOTHING, ranks=1, grid=1, block=1, buffers={}, arguments=[], seeds=3)
         return capsys.readouterr().err
 

@@ -1,17 +1,14 @@
 """symlab.simulate and World.launch: what a brought kernel gets, gives and says when it fails."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import symlab
-from memory.fabric import Argument, Executable, Launch, Place, Traits
+from memory.fabric import Executable, Launch, Place, Traits
 from symlab.launching import Asked, adapted, brought_launch, run_on_rank
 from symlab.simulating import Simulation
 from symlab.worlds import Launched
@@ -23,7 +20,7 @@ SCALE, SUM, WAIT, TICKET = (HERE / f"{name}.ptx" for name in ("scale", "sum", "w
 FLAG = {"flag": (1, torch.int32, 0)}
 
 
-def scale(**how: Any) -> Simulation:
+def scale(**how):
     usual = {
         "ranks": 2,
         "grid": 1,
@@ -35,7 +32,7 @@ def scale(**how: Any) -> Simulation:
     return symlab.simulate(**{"kernel": SCALE, **usual, **how})
 
 
-def echo(size_bytes: int) -> str:
+def echo(size_bytes):
     """PTX that stores its one struct of size_bytes to a buffer."""
     moves = "".join(
         f"ld.param.b32 %r1, [given+{at}]; st.global.b32 [%rd1+{at}], %r1;\n" for at in range(0, size_bytes, 4)
@@ -47,7 +44,7 @@ def echo(size_bytes: int) -> str:
     )
 
 
-def echoed(size_bytes: int, argument: Any, ranks: int = 1, **buffers: Any) -> list[bytes]:
+def echoed(size_bytes, argument, ranks=1, **buffers):
     done = symlab.simulate(
         echo(size_bytes),
         ranks=ranks,
@@ -63,7 +60,7 @@ def echoed(size_bytes: int, argument: Any, ranks: int = 1, **buffers: Any) -> li
 # What comes out
 
 
-def test_a_path_a_text_and_an_executable_give_the_same() -> None:
+def test_a_path_a_text_and_an_executable_give_the_same():
     text = SCALE.read_text(encoding="utf-8")
     compiled = Executable("mine", "scale", "sm_90", text, "sha256:0")
     for kernel in (SCALE, str(SCALE), text, compiled):
@@ -72,7 +69,7 @@ def test_a_path_a_text_and_an_executable_give_the_same() -> None:
         assert [out.tolist() for out in done.outputs["data"]] == [[2.5] * 31 + [1.0]] * 2
 
 
-def test_each_seed_is_a_run_of_its_own() -> None:
+def test_each_seed_is_a_run_of_its_own():
     done = scale(seeds=[3, 9])
     assert [run.seed for run in done.runs] == [3, 9]
     assert all(run.counts["instructions"] > 0 for run in done.runs)
@@ -82,7 +79,7 @@ def test_each_seed_is_a_run_of_its_own() -> None:
 
 
 @pytest.mark.slow
-def test_outputs_that_depend_on_the_order_are_not_given_as_one() -> None:
+def test_outputs_that_depend_on_the_order_are_not_given_as_one():
     done = symlab.simulate(
         TICKET,
         ranks=4,
@@ -99,8 +96,8 @@ def test_outputs_that_depend_on_the_order_are_not_given_as_one() -> None:
         _ = done.outputs
 
 
-def test_buffers_beyond_the_heap_are_refused_before_any_is_made() -> None:
-    def fill(rank: int, ranks: int) -> torch.Tensor:
+def test_buffers_beyond_the_heap_are_refused_before_any_is_made():
+    def fill(rank, ranks):
         raise AssertionError("it was made")
 
     buffers = {"data": (32, torch.float32), "large": ((1 << 20, 1 << 11), torch.float32, fill)}
@@ -112,20 +109,20 @@ def test_buffers_beyond_the_heap_are_refused_before_any_is_made() -> None:
         opened.launch(SCALE, grid=1, block=32, buffers=buffers, arguments=["data", ("f32", 2.5), ("u32", 32)])
 
 
-def test_memory_that_was_never_written_reads_as_all_bits() -> None:
+def test_memory_that_was_never_written_reads_as_all_bits():
     done = scale(buffers={"data": torch.ones(32), "other": (3, torch.int32)})
     assert done.outputs["other"][1].tolist() == [-1] * 3
     assert done.unwritten == {"data": [0, 0], "other": [3, 3]}
 
 
-def test_elements_that_only_some_seeds_write_count_as_unwritten() -> None:
+def test_elements_that_only_some_seeds_write_count_as_unwritten():
     first, second = ({"data": [3, 0]}, {"data": [1, 2]})
     done = Simulation(tuple(Launched({}, {}, seed, counts) for seed, counts in enumerate((first, second))))
     assert done.unwritten == {"data": [3, 2]}
 
 
 @pytest.mark.slow
-def test_a_kernel_that_writes_a_part_leaves_the_other_elements_unwritten() -> None:
+def test_a_kernel_that_writes_a_part_leaves_the_other_elements_unwritten():
     done = symlab.simulate(
         echo(8), grid=1, block=1, ranks=2, buffers={"out": (5, "int32")}, arguments=["out", ("bytes", b"\xff" * 8)]
     )
@@ -133,13 +130,13 @@ def test_a_kernel_that_writes_a_part_leaves_the_other_elements_unwritten() -> No
     assert done.unwritten == {"out": [3, 3]}
 
 
-def test_a_compiled_kernel_of_a_case_brings_its_grid_and_block() -> None:
+def test_a_compiled_kernel_of_a_case_brings_its_grid_and_block():
     compiled = symlab.compile(symlab.case("broadcast/push", size_bytes=64, ranks=2))
     with refused():
         symlab.simulate(compiled, ranks=2, buffers={}, arguments=[], seeds=1)
 
 
-def test_a_cute_function_runs_with_pointers_of_the_buffers_dtypes() -> None:
+def test_a_cute_function_runs_with_pointers_of_the_buffers_dtypes():
     done = symlab.simulate(
         scaled,
         ranks=2,
@@ -157,7 +154,7 @@ def test_a_cute_function_runs_with_pointers_of_the_buffers_dtypes() -> None:
 # Buffers
 
 
-def test_contents_are_by_rank() -> None:
+def test_contents_are_by_rank():
     given = [np.full(32, 1.0, np.float32), torch.full((32,), 2.0)]
     assert [float(out[0]) for out in scale(buffers={"data": given}).outputs["data"]] == [2.5, 5.0]
     for fill, wanted in (("rank", [0.0, 2.5]), (4, [10.0, 10.0]), (lambda r, n: torch.full((32,), float(n)), [5, 5])):
@@ -166,7 +163,7 @@ def test_contents_are_by_rank() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float8_e4m3fn", "int32", "uint64", "uint8"])
-def test_random_content_is_the_same_each_time_and_differs_between_ranks(dtype: str) -> None:
+def test_random_content_is_the_same_each_time_and_differs_between_ranks(dtype):
     how = {"buffers": {"data": torch.ones(32), "other": (64, dtype, "random")}}
     first, again = (scale(**how).outputs["other"] for _ in range(2))
     raw = [[one.view(torch.uint8) for one in outputs] for outputs in (first, again)]
@@ -182,7 +179,7 @@ TUPLES = [
 
 
 @pytest.mark.parametrize("data", [5, [ONES], [ONES, torch.ones(31)], COMPLEX, SPARSE, *TUPLES])
-def test_a_buffer_that_is_not_possible_is_named(data: Any) -> None:
+def test_a_buffer_that_is_not_possible_is_named(data):
     with refused(ValueError, r"\.py:\d+"):
         scale(buffers={"data": data})
 
@@ -190,7 +187,7 @@ def test_a_buffer_that_is_not_possible_is_named(data: Any) -> None:
 # Arguments
 
 
-def test_a_table_of_peers_reaches_all_ranks() -> None:
+def test_a_table_of_peers_reaches_all_ranks():
     data = [torch.full((40,), 2.0**rank) for rank in range(4)]
     done = symlab.simulate(
         SUM,
@@ -204,26 +201,26 @@ def test_a_table_of_peers_reaches_all_ranks() -> None:
     assert [out.tolist() for out in done.outputs["out"]] == [[15.0] * 40] * 4
 
 
-def test_a_struct_is_laid_out_as_c_does() -> None:
+def test_a_struct_is_laid_out_as_c_does():
     members = [("u32", 7), ("f64", 0.5), ("s32", "rank"), ("bytes", b"abc"), ("struct", [("u32", 1), ("s64", -2)])]
     found = echoed(40, ("struct", members), ranks=2)
     assert found == [struct.pack("<I4xdi3s1xI4xq", 7, 0.5, rank, b"abc", 1, -2) for rank in range(2)]
 
 
-def test_a_struct_may_hold_addresses() -> None:
+def test_a_struct_may_hold_addresses():
     found = echoed(16, ("struct", [("peer", "data", 1), "data"]), ranks=2, data=(4, torch.int32, 0))
     own = [struct.unpack("<QQ", one) for one in found]
     assert own[1][0] == own[1][1]
     assert own[0][0] != own[0][1]
 
 
-def test_a_struct_by_offsets_has_what_is_given_there_and_zeros_between() -> None:
+def test_a_struct_by_offsets_has_what_is_given_there_and_zeros_between():
     members = {8: {"u8": "rank"}, 0: ("s16", -2), 24: ("struct", {4: ("u32", 7), "size": 12}), "size": 40}
     found = echoed(40, {"struct": members}, ranks=2)
     assert found == [struct.pack("<h6xB19xI8x", -2, rank, 7) for rank in range(2)]
 
 
-def test_addresses_of_all_ranks_by_value_begin_where_it_is_said() -> None:
+def test_addresses_of_all_ranks_by_value_begin_where_it_is_said():
     members = {"struct": [{"addresses": ["data+8", 3]}, {"peer": ["data", 1]}, "data+4"]}
     found = [struct.unpack("<5Q", one) for one in echoed(40, members, ranks=2, data=(16, torch.int8, 0))]
     for rank, one in enumerate(found):
@@ -232,7 +229,7 @@ def test_addresses_of_all_ranks_by_value_begin_where_it_is_said() -> None:
         assert one[4] - one[rank] == -4
 
 
-def test_a_table_of_peers_begins_where_it_is_said() -> None:
+def test_a_table_of_peers_begins_where_it_is_said():
     data = [torch.cat([torch.full((4,), torch.nan), torch.full((40,), 2.0**rank)]) for rank in range(2)]
     arguments = [("peers", "data+16"), "out", ("u32", "world_size"), ("u32", 40)]
     how = {"buffers": {"data": data, "out": (40, torch.float32)}, "arguments": arguments, "grid": 2, "block": 32}
@@ -240,9 +237,9 @@ def test_a_table_of_peers_begins_where_it_is_said() -> None:
     assert [out.tolist() for out in done.outputs["out"]] == [[3.0] * 40] * 2
 
 
-def test_all_ways_to_launch_take_the_same_arguments() -> None:
+def test_all_ways_to_launch_take_the_same_arguments():
     """Also explore, and the worlds that the fixture of pytest opens."""
-    how: dict[str, Any] = {"grid": 1, "block": 1, "buffers": {"out": (8, torch.uint8)}}
+    how = {"grid": 1, "block": 1, "buffers": {"out": (8, torch.uint8)}}
     how["arguments"] = ["out", {"struct": {0: {"u32": 258}, 4: "rank"}}]
     expected = [torch.tensor([2, 1, 0, 0, rank, 0, 0, 0], dtype=torch.uint8) for rank in range(2)]
     with symlab.world(ranks=2) as world:
@@ -252,14 +249,14 @@ def test_all_ways_to_launch_take_the_same_arguments() -> None:
     assert explored.found is None
 
 
-def test_a_multicast_address_needs_a_switch_that_has_it() -> None:
+def test_a_multicast_address_needs_a_switch_that_has_it():
     how = {"arguments": [("multicast", "data"), ("f32", 1.0), ("u32", 0)]}
     assert len(scale(**how).runs) == 2
     with refused(ValueError, r"rank \d"):
         scale(**how, multicast=False)
 
 
-def test_local_buffers_are_not_for_other_ranks() -> None:
+def test_local_buffers_are_not_for_other_ranks():
     scale(local=["data"])
     for argument in (("peers", "data"), ("peer", "data", 0), ("multicast", "data"), ("struct", [("peer", "data", 0)])):
         with refused():
@@ -268,7 +265,7 @@ def test_local_buffers_are_not_for_other_ranks() -> None:
         scale(local=["date"])
 
 
-def test_only_a_local_buffer_may_be_read_through_the_read_only_cache() -> None:
+def test_only_a_local_buffer_may_be_read_through_the_read_only_cache():
     text = SCALE.read_text(encoding="utf-8").replace("ld.global.f32", "ld.global.nc.f32")
     how = {"ranks": 2, "grid": 1, "block": 32, "arguments": ["data", ("f32", 2.0), ("u32", 32)], "seeds": 1}
     with refused(symlab.WorldFailure):
@@ -277,7 +274,7 @@ def test_only_a_local_buffer_may_be_read_through_the_read_only_cache() -> None:
     assert done.outputs["data"][0].tolist() == [2.0] * 32
 
 
-def test_tables_and_structs_of_a_launch_may_be_read_through_the_read_only_cache() -> None:
+def test_tables_and_structs_of_a_launch_may_be_read_through_the_read_only_cache():
     text = """
 .version 8.0
 .target sm_90
@@ -311,13 +308,13 @@ GOOD = ["data", ("f32", 1.0), ("u32", 1)]
         *(lambda rank: [*GOOD[:2], ("u32" if rank else "s32", 1)], lambda rank: {}["boo"], lambda rank: None),
     ],
 )
-def test_arguments_that_do_not_fit_are_named(arguments: Any) -> None:
+def test_arguments_that_do_not_fit_are_named(arguments):
     with refused():
         scale(arguments=arguments)
 
 
 @pytest.mark.parametrize("declared", ["u32", "s32", "b32"])
-def test_a_whole_number_is_no_float(declared: str) -> None:
+def test_a_whole_number_is_no_float(declared):
     """The bits of a float would be taken for a number of 1,065,353,216 or so."""
     text = SCALE.read_text(encoding="utf-8").replace(".param .u32 count", f".param .{declared} count")
     how = {"ranks": 1, "grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "seeds": 1}
@@ -331,7 +328,7 @@ def test_a_whole_number_is_no_float(declared: str) -> None:
 
 
 HEAD = ".version 8.0\n.target sm_90\n"
-IMPOSSIBLE: dict[str, list[Any]] = {
+IMPOSSIBLE = {
     "kernel": [HERE / "none.ptx", HEAD, 5, "", "a\0b.ptx", f"\ufeff{HEAD}", len],
     "seeds": [0, "3", True, [-1]],
     "buffers": [{1: ONES}, [ONES], {"data": np.array(["a"])}, {}, {"data": (1 << 27, "float32")}],
@@ -342,12 +339,12 @@ IMPOSSIBLE: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in IMPOSSIBLE.items() for value in values])
-def test_a_call_that_is_not_possible_is_one_line(key: str, value: Any) -> None:
+def test_a_call_that_is_not_possible_is_one_line(key, value):
     with refused(ValueError, r"\x00", r"error\[CALL.*"):
         scale(**{key: value})
 
 
-def test_an_endless_loop_ends_at_the_step_budget_which_is_named_as_the_argument() -> None:
+def test_an_endless_loop_ends_at_the_step_budget_which_is_named_as_the_argument():
     ptx = ".version 8.0\n.target sm_90\n.entry endless() {\nLOOP:\n bra LOOP;\n}\n"
     with pytest.raises(symlab.WorldFailure) as caught:
         symlab.simulate(ptx, ranks=2, grid=1, block=1, buffers={}, arguments=[], schedule="fair", step_budget=300)
@@ -358,7 +355,7 @@ def test_an_endless_loop_ends_at_the_step_budget_which_is_named_as_the_argument(
 
 
 @pytest.mark.slow
-def test_one_of_several_kernels_is_named_by_its_entry() -> None:
+def test_one_of_several_kernels_is_named_by_its_entry():
     text = SCALE.read_text(encoding="utf-8")
     both = text + text[text.index(".visible") :].replace("scale(", "other(").replace("done", "end")
     with refused():
@@ -368,7 +365,7 @@ def test_one_of_several_kernels_is_named_by_its_entry() -> None:
     assert done.outputs["data"][0].tolist() == [2.0]
 
 
-def test_a_cute_function_that_launches_two_kernels_is_refused() -> None:
+def test_a_cute_function_that_launches_two_kernels_is_refused():
     arguments = ["x", "x", ("s32", 1), ("f32", 1.0)]
     with refused():
         symlab.simulate(twice, grid=1, block=128, buffers={"x": torch.ones(512)}, arguments=arguments)
@@ -379,7 +376,7 @@ def test_a_cute_function_that_launches_two_kernels_is_refused() -> None:
 # Failures
 
 
-def test_a_fault_says_where_in_words_and_as_attributes() -> None:
+def test_a_fault_says_where_in_words_and_as_attributes():
     with pytest.raises(symlab.WorldFailure) as caught:
         scale(buffers={"data": [torch.ones(40), torch.ones(40)]}, arguments=["data", ("f32", 1.0), ("u32", 64)], grid=2)
     failure = caught.value
@@ -391,7 +388,7 @@ def test_a_fault_says_where_in_words_and_as_attributes() -> None:
         assert text in str(failure)
 
 
-def test_a_deadlock_says_who_waits_where() -> None:
+def test_a_deadlock_says_who_waits_where():
     with refused(symlab.WorldFailure) as caught:
         symlab.simulate(WAIT, ranks=2, grid=1, block=2, buffers=FLAG, arguments=["flag", ("u32", "rank")], seeds=[5])
     failure = caught.value
@@ -403,7 +400,7 @@ def test_a_deadlock_says_who_waits_where() -> None:
 # Worlds
 
 
-def test_a_world_launches_again_and_again() -> None:
+def test_a_world_launches_again_and_again():
     with symlab.world(ranks=2) as world:
         for factor in (2.0, 3.0):
             arguments = ["data", ("f32", factor), ("u32", 32)]
@@ -413,19 +410,19 @@ def test_a_world_launches_again_and_again() -> None:
         assert world.healthy
 
 
-def test_a_function_is_compiled_for_the_worlds_gpus() -> None:
+def test_a_function_is_compiled_for_the_worlds_gpus():
     arguments = ["x", "x", ("s32", 512), ("f32", 2.0), ("s32", 4)]
     with symlab.world(ranks=1, arch="sm_100a") as world:
         done = world.launch(scaled, grid=4, buffers={"x": torch.ones(512)}, arguments=arguments)
     assert done.outputs["x"][0].tolist() == [2.0] * 512
 
 
-def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_world: Any, on_ranks: Any) -> None:
+def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_world, on_ranks):
     """The per-rank program asks nothing of a fabric that is not in the contract."""
     world = dictionary_world(2)
-    seen: list[tuple[str, Launch, tuple[Argument, ...]]] = []
+    seen = []
 
-    def kernel(fabric: Any, target: int, factor: float, count: int) -> None:
+    def kernel(fabric, target, factor, count):
         world.at(target, 8).view(torch.float32).mul_(factor)
         seen.append((fabric.traits.name, Launch(1, 2), ()))
         assert count == 2
@@ -447,11 +444,11 @@ def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_
     assert len(seen) == 2
 
 
-def test_a_peer_in_reach_is_given_where_another_is_not(on_ranks: Any) -> None:
-    from memory_nvshmem_stand_in import StandInWorld
+def test_a_peer_in_reach_is_given_where_another_is_not(on_ranks):
+    from tests.memory.nvshmem_stand_in import StandInWorld
 
     world = StandInWorld(3, unmapped=[(0, 2)])
-    seen: set[int] = set()
+    seen = set()
     world.kernels["scale"] = lambda fabric, *_: seen.add(fabric.rank)
     arguments = [("peer", "data", 1), ("f32", 4.0), ("u32", "world_size")]
     work = brought_launch(Asked(SCALE, {"data": torch.ones(2)}, arguments, grid=1, block=2), 3)
@@ -459,7 +456,7 @@ def test_a_peer_in_reach_is_given_where_another_is_not(on_ranks: Any) -> None:
     assert seen == {0, 1, 2}
 
 
-def test_what_is_launched_can_be_sent_to_a_process() -> None:
+def test_what_is_launched_can_be_sent_to_a_process():
     import pickle
 
     work = brought_launch(
@@ -501,12 +498,12 @@ MEET:
 FEW = {"like": "h100", "name": "few", "multiprocessors": 2}
 
 
-def places(gpu: Any, wanted: int, grid: int = 9, **how: Any) -> Simulation:
+def places(gpu, wanted, grid=9, **how):
     usual = {"ranks": 2, "block": 1024, "arguments": ["count", ("u32", wanted)], "seeds": 4}
     return symlab.simulate(PLACES, **{**usual, **how}, grid=grid, buffers={"count": (1, torch.int32, 0)}, gpu=gpu)
 
 
-def test_launches_that_never_fit_are_refused() -> None:
+def test_launches_that_never_fit_are_refused():
     with refused(ValueError, r"(?<=ValueError: )(rank \d: )?"):
         places(FEW, 4, cooperative=True)
     assert places(FEW, 4, grid=4, cooperative=True).outputs["count"][0].tolist() == [4]

@@ -1,11 +1,8 @@
 """CuTe DSL functions with tensors, through symlab.simulate: shapes as constants and read at run time, lists of peers'
 tensors, constants, launches that the function computes."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +15,7 @@ from tests.symlab import tensor_kernels
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tensor", "dynamic_tensor"])
-def test_a_reduction_through_shared_memory_with_a_constant(kind: str) -> None:
+def test_a_reduction_through_shared_memory_with_a_constant(kind):
     rows = [torch.randint(-9, 9, (6, 300), generator=torch.Generator().manual_seed(rank)).float() for rank in range(2)]
     done = symlab.simulate(
         tensor_kernels.row_sums,
@@ -33,7 +30,7 @@ def test_a_reduction_through_shared_memory_with_a_constant(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["tensors", "dynamic_tensors", "peers"])
 @pytest.mark.parametrize(("ranks", "dtype"), [(2, torch.float32), (4, torch.bfloat16), (8, torch.float16)])
-def test_an_all_reduce_over_the_tensors_of_all_ranks(kind: str, ranks: int, dtype: torch.dtype) -> None:
+def test_an_all_reduce_over_the_tensors_of_all_ranks(kind, ranks, dtype):
     data = [torch.randn(1000, generator=torch.Generator().manual_seed(rank)).to(dtype) for rank in range(ranks)]
     expected = torch.zeros(1000)
     for one in data:
@@ -49,7 +46,7 @@ def test_an_all_reduce_over_the_tensors_of_all_ranks(kind: str, ranks: int, dtyp
 
 
 @pytest.mark.slow
-def test_a_tuple_of_tensors_and_one_rank_s_tensor() -> None:
+def test_a_tuple_of_tensors_and_one_rank_s_tensor():
     data = [torch.full((64,), float(rank + 1)) for rank in range(2)]
     done = symlab.simulate(
         tensor_kernels.total_of_pair,
@@ -69,24 +66,23 @@ def test_a_tuple_of_tensors_and_one_rank_s_tensor() -> None:
     assert [float(out[0, 0]) for out in done.outputs["out"]] == [3.0, 4.0]
 
 
-def test_the_function_s_own_launch_is_taken_with_its_cluster() -> None:
+def test_the_function_s_own_launch_is_taken_with_its_cluster():
     buffers = {"out": (128, "int32")}
     work = brought_launch(Asked(tensor_kernels.in_a_cluster, buffers, ["out"]), 2)
     launch = work.steps[0].launch
     assert (launch.grid, launch.block, launch.cluster) == ((4, 1, 1), (32, 1, 1), (2, 1, 1))
 
 
-def test_a_callable_object_has_its_constants() -> None:
+def test_a_callable_object_has_its_constants():
     buffers = {"out": ((5, 64), "float32")}
     done = symlab.simulate(tensor_kernels.Filled(2.5), ranks=2, buffers=buffers, arguments=["out"], seeds=1)
     assert torch.equal(done.outputs["out"][1], torch.full((5, 64), 2.5))
 
 
-def test_a_launch_is_sent_to_other_processes_without_the_compiler() -> None:
+def test_a_launch_is_sent_to_other_processes_without_the_compiler():
     buffers = {"data": (100, "float32"), "out": (100, "float32")}
     work = brought_launch(Asked(tensor_kernels.total, buffers, [("tensors", "data"), "out"]), 2)
     again = pickle.loads(pickle.dumps(dataclasses.replace(work, contents={})))
-    assert again.steps[0].function is not None
     places = {("data", 0): 0x1000, ("data", 1): 0x2000, ("out", None): 0x3000}
     arguments = again.steps[0].function.arguments(1, lambda one: places[one.argument.buffer, one.peer])
     assert [int.from_bytes(one.value, "little") for one in arguments] == [0x1000, 0x2000, 0x3000]
@@ -114,14 +110,14 @@ DATA = {"data": (64, "float32"), "out": (64, "float32"), "numbers": (128, "int32
         {"kernel": tensor_kernels.row_sums, "arguments": ["data", "out", ("u32", "rank")]},
     ],
 )
-def test_what_a_function_does_not_take_is_one_line(how: dict[str, Any]) -> None:
-    usual: dict[str, Any] = {"kernel": tensor_kernels.total, "ranks": 2, "buffers": DATA, "seeds": 1}
+def test_what_a_function_does_not_take_is_one_line(how):
+    usual = {"kernel": tensor_kernels.total, "ranks": 2, "buffers": DATA, "seeds": 1}
     values = {**usual, "arguments": [("tensors", "data"), "out"], **how}
     with refused(ValueError, r"error\[CALL.*"):
         symlab.simulate(values.pop("kernel"), **values)
 
 
-def test_ptx_takes_no_tensor() -> None:
+def test_ptx_takes_no_tensor():
     ptx = ".version 8.0\n.target sm_90\n.address_size 64\n.entry one(.param .u64 out) { ret; }\n"
     with refused():
         symlab.simulate(ptx, ranks=2, grid=1, block=1, buffers=DATA, arguments=[("tensor", "out")])

@@ -1,16 +1,11 @@
 """Variables of a module that are set before a launch, and pointers to structs as arguments."""
 
-from __future__ import annotations
-
 import struct
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 
 import symlab
-from symlab.simulating import Simulation
 from tests.golden import refused
 
 KERNEL = """.version 8.0
@@ -30,7 +25,7 @@ KERNEL = """.version 8.0
 GIVEN = ("pointer", [("u32", 5), ("u64", 6)])
 
 
-def told(variables: Any, given: Any = GIVEN, ranks: int = 2, **more: Any) -> Simulation:
+def told(variables, given=GIVEN, ranks=2, **more):
     return symlab.simulate(
         KERNEL,
         ranks=ranks,
@@ -44,16 +39,16 @@ def told(variables: Any, given: Any = GIVEN, ranks: int = 2, **more: Any) -> Sim
     )
 
 
-def fields(done: Simulation) -> list[tuple[int, ...]]:
+def fields(done):
     return [struct.unpack("<QIIQIxxxxQ", out.numpy().tobytes()) for out in done.outputs["out"]]
 
 
-def test_what_is_not_given_keeps_its_first_value() -> None:
+def test_what_is_not_given_keeps_its_first_value():
     assert fields(told(None)) == [(0, 0, 40, 0, 5, 6)] * 2
     assert fields(told({"counter": ("u32", 9)})) == [(0, 0, 9, 0, 5, 6)] * 2
 
 
-def test_bytes_arguments_and_parts_at_offsets() -> None:
+def test_bytes_arguments_and_parts_at_offsets():
     assert fields(told({"table": struct.pack("<QI", 7, 8)})) == [(7, 8, 40, 0, 5, 6)] * 2
     assert fields(told({"table": {8: ("u32", "rank"), 16: ("u64", 3)}, "counter": b"\1\0\0\0"})) == [
         (0, rank, 1, 3, 5, 6) for rank in range(2)
@@ -62,28 +57,28 @@ def test_bytes_arguments_and_parts_at_offsets() -> None:
     assert fields(told({"table": whole})) == [(1, (1 << 32) - 1, 40, 2, 5, 6)] * 2
 
 
-def test_addresses_of_buffers_and_of_peers() -> None:
+def test_addresses_of_buffers_and_of_peers():
     found = fields(told({"table": {0: "data", 16: ("peer", "data", 1)}}))
     distance = found[0][3] - found[0][0]
     assert distance > 0, "rank 1 as rank 0 sees it"
     assert found[1][0] == found[1][3]
 
 
-def test_a_function_gives_each_rank_its_own() -> None:
-    by_rank: Callable[[int], dict[str, Any]] = lambda rank: {"table": ("u64", 10 * rank)}  # noqa: E731
+def test_a_function_gives_each_rank_its_own():
+    by_rank = lambda rank: {"table": ("u64", 10 * rank)}  # noqa: E731
     assert [one[0] for one in fields(told(by_rank, ranks=3))] == [0, 10, 20]
 
 
-def test_a_pointer_leads_to_a_struct_of_this_rank() -> None:
+def test_a_pointer_leads_to_a_struct_of_this_rank():
     found = fields(told(None, ("pointer", [("u32", "rank"), ("u64", "world_size")])))
     assert [one[4:] for one in found] == [(0, 2), (1, 2)]
     nested = ("pointer", [("u32", 1), GIVEN])
     assert fields(told(None, nested))[0][4] == 1
 
 
-def test_a_world_sets_variables_of_each_launch() -> None:
+def test_a_world_sets_variables_of_each_launch():
     with symlab.world(ranks=2) as world:
-        how: dict[str, Any] = {
+        how = {
             "grid": 1,
             "block": 1,
             "buffers": {"out": (40, torch.uint8, 0)},
@@ -111,17 +106,17 @@ def test_a_world_sets_variables_of_each_launch() -> None:
         lambda rank: {"table": bytes(rank + 1)},
     ],
 )
-def test_variables_that_do_not_fit_are_one_line(variables: Any) -> None:
+def test_variables_that_do_not_fit_are_one_line(variables):
     with refused(ValueError, r"rank \d: "):
         told(variables)
 
 
 @pytest.mark.parametrize("given", [("pointer", []), ("pointer", "data"), ("pointer", 5), ("struct", "data")])
-def test_a_pointer_needs_members(given: Any) -> None:
+def test_a_pointer_needs_members(given):
     with refused():
         told(None, given)
 
 
-def test_a_variable_takes_no_tensor_of_a_function() -> None:
+def test_a_variable_takes_no_tensor_of_a_function():
     with refused():
         told({"table": ("struct", [("tensor", "data")])})

@@ -1,17 +1,12 @@
 """Worlds from Python: functions on all ranks, symmetric memory, launches; and nothing is left, however it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import hashlib
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -24,6 +19,7 @@ from runner.world import threads as threads_module
 from runner.world.fabrics import HostOffer
 from runner.world.threads import ThreadWorld
 from tests.golden import refused
+from tests.memory import nvshmem_stand_in
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
 from tests.runner.conftest import is_running
 from tests.runner.rank_programs import FileOpener
@@ -60,7 +56,7 @@ HIDDEN = (r"\.py:\d+", r"\brank \d: ", r"(?s) after \d+ steps.*")
 
 
 @pytest.fixture(autouse=True)
-def _no_thread_is_left() -> Iterator[None]:
+def _no_thread_is_left():
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
@@ -68,7 +64,7 @@ def _no_thread_is_left() -> Iterator[None]:
         assert not thread.is_alive(), f"{thread.name} is left"
 
 
-def memory_of(world: Any) -> Any:
+def memory_of(world):
     """A weak reference to the memory of an open simulated world."""
     return weakref.ref(world._world._machine.space.memory)
 
@@ -76,8 +72,8 @@ def memory_of(world: Any) -> Any:
 # Functions on ranks
 
 
-def test_results_are_by_rank_and_the_argument_is_everyones() -> None:
-    def program(rank: symlab.Rank, argument: dict[str, int]) -> tuple[int, int, str, bool, int, tuple[str, ...]]:
+def test_results_are_by_rank_and_the_argument_is_everyones():
+    def program(rank, argument):
         notes = rank.exchange(f"note {rank.rank}")
         return rank.rank, rank.world_size, rank.traits.name, rank.traits.multicast, argument["x"], notes
 
@@ -92,8 +88,8 @@ def test_results_are_by_rank_and_the_argument_is_everyones() -> None:
     assert not world.healthy
 
 
-def test_a_kernel_is_launched_with_tensors_views_and_numbers() -> None:
-    def program(rank: symlab.Rank, _: None) -> list[float]:
+def test_a_kernel_is_launched_with_tensors_views_and_numbers():
+    def program(rank, _):
         with rank.pool() as pool:
             data = pool.tensor((2, 4), torch.float32, name="data", fill=-1)
             rank.barrier()
@@ -111,10 +107,10 @@ def test_a_kernel_is_launched_with_tensors_views_and_numbers() -> None:
     assert found == [[5, 5.5, 6, 6.5, 14, 16, 18, 20], [0, 0.5, 1, 1.5, 14, 16, 18, 20]]
 
 
-def test_a_compiled_kernel_is_bound_and_launched_again_and_again() -> None:
+def test_a_compiled_kernel_is_bound_and_launched_again_and_again():
     compiled = symlab.compile(symlab.case("all_reduce/multimem_two_shot", size_bytes="2K", ranks=3, inputs="exact"))
 
-    def program(rank: symlab.Rank, inputs: Any) -> list[torch.Tensor]:
+    def program(rank, inputs):
         with rank.pool() as pool:
             bound = rank.bind(pool, compiled)
             found = []
@@ -132,10 +128,10 @@ def test_a_compiled_kernel_is_bound_and_launched_again_and_again() -> None:
         assert symlab.check(compiled.case, [one[turn] for one in found], mine).faults == ()
 
 
-def test_a_bound_kernel_that_gave_a_wait_up_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_kernel_that_gave_a_wait_up_is_a_deadlock(monkeypatch):
     compiled = symlab.compile(symlab.case("send_recv/pull", size_bytes=64, ranks=2))
 
-    def program(rank: symlab.Rank, _: None) -> None:
+    def program(rank, _):
         with rank.pool() as pool:
             rank.bind(pool, compiled).read()
 
@@ -146,10 +142,10 @@ def test_a_bound_kernel_that_gave_a_wait_up_is_a_deadlock(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("settings", [{"multicast": False}, {"arch": "sm_80"}, {"ranks": 3}])
-def test_a_kernel_that_the_world_can_not_run_is_refused_with_the_reason(settings: dict[str, Any]) -> None:
+def test_a_kernel_that_the_world_can_not_run_is_refused_with_the_reason(settings):
     compiled = symlab.compile(symlab.case("all_reduce/multimem_one_shot", size_bytes="1K", ranks=2))
 
-    def program(rank: symlab.Rank, _: None) -> None:
+    def program(rank, _):
         with rank.pool() as pool:
             rank.bind(pool, compiled)
 
@@ -162,8 +158,8 @@ UNFIT = [[("u64", 0), ("u32", 1 << 40)], [("u65", 0), ("u32", 1)], [("u64", 0), 
 
 
 @pytest.mark.parametrize("arguments", [[], [1, 2, 3], *([*pair, ("f32", 1.0)] for pair in UNFIT)])
-def test_wrong_arguments_of_a_kernel_are_value_errors(arguments: list[Any]) -> None:
-    def program(rank: symlab.Rank, _: None) -> None:
+def test_wrong_arguments_of_a_kernel_are_value_errors(arguments):
+    def program(rank, _):
         rank.launch(KERNEL, grid=1, block=1, arguments=arguments)
 
     with symlab.world(ranks=2) as world, refused(symlab.WorldFailure, *HIDDEN) as caught:
@@ -171,13 +167,13 @@ def test_wrong_arguments_of_a_kernel_are_value_errors(arguments: list[Any]) -> N
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_a_launch_needs_a_grid_and_an_input_its_length() -> None:
+def test_a_launch_needs_a_grid_and_an_input_its_length():
     compiled = symlab.compile(symlab.case("send_recv/pull", size_bytes=64, ranks=2))
 
-    def no_grid(rank: symlab.Rank, _: None) -> None:
+    def no_grid(rank, _):
         rank.launch(KERNEL, arguments=[], block=1)
 
-    def short(rank: symlab.Rank, _: None) -> None:
+    def short(rank, _):
         with rank.pool() as pool:
             rank.bind(pool, compiled).write(torch.zeros(15))
 
@@ -189,7 +185,7 @@ def test_a_launch_needs_a_grid_and_an_input_its_length() -> None:
 # What goes wrong
 
 
-WRONG: dict[str, list[Any]] = {
+WRONG = {
     **{"ranks": [73, "many"], "fabric": ["gpus"], "heap_bytes": ["4Q", "8G"], "arch": ["hopper"], "seed": [-1]},
     **{"schedule": ["unfair"], "multimem": ["none"], "step_budget": [0]},
 }
@@ -198,20 +194,18 @@ WRONG: dict[str, list[Any]] = {
 @pytest.mark.parametrize(
     "given", [{"fabric": "auto", "heap_bytes": "8G"}, *({key: one} for key, some in WRONG.items() for one in some)]
 )
-def test_wrong_settings_have_the_commands_messages_with_the_arguments_names(
-    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_settings_have_the_commands_messages_with_the_arguments_names(given, monkeypatch):
     monkeypatch.setattr(fabrics, "look", lambda: HostOffer(0, "no GPU driver found", False))
     with refused():
         symlab.world(**given)
 
 
-def test_an_exception_in_a_rank_names_the_rank_and_leaves_nothing() -> None:
+def test_an_exception_in_a_rank_names_the_rank_and_leaves_nothing():
     """The caught exception is kept, as a notebook keeps the last one: the world's memory is gone all the same."""
     kept = []
     with symlab.world(ranks=3) as world:
         memory = memory_of(world)
-        machine = world._world._machine  # type: ignore[union-attr]
+        machine = world._world._machine
         try:
             world.run(divided, 1)
         except symlab.WorldFailure as failure:
@@ -228,24 +222,24 @@ def test_an_exception_in_a_rank_names_the_rank_and_leaves_nothing() -> None:
     assert isinstance(kept[0].__cause__, ZeroDivisionError)
 
 
-def test_an_exception_in_the_block_leaves_nothing() -> None:
-    def block(memory: list[Any]) -> None:
+def test_an_exception_in_the_block_leaves_nothing():
+    def block(memory):
         with symlab.world(ranks=2) as world:
             memory.append(memory_of(world))
             raise KeyError("mine")
 
-    memory: list[Any] = []
+    memory = []
     with pytest.raises(KeyError):
         block(memory)
     gc.collect()
     assert memory[0]() is None
 
 
-def test_an_interrupt_ends_the_ranks_and_leaves_nothing() -> None:
+def test_an_interrupt_ends_the_ranks_and_leaves_nothing():
     """Ctrl-C while one rank computes and the others wait for it."""
     reached, ended = threading.Event(), threading.Event()
 
-    def program(rank: symlab.Rank, _: None) -> None:
+    def program(rank, _):
         with rank.pool() as pool:
             pool.tensor(4, torch.int32, name="held", fill=0)
             if rank.rank == 1:
@@ -256,7 +250,7 @@ def test_an_interrupt_ends_the_ranks_and_leaves_nothing() -> None:
     try:
         with symlab.world(ranks=3) as world:
             memory = memory_of(world)
-            machine = world._world._machine  # type: ignore[union-attr]
+            machine = world._world._machine
             with pytest.raises(KeyboardInterrupt), pressed(reached.is_set):
                 world.run(program)
             assert not world.healthy
@@ -279,18 +273,18 @@ def test_an_interrupt_ends_the_ranks_and_leaves_nothing() -> None:
         (left_behind, None),
     ],
 )
-def test_what_ranks_do_wrong_together_is_told(program: Any, kind: Any) -> None:
+def test_what_ranks_do_wrong_together_is_told(program, kind):
     with symlab.world(ranks=2) as world, refused(symlab.WorldFailure, *HIDDEN) as caught:
         world.run(program, deadline_s=NEVER_S)
     assert kind is None or isinstance(caught.value.__cause__, kind)
 
 
 @pytest.mark.slow
-def test_a_deadline_ends_a_rank_that_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_ends_a_rank_that_never_does(monkeypatch):
     ended, clock = threading.Event(), Clock()
     monkeypatch.setattr(threads_module, "time", clock)
 
-    def program(rank: symlab.Rank, _: None) -> None:
+    def program(rank, _):
         if rank.rank:
             clock.skip()
             ended.wait(NEVER_S)
@@ -305,7 +299,7 @@ def test_a_deadline_ends_a_rank_that_never_does(monkeypatch: pytest.MonkeyPatch)
             world.run(sent_on, 1, deadline_s=deadline_s)
 
 
-def test_a_world_is_used_in_its_block_by_one_at_a_time() -> None:
+def test_a_world_is_used_in_its_block_by_one_at_a_time():
     world = symlab.world(ranks=2)
     case = symlab.case("all_reduce/one_shot", size_bytes=64)
     for use in (lambda: world.run(sent_on, 1), world.counters, lambda: symlab.run(case, world=world)):
@@ -323,10 +317,10 @@ def test_a_world_is_used_in_its_block_by_one_at_a_time() -> None:
 # Where it runs
 
 
-def test_it_works_in_a_running_event_loop() -> None:
+def test_it_works_in_a_running_event_loop():
     """Jupyter runs cells within one, in the main thread."""
 
-    async def cell() -> Any:
+    async def cell():
         with symlab.world(ranks=2) as world:
             found = world.run(lambda rank, _: rank.exchange(str(rank.rank)))
         return found, symlab.run(symlab.case("all_reduce/one_shot", size_bytes="1K")).verified
@@ -335,12 +329,12 @@ def test_it_works_in_a_running_event_loop() -> None:
 
 
 @pytest.fixture
-def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_gpus(monkeypatch):
     monkeypatch.setattr(fabrics, "look", lambda: HostOffer(2, "", True))
 
 
 @pytest.fixture
-def processes(two_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def processes(two_gpus, tmp_path, monkeypatch):
     """Ranks in processes over a fabric of files, in place of GPUs."""
     monkeypatch.setattr(
         fabrics, "NvshmemOpener", lambda heap_bytes, joined=False, share_gpus=False: FileOpener(str(tmp_path))
@@ -349,9 +343,9 @@ def processes(two_gpus: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fabric", ["nvshmem", "auto"])
-def test_ranks_in_processes_run_functions_of_modules(processes: None, fabric: str) -> None:
+def test_ranks_in_processes_run_functions_of_modules(processes, fabric):
     with symlab.world(ranks=2, fabric=fabric) as world:
-        pids = world._world.processes  # type: ignore[union-attr]
+        pids = world._world.processes
         assert world.fabric == "nvshmem"
         assert world.run(sent_on, 10) == [[11] * 4, [10] * 4]
         for function in (lambda rank, _: 0, in_main()):
@@ -365,37 +359,37 @@ def test_ranks_in_processes_run_functions_of_modules(processes: None, fabric: st
 
 
 @pytest.mark.slow
-def test_processes_end_with_an_interrupt(processes: None, tmp_path: Path) -> None:
+def test_processes_end_with_an_interrupt(processes, tmp_path):
     with symlab.world(ranks=2, fabric="nvshmem") as world:
-        pids = world._world.processes  # type: ignore[union-attr]
+        pids = world._world.processes
         with pytest.raises(KeyboardInterrupt), pressed(lambda: len(list(tmp_path.glob("asleep-*"))) == 2):
             world.run(asleep, str(tmp_path))
     assert not any(map(is_running, pids))
 
 
-def asleep(rank: symlab.Rank, folder: str) -> None:
+def asleep(rank, folder):
     Path(folder, f"asleep-{rank.rank}").touch()
     time.sleep(NEVER_S)
 
 
-def in_main() -> Callable[..., Any]:
+def in_main():
     """A function as a notebook defines it."""
 
-    def program(rank: symlab.Rank, _: None) -> None:
+    def program(rank, _):
         pass
 
     program.__module__, program.__qualname__ = "__main__", "program"
     return program
 
 
-def test_gpus_that_are_not_there_are_a_value_error(two_gpus: None) -> None:
+def test_gpus_that_are_not_there_are_a_value_error(two_gpus):
     with refused():
         symlab.world(ranks=3, fabric="nvshmem")
     with symlab.world(ranks=3, fabric="auto") as world:
         assert (world.fabric, world.why) == ("simulator", "world_size is 3, and 2 GPUs are here")
 
 
-def test_a_launchers_processes_start_no_worlds_of_gpus(two_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launchers_processes_start_no_worlds_of_gpus(two_gpus, monkeypatch):
     outer = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
     for name, value in outer.items():
         monkeypatch.setenv(name, value)
@@ -406,17 +400,17 @@ def test_a_launchers_processes_start_no_worlds_of_gpus(two_gpus: None, monkeypat
         assert world.healthy
 
 
-def test_ranks_work_on_the_nvshmem_fabric(two_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_work_on_the_nvshmem_fabric(two_gpus, monkeypatch):
     """Over the stand-in for the library and the driver, which is strict: pools, peers, multicast and launches."""
-    machine = sys.modules["memory_nvshmem_stand_in"].StandInWorld(2)
+    machine = nvshmem_stand_in.StandInWorld(2)
 
-    def store(fabric: Any, target: int, value: int) -> None:
+    def store(fabric, target, value):
         machine.at(fabric.rank, target, 4).view(torch.int32)[0] = value
 
     machine.kernels["store"] = store
     monkeypatch.setattr(fabrics, "make_world", lambda fabric, ranks, say: ThreadWorld(ranks, machine=machine))
 
-    def program(rank: symlab.Rank, _: None) -> tuple[int, bool]:
+    def program(rank, _):
         with rank.pool() as pool:
             data = pool.tensor(1, torch.int32, name="data", fill=0)
             rank.barrier()

@@ -180,23 +180,25 @@ def shrunk(
 ) -> tuple[Found, KeyboardInterrupt | None]:
     """Look for the failure with fewer switches for some seconds, and trace the best run.
 
-    An interrupt ends the search, not the trace; it comes back beside what was found until then.
+    An interrupt ends the search, not the trace; it comes back beside what was found until then. Runs of other orders
+    and numbers of launches may raise: the failure that was found is told all the same.
     """
     interrupt: KeyboardInterrupt | None = None
     first = run_once(subject, order, records=True)
     assert first.failure is not None, "the seed does not repeat"
     ends_s = clock() + seconds
     before, late_before = first.switches, first.tried(failure).late
-    if seconds:
-        subject, first = _with_fewer_launches(subject, order, first, failure)
+    fair = Ran(None)
 
     def attempt(candidate: tuple[Choice, ...]) -> Any:
         left_s = max(ends_s - clock(), 0.1)
-        return run_once(subject, replace(order, follows=candidate), left_s, records=True).tried(failure)
+        return _tried(subject, replace(order, follows=candidate), left_s, records=True).tried(failure)
 
-    fair = run_once(subject, Interleaving())
     search = Shrinker(attempt, ends_s, clock)
     try:
+        if seconds:
+            subject, first = _with_fewer_launches(subject, order, first, failure)
+        fair = _tried(subject, Interleaving())
         search.shrink(first.tried(failure))
     except KeyboardInterrupt as raised:
         interrupt = raised
@@ -230,10 +232,18 @@ def _with_fewer_launches(subject: Subject, order: Interleaving, first: Ran, fail
     for launches in dict.fromkeys((1, failure.launch // 2 + 1, failure.launch + 1)):
         if launches < subject.launches:
             shorter = replace(subject, launches=launches)
-            ran = run_once(shorter, replace(order, follows=first.choices), records=True)
+            ran = _tried(shorter, replace(order, follows=first.choices), records=True)
             if ran.failure is not None and ran.failure.is_like(failure):
                 return shorter, ran
     return subject, first
+
+
+def _tried(subject: Subject, order: Interleaving, deadline_s: float = math.inf, *, records: bool = False) -> Ran:
+    """Run a subject in another way than it failed; what it raises says no more than that it can't run so."""
+    try:
+        return run_once(subject, order, deadline_s, records=records)
+    except Exception as error:
+        return Ran(None, str(error))
 
 
 def other_world(subject: Subject, found: Found) -> tuple[str, Any, Any] | None:

@@ -6,13 +6,14 @@ The worker asks git, compares sources with today's, and compiles the kernels of 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cases.record.nccl_settings import contradiction
 from cases.record.reading import contents
-from cases.record.record import Record, Status
+from cases.record.record import WHOLE_SINCE, Record, Status
 from reports.table.compare import LIBRARY
 from reports.table.text import counted
 from symlab.evidence.audit.differences import older_than_code_digests
@@ -24,6 +25,9 @@ from symlab.evidence.audit.statistics import world_of
 
 UNTRACKED_NAMED = 5
 """Maximum number of untracked files to name."""
+
+_LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch", "flashinfer": "flashinfer", "sglang": "SGLang"}
+"""How the name of a library with its version begins, by the beginning of the algorithm's name."""
 
 
 def commit(material: Material) -> Iterator[Point]:
@@ -39,6 +43,26 @@ def commit(material: Material) -> Iterator[Point]:
             yield Point(Outcome.CAPTURED, f"commit {_brief(git['commit'])} ({git.get('branch', '')}), unchanged")
         else:
             yield from _dirt(material, git)
+    yield from contradicted(
+        f"{record.request.command or record.id}: {text}" for record in material.records for text in _state(record)
+    )
+
+
+def _state(record: Record) -> Iterator[str]:
+    """What a record says of its tree that contradicts itself, or lacks though every record has it from WHOLE_SINCE
+    on."""
+    git = record.environment.git
+    if record.schema >= WHOLE_SINCE and record.kernel is not None and not record.environment.sources:
+        yield f"a record of schema {record.schema} has digests of sources, and this one has none"
+    if not isinstance(git, dict) or not git.get("commit"):
+        return
+    dirt = [key for key in ("changed_files", "untracked_files", "diff_digest", "kept_diff") if git.get(key)]
+    if not re.fullmatch("[0-9a-f]{7,64}", str(git["commit"])):
+        yield f"{git['commit']!r:.40} is no commit's name"
+    if type(git.get("dirty")) is not bool and record.schema >= WHOLE_SINCE:
+        yield "it does not say whether its tree was changed, which every record does"
+    elif git.get("dirty") is False and dirt:
+        yield f"its tree is unchanged, and {', '.join(dirt)} say otherwise"
 
 
 def _dirt(material: Material, git: Mapping[str, Any]) -> Iterator[Point]:
@@ -66,8 +90,11 @@ def _difference(material: Material, git: Mapping[str, Any]) -> Point:
         return Point(Outcome.NOT_CAPTURED, f"{says}; the changes themselves were not kept")
     name = str(kept.get("file"))
     # What a record names is a file of its own folder.
-    if not any(name == Path(name).name and (folder / name).is_file() for folder in material.folders):
+    found = [folder / name for folder in material.folders if name == Path(name).name and (folder / name).is_file()]
+    if not found:
         return Point(Outcome.NOT_COMPARABLE, f"{says}, kept in {name}, which is not beside these records")
+    if kept.get("digest") not in {f"sha256:{hashlib.sha256(contents(path)).hexdigest()}" for path in found}:
+        return Point(Outcome.FINDING, f"{says}, kept in {name}: its digest is not the recorded one")
     cut = f"; {kept['left_out_bytes']} bytes of it were left out" if kept.get("left_out_bytes") else ""
     return Point(Outcome.CAPTURED, f"{says}, kept in {name}{cut}")
 
@@ -97,6 +124,9 @@ def _run_by(record: Record) -> Iterator[str]:
         yield f"{case.name} is {'a library' if is_librarys else 'a kernel of ours'}, and {library or 'a kernel'} ran it"
     elif ran and not (library or record.kernel):
         yield f"{case.name} {record.status}, and the record does not say what ran it"
+    begins = _LIBRARIES.get(case.algorithm.partition("/")[0])
+    if is_librarys and library and begins is not None and not library.startswith(f"{begins} "):
+        yield f"{case.name} is run by {begins}, and {library} is said to have run it"
     if told := contradiction(record):
         yield told
 

@@ -1,13 +1,14 @@
 """Items "cases", "manifest" and "replay": is every requested case there and unchanged, and can it be run again?
 
-The worker derives the cases from the configurations. Here records are compared with the cases that command.json lists.
+The worker derives the cases from the configurations. Here records are compared with what command.json says.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from cases.record.record import Record, Status
 from reports.record.bundle import VERDICT_NAME, record_files
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted, reason_of
+from runner.records.command_json import INTERRUPTED, command_document_of
 from symlab.evidence.audit.comparison import FINDING, VERIFIED
 from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
 from symlab.evidence.audit.material import Asked, Material, cases_of, name_of
@@ -32,6 +34,7 @@ def cases(material: Material) -> Iterator[Point]:
     says = ", ".join(f"{found[status]:,} {status}" for status in Status if found[status])
     without = [one.id for one in material.records if one.status is not Status.PASSED and not reason_of(one)]
     yield captured_or(without, f"{says}; each that did not pass says why", len(material.records), "without a reason")
+    yield from contradicted(_twice(material))
     for folder, document in material.commands.items():
         name = name_of(folder, document)
         if not_run := material.not_run.get(name):
@@ -44,7 +47,8 @@ def cases(material: Material) -> Iterator[Point]:
 
 
 def _jobs(material: Material) -> Point:
-    """Whether every job of each command has a record. The requests name the number of jobs."""
+    """Whether every job of each command has a record. The requests name the number of jobs. Without a command.json the
+    command may have been interrupted before its last ones."""
     wanted: dict[str, int] = {}
     here: dict[str, set[int]] = {}
     for record in material.records:
@@ -54,6 +58,7 @@ def _jobs(material: Material) -> Point:
             here.setdefault(name, {job for job, _ in material.not_run.get(name, ())}).add(record.request.job)
     if not wanted:
         return Point(Outcome.NOT_CAPTURED, "how many jobs there were: no record says")
+    short = [name for name, count in wanted.items() if len(here[name]) < count]
     without = [
         f"job {job + 1} of {name} has no record"
         for name, count in wanted.items()
@@ -67,6 +72,10 @@ def _jobs(material: Material) -> Point:
     ]
     if without and not odd and (alone := material.file_alone):
         return Point(Outcome.NOT_COMPARABLE, f"one file of a command, {alone.name}: {listed(without)}")
+    known = {name_of(folder, document) for folder, document in material.commands.items()}
+    if without and not odd and all(name not in known and here[name] == set(range(len(here[name]))) for name in short):
+        says = "no command.json says if it ran: left out, or its command was interrupted"
+        return Point(Outcome.NOT_COMPARABLE, f"{listed(without)}; {says}")
     total = sum(wanted.values())
     good = f"{counted(total, 'job')} of {counted(len(wanted), 'command')}, each with records"
     return captured_or([*without, *odd], good, total, "jobs")
@@ -81,7 +90,9 @@ def _command_json(material: Material) -> Iterator[Point]:
     for folder, document in material.commands.items():
         name = name_of(folder, document)
         members = material.by_command.get(name, [])
-        odd += [f"{name}: {text}" for text in _asked_for(document.get("jobs"), members, material.not_run.get(name, ()))]
+        texts = list(_asked_for(document.get("jobs"), members, material.not_run.get(name, ())))
+        texts = texts or list(_end(folder, document, members))
+        odd += [f"{name}: {listed(texts)}"] if texts else []
     good = f"command.json of {counted(len(material.commands), 'command')}: all cases are there, or did not run"
     yield captured_or(odd, good, len(material.commands), "command.json contradict their records")
 
@@ -99,6 +110,39 @@ def _asked_for(jobs: Any, members: Sequence[Record], not_run: Any) -> Iterator[s
     yield from (f"{case} is not there" for _, case in wanted - here - left)
     yield from (f"{case} is said not to have run, and has a record" for _, case in here & left)
     yield from (f"{case} was not requested" for _, case in here - wanted)
+
+
+def _end(folder: Path, document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
+    """What command.json says of its end, against the end that its records give."""
+    try:
+        read = command_document_of(folder)
+    except ValueError as error:
+        yield str(error).removeprefix(f"{folder}/")
+        return
+    if read is None or read.end is None:
+        return
+    end = read.end
+    signal = end.why if end.outcome == INTERRUPTED else ""
+    again = read.ending(members, ended=end.ended, exit_code=end.exit_code, signal=signal, stopped=end.why)
+    wanted = json.loads(again.to_json())
+    for key in ("cases_requested", "outcome", "why", "counts", "cases_not_run"):
+        if document.get(key) != wanted[key]:
+            yield f"its {key} is {document.get(key)!r:.60}, its cases and records give {wanted[key]!r:.60}"
+
+
+def _twice(material: Material) -> Iterator[str]:
+    """Records that are there more than once: of one case of a job, or in another file of a command's folder."""
+    found = Counter((one.request.command, one.request.job, one.id) for one in material.records)
+    yield from (
+        f"{case} of job {job + 1} of {command} has {count} records"
+        for (command, job, case), count in found.items()
+        if count > 1 and command
+    )
+    for folder, document in material.commands.items():
+        files = sum(path.suffix == ".json" and path.parent == folder for path in record_files(folder))
+        here = len(material.by_command.get(name_of(folder, document), ()))
+        if files > here:
+            yield f"{folder.name} has {files} files of records, and {here} records of its command"
 
 
 def manifest(material: Material) -> Iterator[Point]:

@@ -1,19 +1,21 @@
 """Items "configuration" and "command": what was asked for, how the command ran and ended, and when.
 
-The worker composes configurations again. command.json and configuration.yaml repeat what the records say, so nothing is
-held to them.
+The worker composes configurations again. command.json's command line, times and exit code are held to the records; what
+else it and configuration.yaml repeat is not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from cases.record.record import Record
 from reports.table.text import counted
+from runner.records.command_json import EXIT_FAILED, EXIT_PASSED, exit_code_for
 from symlab.evidence.audit.items import Outcome, Point, contradicted, listed
 from symlab.evidence.audit.machine import captured, presence
-from symlab.evidence.audit.material import Material, name_of
+from symlab.evidence.audit.material import COMPLETE, Material, name_of
 
 CLOCKS_APART_S = 1.0
 """Maximum difference of a duration by the wall clock and by the monotonic one, which may be set meanwhile."""
@@ -22,6 +24,12 @@ CLOCKS_SET_APART_S = 3600.0
 """Maximum time by which the clock of the machine that recorded may be ahead of this one's."""
 
 _CLOCK_SHARE = 0.01
+
+_LATE = timedelta(seconds=2)
+"""Maximum time by which a record may lie outside its command: times are rounded."""
+
+_SIGNAL = 128
+"""Larger exit codes are this plus the number of a signal."""
 
 
 def configuration(material: Material) -> Iterator[Point]:
@@ -44,6 +52,8 @@ def command(material: Material) -> Iterator[Point]:
         if folder in material.killed:
             yield Point(Outcome.NOT_CAPTURED, f"{name} never ended: killed, or running")
             continue
+        members = material.by_command.get(name, [])
+        yield from contradicted((*_span(document, members), *_code(document, members)), f"{name}: ")
         codes.append(document.get("exit_code"))
     if codes:
         yield Point(Outcome.CAPTURED, f"exit code of {counted(len(codes), 'command')}: {listed(map(str, codes))}")
@@ -64,6 +74,32 @@ def _times(record: Record) -> Iterator[str]:
         yield f"it ended ({record.ended}) before it started ({record.started})"
     elif abs(wall_s - record.duration_s) > max(CLOCKS_APART_S, _CLOCK_SHARE * record.duration_s):
         yield f"it took {record.duration_s:.3g} s, from start to end are {wall_s:.3g} s"
+
+
+def _span(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
+    """The command line, the start and the end of a command, against those of its records."""
+    line = document.get("command_line")
+    if any(list(record.request.command_line) not in ([], line) for record in members):
+        yield "its command line in command.json is not that of its records"
+    try:
+        started, ended = (datetime.fromisoformat(str(document.get(key))) for key in ("started", "ended"))
+        early = [one for one in members if datetime.fromisoformat(one.started) < started - _LATE]
+        late = [one for one in members if datetime.fromisoformat(one.ended) > ended + _LATE]
+    except (ValueError, TypeError):  # without a time zone it can't be compared
+        yield "command.json has no start or no end in UTC"
+        return
+    if outside := early or late:
+        yield f"{outside[0].id} lies outside the command, which ran from {started} to {ended}"
+
+
+def _code(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
+    """What contradicts the exit code: 0 needs records that give 0, 1 such that do not or a command that gave up. Other
+    codes are of a signal. Commands of before ended with 1 where a library did not finish."""
+    code, wanted = document.get("exit_code"), exit_code_for(members)
+    is_whole = document.get("outcome") == COMPLETE and not any(one.is_late_library for one in members)
+    is_right = {EXIT_PASSED: wanted == EXIT_PASSED, EXIT_FAILED: wanted == EXIT_FAILED or not is_whole}
+    if type(code) is not int or not is_right.get(code, code > _SIGNAL):
+        yield f"its exit code is {code!r:.40}, its records give {wanted}"
 
 
 def _changed(entries: object) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cases.finding import summary_of
+from cases.ops import collective
 from cases.record.record import CHECK_WAS_OFF, WHOLE_SINCE, Record, Status
 from cases.record.request import as_today
 from reports.table.text import counted
@@ -46,10 +47,16 @@ def data(material: Material) -> Iterator[Point]:
 
 
 def _lacking(record: Record) -> Iterator[str]:
-    """What a record lacks that its configuration asked for, or that every record has from schema 6 on."""
+    """What a record lacks that its configuration asked for, that its case has, or every record from WHOLE_SINCE on."""
     asked = as_today(record.request.configuration or {}).get("check")
     if record.reason == CHECK_WAS_OFF and (record.check or (isinstance(asked, dict) and asked.get("results") is True)):
         yield f"the reason is '{CHECK_WAS_OFF}', and a check was {'made' if record.check else 'asked for'}"
+    if record.check is not None and record.case.op != "custom":
+        case, op = record.case, collective(record.case.op)
+        numel = sum(op.received(case, rank) for rank in range(case.world_size) if op.gives(case, rank))
+        given = record.check.launches * numel
+        if record.check.elements != given:
+            yield f"{record.check.elements:,} elements were compared, {record.check.launches} launches give {given:,}"
     if record.schema < WHOLE_SINCE or record.check is None:
         return
     if record.check.output_digests is None:

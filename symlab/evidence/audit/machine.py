@@ -83,7 +83,7 @@ def machine(material: Material) -> Iterator[Point]:
         wanted |= {"GPU model": "gpus.model", "GPU UUID": "gpus.uuid", "links": "gpus.nvlink.count"}
         wanted |= {"fabric state": "gpus.fabric.state", "MIG": "gpus.mig"}
     yield from captured(material, wanted)
-    yield from contradicted(text for record in material.on_gpus for text in _types(record))
+    yield from contradicted(text for record in material.on_gpus for text in (*_types(record), *_gpus_apart(record)))
     yield from contradicted(_hosts_apart(material))
 
 
@@ -97,6 +97,19 @@ def _types(record: Record) -> Iterator[str]:
     for name, model in known_models([*names, said]).items():
         if arch != model.arch:
             yield f"code for {record.fabric.arch} ran on {name}, which is {model.arch}"
+
+
+def _gpus_apart(record: Record) -> Iterator[str]:
+    """What a timing's GPUs contradict: each rank has one of its own, of those that the machine lists once each."""
+    had = [_uuids(device) for device in record.timing.devices] if record.timing is not None else []
+    known = [str(gpu["uuid"]) for gpu in record.environment.gpus or () if gpu.get("uuid")]
+    hosts = {rank.get("host") for rank in (record.environment.world or {}).get("ranks") or ()}
+    if strange := sorted(gpus_of(record) - set(known)) if known and len(hosts) < 2 else []:
+        yield f"{record.id} ran on {strange[0]}, which the machine does not list"
+    if len(gpus_of(record)) != sum(map(bool, had)) or any(len(some) > 1 for some in had):
+        yield f"{record.id} had {len(gpus_of(record))} GPUs for {len(had)} ranks"
+    if len(set(known)) < len(known):
+        yield f"{record.id}: the machine lists {len(known)} GPUs, {len(set(known))} of them different"
 
 
 def _uuids(device: Mapping[str, Any]) -> set[str]:

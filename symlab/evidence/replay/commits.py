@@ -37,7 +37,7 @@ def commits(records: Sequence[Record], root: Path = CONF.parent) -> dict[str, An
     for record in sorted(records, key=lambda one: datetime.fromisoformat(one.started)):
         git = record.environment.git
         if isinstance(git, dict) and git.get("commit"):
-            seen.setdefault(repr((git, record.environment.sources)), record)
+            seen.setdefault(repr((git, record.environment.sources, record.schema)), record)
     for record in seen.values():
         git = record.environment.git or {}
         commit = str(git["commit"])
@@ -47,7 +47,7 @@ def commits(records: Sequence[Record], root: Path = CONF.parent) -> dict[str, An
             continue
         found["known"] += 1
         found["compared"] += bool(record.environment.sources)
-        sentences = (*_time(record, tree), *_sources(record, git, tree))
+        sentences = (*_time(record, tree), *_sources(record, git, tree), *_schema(record, git, tree))
         found["different"] += [[record.id, f"commit {commit[:12]}: {sentence}"] for sentence in sentences]
     found["unknown"] = [list(one) for one in dict.fromkeys(map(tuple, found["unknown"]))]
     return found
@@ -56,13 +56,14 @@ def commits(records: Sequence[Record], root: Path = CONF.parent) -> dict[str, An
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A commit: when it was made, digests of its sources, its files, and the names of the kernels of its catalogue, ()
-    if unknown; nvshmem_names: those that call NVSHMEM."""
+    if unknown; nvshmem_names: those that call NVSHMEM; schema: of the records that its code writes, None if unknown."""
 
     made: datetime
     sources: Mapping[str, str]
     files: frozenset[str]
     names: tuple[str, ...]
     nvshmem_names: tuple[str, ...]
+    schema: int | None
 
 
 @cache
@@ -74,16 +75,17 @@ def tree_of(root: Path, commit: str) -> Tree | str:
         made = _git(root, "show", "-s", "--format=%cI", f"{commit}^{{commit}}").decode().strip()
         listed = _git(root, "ls-tree", "-r", "-z", "--full-tree", "--name-only", commit)
         files = frozenset(listed.decode("utf-8", "surrogateescape").split("\0"))
-        there = [name for name in DIGESTED if any(path.startswith(f"{name}/") for path in files)]
-        if not there:
+        digested = [name for name in DIGESTED if any(path.startswith(f"{name}/") for path in files)]
+        if not digested:
             return "it is a commit of another project"
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            archive = _git(root, "archive", "--format=tar", commit, *there)
+            archive = _git(root, "archive", "--format=tar", commit, *digested)
             subprocess.run(
                 ["tar", "-x", "-C", folder], input=archive, check=True, capture_output=True, timeout=PATIENCE_S
             )
-            sources = source_digests(Path(folder))
-            return Tree(datetime.fromisoformat(made), sources, files, *kernels_in(Path(folder)))
+            there = Path(folder)
+            sources, names = source_digests(there), kernels_in(there)
+            return Tree(datetime.fromisoformat(made), sources, files, *names, _schema_in(there))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         said = getattr(error, "stderr", b"") or str(error).encode()
         return (said.decode(errors="replace").strip().splitlines() or [type(error).__name__])[0].removeprefix("fatal: ")
@@ -113,6 +115,19 @@ def _sources(record: Record, git: Mapping[str, Any], tree: Tree) -> Iterator[str
     for name, digest in (record.environment.sources or {}).items():
         if name in tree.sources and _is_untouched(git, name) and digest != tree.sources[name]:
             yield f"its {name}/ is not what the record has a digest of"
+
+
+def _schema(record: Record, git: Mapping[str, Any], tree: Tree) -> Iterator[str]:
+    """The schema against the one that the commit's code writes."""
+    if tree.schema not in (None, record.schema) and _is_untouched(git, "cases"):
+        yield f"its code writes records of schema {tree.schema}, this one has schema {record.schema}"
+
+
+def _schema_in(folder: Path) -> int | None:
+    """Return the schema of the records that sources in a folder write; None where they say none, or several."""
+    texts = (path.read_text(encoding="utf-8") for path in (folder / "cases").rglob("*.py"))
+    found = {int(one) for text in texts for one in re.findall(r"^SCHEMA_VERSION = (\d+)$", text, re.MULTILINE)}
+    return found.pop() if len(found) == 1 else None
 
 
 def _is_untouched(git: Mapping[str, Any], folder: str) -> bool:

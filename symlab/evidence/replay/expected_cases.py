@@ -25,12 +25,13 @@ from symlab.evidence.replay.recomposed import Job, sources_of
 def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) -> dict[str, Any]:
     """The cases that each job asked for, against those that there are.
 
-    {"expected": number of cases, "missing": [[command, job, case id], ..], "unexpected": [..],
-    "not_comparable": [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto", "all") the
+    {"expected": number of cases, "missing": [[command, job, case id], ..], "passed_over": those of them of which a
+    later case of the job is there, though a job runs its cases in order, "unexpected": [..], "not_comparable":
+    [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto", "all") the
     catalogue says which are meant, today's or that of the record's commit; else those count that any of its records
     has, at every size.
     """
-    found: dict[str, Any] = {"expected": 0, "missing": [], "unexpected": [], "not_comparable": []}
+    found: dict[str, Any] = {"expected": 0, "missing": [], "passed_over": [], "unexpected": [], "not_comparable": []}
     for job, members in jobs.items():
         configuration = recomposed.get(job) or members[0].request.configuration
         try:
@@ -40,7 +41,9 @@ def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) 
             continue
         there = {record.id for record in members}
         found["expected"] += len(expected)
+        reached = max((place for place, case in enumerate(expected) if case in there), default=-1)
         found["missing"] += [[*job, case] for case in expected if case not in there]
+        found["passed_over"] += [[*job, case] for case in expected[: reached + 1] if case not in there]
         found["unexpected"] += [[*job, case] for case in sorted(there - set(expected))]
     return found
 

@@ -45,7 +45,7 @@ CROSSING = 1.25
 """Where one choice takes over from another is close enough if the sizes about it are no further apart than by this
 factor."""
 
-PART = 48
+PART = 96
 """Number of finals that one command runs: what was run before an interrupt is not run again."""
 
 

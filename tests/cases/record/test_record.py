@@ -26,39 +26,19 @@ from cases.record.record import (
     load,
 )
 from cases.record.request import RecordedEnvironment, RecordedRequest
-from cases.record.timing import LinkLimit, Timing
+from cases.record.timing import LinkLimit
 from cases.refusal import Refusal
 from tests.golden import refused
+from tests.reports import synthetic
 from tests.reports.raced import finding
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 """Records as the schemas that are read wrote them, never to be written again."""
 
-CASE = Case(
-    op="all_reduce",
-    algorithm="one_shot",
-    dtype="bfloat16",
-    accumulator="float32",
-    reduction="sum",
-    size_bytes=1024,
-    world_size=4,
-    placement="out_of_place",
-    inputs="normal",
-    seed=0,
-)
+CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1024, 4, "out_of_place", "normal", seed=0)
 ID = "all_reduce-one_shot-bfloat16-float32-sum-n4-1024B-out_of_place-normal-s0"
 MISMATCH = Mismatch(2, 1, 7, 1.5, math.nan, "0x3fc0", "0x7fff")
-CHECK = Check(
-    method="bitwise_fold",
-    elements=4096,
-    wrong=0,
-    max_absolute_error=0.0,
-    max_ulp_error=1,
-    rms_ulp_error=0.25,
-    ranks_equal=True,
-    launches=2,
-    launches_equal=True,
-)
+CHECK = Check("bitwise_fold", 4096, 0, 0.0, 1, 0.25, ranks_equal=True, launches=2, launches_equal=True)
 DIGESTED = dataclasses.replace(
     CHECK, input_digests=tuple(digit * 64 for digit in "0123"), output_digests=(("e" * 64,) * 2,) * 3 + ((),)
 )
@@ -68,19 +48,11 @@ GPUS = dataclasses.replace(SIMULATOR, name="nvshmem", simulated=False, multicast
 KERNEL = KernelInfo(
     "all_reduce/one_shot", "kernel_0", "sm_90a", "sha256:aa", "", "sha256:bb", "4.8.1", 8, 256, ("x", "y")
 )
-TIMING = Timing(
-    mode="graph",
-    window="kernel",
-    l2="rotate",
-    slots=64,
-    slot_bytes=2048,
-    warmup_calls=3,
-    calls_per_sample=20,
+TIMING = dataclasses.replace(
+    synthetic.record().timing,
     bus_factor=1.5,
     samples_us=((1.0, 2.5), (1.25, 3.0), (1.0, 2.75), (1.5, 2.0)),
-    checked_before=4096,
-    checked_after=4096,
-    interleaved_with=("nccl", "torch/two_shot"),
+    **{"checked_before": 4096, "checked_after": 4096, "interleaved_with": ("nccl", "torch/two_shot")},
     limit=LinkLimit(380.5, 369.25, 1 << 28),
     devices=({"before": {"sm_clock_mhz": 1980}, "after": {"throttle": []}},) * 4,
     l2_bytes=50 << 20,
@@ -112,15 +84,12 @@ def record(**changes: Any) -> Record:
 @pytest.mark.parametrize(
     "made",
     [
-        record(),
-        record(status=Status.WRONG, check=WRONG_CHECK, reason="3 wrong"),
+        *(record(), record(status=Status.WRONG, check=WRONG_CHECK, reason="3 wrong")),
         record(status=Status.REFUSED, check=None, kernel=None, fabric=None, counters={}, reason="no multicast"),
-        record(**REFUSED, refusal=REFUSAL),
-        record(fabric=GPUS, timing=TIMING),
+        *(record(**REFUSED, refusal=REFUSAL), record(fabric=GPUS, timing=TIMING)),
         record(fabric=GPUS, timing=dataclasses.replace(TIMING, limit=None, devices=(), interleaved_with=())),
         record(fabric=GPUS, kernel=None, library="NCCL 2.28.9", timing=TIMING),
-        record(check=None, reason=CHECK_WAS_OFF),
-        record(check=DIGESTED),
+        *(record(check=None, reason=CHECK_WAS_OFF), record(check=DIGESTED)),
     ],
 )
 def test_round_trip(made: Record, tmp_path: Path) -> None:
@@ -136,60 +105,39 @@ def test_round_trip(made: Record, tmp_path: Path) -> None:
     assert json.loads(text)["schema"] == SCHEMA_VERSION == 8
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1])
-def test_floats_survive(value: float) -> None:
-    mismatch = dataclasses.replace(MISMATCH, expected=value)
-    check = dataclasses.replace(WRONG_CHECK, first_mismatch=mismatch)
-    again = from_json(record(status=Status.WRONG, check=check).to_json())
-    assert again.check is not None
-    assert again.check.first_mismatch is not None
-    read = again.check.first_mismatch.expected
-    assert read.hex() == value.hex()
+def test_floats_survive() -> None:
+    for value in (math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1):
+        check = dataclasses.replace(WRONG_CHECK, first_mismatch=dataclasses.replace(MISMATCH, expected=value))
+        again = from_json(record(status=Status.WRONG, check=check).to_json())
+        assert again.check.first_mismatch.expected.hex() == value.hex()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"timing": TIMING},
-        {"timing": TIMING, "fabric": dataclasses.replace(GPUS, settings={"share_gpus": True})},
-        {"timing": TIMING, "fabric": GPUS, "status": Status.WRONG, "check": WRONG_CHECK},
-        {"timing": TIMING, "fabric": GPUS, "check": None, "reason": CHECK_WAS_OFF},
-        {"timing": dataclasses.replace(TIMING, samples_us=((1.0,),), devices=()), "fabric": GPUS},
-        {"library": "NCCL 2.28.9"},
-        {"status": Status.REFUSED, "check": None},
-        {"status": Status.FAILED, "check": None, "reason": " "},
-        {"status": Status.DEADLOCK, "check": None},
-        {"status": Status.TIMEOUT, "check": None},
-        {"status": Status.TIMEOUT, "reason": "slow"},
-        {"check": None},
-        {"check": None, "reason": "trust me"},
-        {"check": WRONG_CHECK},
-        {"check": dataclasses.replace(CHECK, ranks_equal=False)},
-        {"check": dataclasses.replace(CHECK, launches_equal=False)},
-        {"check": dataclasses.replace(CHECK, guard_faults=("output: 3 bytes before it",))},
-        {"status": Status.WRONG},
-        {"status": Status.WRONG, "check": None, "reason": "bad"},
-        {"fabric": None},
-        {"fabric": dataclasses.replace(SIMULATOR, world_size=8)},
-        {"kernel": dataclasses.replace(KERNEL, name="all_reduce/two_shot")},
-        {"kernel": dataclasses.replace(KERNEL, arch="sm_100a")},
-        {"status": "PASSED", "check": None, "reason": "trust me"},
-        {"id": "all_reduce-two_shot"},
-        {"id": "all_reduce-one_shot-bfloat16"},
-        {"case": dataclasses.replace(CASE, dtype="half")},
-        {"refusal": REFUSAL},
-        {"started": "2026-11-20T12:00:00"},
-        {"ended": "2026-11-20T12:00:00+02:00"},
-        {"ended": "yesterday"},
-        {"duration_s": math.nan},
-        {"duration_s": -1.0},
-        {"schema": 1},
-        {"schema": 6},
-        {"schema": 9},
-        {"id": ""},
-        {"counters": {"rate": math.inf}},
-    ],
-)
+TIMED_ON_GPUS: dict[str, Any] = {"timing": TIMING, "fabric": GPUS}
+BROKEN: list[dict[str, Any]] = [
+    {"timing": TIMING},
+    {"timing": TIMING, "fabric": dataclasses.replace(GPUS, settings={"share_gpus": True})},
+    {**TIMED_ON_GPUS, "status": Status.WRONG, "check": WRONG_CHECK},
+    {**TIMED_ON_GPUS, "check": None, "reason": CHECK_WAS_OFF},
+    {**TIMED_ON_GPUS, "timing": dataclasses.replace(TIMING, samples_us=((1.0,),), devices=())},
+    *({"status": one, "check": None} for one in (Status.REFUSED, Status.DEADLOCK, Status.TIMEOUT)),
+    *({"status": Status.FAILED, "check": None, "reason": " "}, {"status": Status.TIMEOUT, "reason": "slow"}),
+    *({"status": Status.WRONG}, {"status": Status.WRONG, "check": None, "reason": "bad"}, {"check": WRONG_CHECK}),
+    *({"check": None}, {"check": None, "reason": "trust me"}, {"status": "PASSED", "check": None, "reason": "why"}),
+    *({"check": dataclasses.replace(CHECK, **{one: False})} for one in ("ranks_equal", "launches_equal")),
+    {"check": dataclasses.replace(CHECK, guard_faults=("output: 3 bytes before it",))},
+    {"check": dataclasses.replace(DIGESTED, input_digests=("0" * 64,) * 3, output_digests=(("e" * 64,) * 2,) * 3)},
+    *({"fabric": None}, {"fabric": dataclasses.replace(SIMULATOR, world_size=8)}, {"library": "NCCL 2.28.9"}),
+    {"kernel": dataclasses.replace(KERNEL, name="all_reduce/two_shot")},
+    {"kernel": dataclasses.replace(KERNEL, arch="sm_100a")},
+    *({"id": one} for one in ("all_reduce-two_shot", "all_reduce-one_shot-bfloat16", "")),
+    *({"case": dataclasses.replace(CASE, dtype="half")}, {"refusal": REFUSAL}, {"counters": {"rate": math.inf}}),
+    *({"started": "2026-11-20T12:00:00"}, {"ended": "2026-11-20T12:00:00+02:00"}, {"ended": "yesterday"}),
+    *({"duration_s": one} for one in (math.nan, -1.0)),
+    *({"schema": one} for one in (1, 6, 9)),
+]
+
+
+@pytest.mark.parametrize("changes", BROKEN)
 def test_broken_rules(changes: dict[str, Any]) -> None:
     with refused():
         record(**changes)
@@ -200,91 +148,35 @@ def test_equality_that_is_not_promised_is_no_fault() -> None:
     loose = dataclasses.replace(loose, launches_equal=False, launches_equal_promised=False)
     assert loose.faults == ()
     assert record(check=loose).verified
-
-
-def test_unchecked_is_not_verified() -> None:
     assert not record(check=None, reason=CHECK_WAS_OFF).verified
-    assert record().verified
+    assert [dataclasses.replace(CHECK, method=one).faults for one in ("bytes", "bitwise", "bitwise_fold")] == [()] * 3
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"method": "allclose"},
-        {"wrong": 1},
-        {"first_mismatch": MISMATCH},
-        {"launches": 0},
-        {"method": "bound"},
-        {"bound": "x", "bound_value": 1.0},
-        {"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": 1.5},
-        {"method": "bound", "bound": "x", "bound_value": 1.0, "bound_used": math.nan},
-    ],
-)
-def test_broken_checks(changes: dict[str, Any]) -> None:
+BOUND: dict[str, Any] = {"method": "bound", "bound": "x", "bound_value": 1.0}
+BROKEN_CHECKS: list[tuple[Check, dict[str, Any]]] = [
+    *((CHECK, one) for one in ({"method": "allclose"}, {"wrong": 1}, {"first_mismatch": MISMATCH}, {"launches": 0})),
+    *((CHECK, one) for one in ({"method": "bound"}, {"bound": "x", "bound_value": 1.0})),
+    *((CHECK, {**BOUND, "bound_used": one}) for one in (1.5, math.nan)),
+    *((DIGESTED, {"output_digests": one}) for one in (None, (("E" * 64,) * 2,) * 4, (("e" * 64,),) * 4)),
+    (DIGESTED, {"output_digests": (("e" * 64, "f" * 64),) * 4}),
+    *((DIGESTED, {"input_digests": one}) for one in (None, ("0" * 63,) * 4, ("0" * 64,) * 3)),
+    (DIGESTED, {"launches_equal": False, "launches_equal_promised": False}),
+]
+
+
+@pytest.mark.parametrize(("check", "changes"), BROKEN_CHECKS)
+def test_broken_checks(check: Check, changes: dict[str, Any]) -> None:
     with refused():
-        dataclasses.replace(CHECK, **changes)
+        dataclasses.replace(check, **changes)
 
 
 def test_an_empty_message_has_a_check_of_no_elements() -> None:
     none = dataclasses.replace(CHECK, elements=0, max_ulp_error=0, rms_ulp_error=0.0)
     empty = record(check=none, case=dataclasses.replace(CASE, size_bytes=0), id=ID.replace("1024B", "0B"))
-    with pytest.raises(ValueError, match="the check compared nothing, and the case has 1024 bytes"):
+    with refused():
         record(check=none)
     assert from_json(empty.to_json()) == empty
     assert empty.verified
-
-
-@pytest.mark.parametrize("method", ["bytes", "bitwise", "bitwise_fold"])
-def test_methods_without_a_bound(method: str) -> None:
-    assert dataclasses.replace(CHECK, method=method).faults == ()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"surprise": 1},
-        {"duration_s": "1.5"},
-        {"status": "GREAT"},
-        {"check": {"method": "bitwise"}},
-        {"kernel": []},
-        {"schema": True},
-        {"schema": 6},
-        {"schema": 9, "surprise": 1},
-        {"case": {"op": "all_reduce"}},
-        {"environment": {"weather": "fair"}},
-    ],
-)
-def test_strange_documents(change: dict[str, Any]) -> None:
-    document = json.loads(record().to_json()) | change
-    with refused():
-        from_json(json.dumps(document), "x")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"case": {"size_bytes": "abc"}},
-        {"case": {"size_bytes": -4}},
-        {"case": {"world_size": True}},
-        {"case": {"world_size": 0}},
-        {"case": {"dtype": None}},
-        {"case": []},
-        {"request": {"job": "x"}},
-        {"request": {"jobs": 1.5}},
-        {"request": {"overrides": "a=b"}},
-        {"request": {"overrides": ["a=b", 1]}},
-        {"request": {"configuration": 5}},
-        {"environment": {"git": "abc"}},
-        {"environment": {"gpus": [1]}},
-        {"environment": {"capture_s": "1"}},
-    ],
-)
-def test_values_of_a_wrong_type_are_named(changes: dict[str, Any]) -> None:
-    document = json.loads(record().to_json())
-    for part, values in changes.items():
-        document[part] = document[part] | values if values else values
-    with refused():
-        from_json(json.dumps(document), "x.json")
 
 
 def nested(depth: int) -> list[Any]:
@@ -294,26 +186,33 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"duration_s": 10**400},
-        {"check": {"max_ulp_error": 1 << 64}},
-        {"check": {"max_absolute_error": 10**400}},
-        {"case": {"size_bytes": 10**400}},
-        {"request": {"configuration": {"a": [10**400]}}},
-        {"environment": {"capture_s": 10**400}},
-        {"counters": {"of": nested(900)}},
-        {"environment": {"weather": nested(900)}},
-        {"duration_s": nested(900)},
-        {"case": {"dtype": nested(900)}},
-        {"kernel": nested(900)},
-        {"reason": "half: \ud83d"},
-        {"environment": {"host": {"\udcff": 1}}},
-        {"id": "a\nb\x1b[2J"},
-    ],
-)
-def test_absurd_values_are_named_in_one_line(changes: dict[str, Any]) -> None:
+HUGE = 10**400
+STRANGE: list[dict[str, Any]] = [
+    *({"surprise": 1}, {"duration_s": "1.5"}, {"status": "GREAT"}, {"check": {"method": 3}}, {"kernel": []}),
+    *({"schema": True}, {"schema": 6}, {"schema": 9, "surprise": 1}, {"environment": {"weather": "fair"}}),
+    *({"case": {"size_bytes": one}} for one in ("abc", -4, HUGE)),
+    *({"case": {"world_size": one}} for one in (True, 0)),
+    *({"case": {"dtype": one}} for one in (None, nested(900))),
+    {"case": []},
+    *({"request": {"job": "x"}}, {"request": {"jobs": 1.5}}, {"request": {"configuration": 5}}),
+    *({"request": {"overrides": one}} for one in ("a=b", ["a=b", 1])),
+    *({"environment": {"git": "abc"}}, {"environment": {"gpus": [1]}}, {"environment": {"capture_s": "1"}}),
+    *({"duration_s": HUGE}, {"environment": {"capture_s": HUGE}}, {"request": {"configuration": {"a": [HUGE]}}}),
+    *({"check": {"max_ulp_error": 1 << 64}}, {"check": {"max_absolute_error": HUGE}}, {"kernel": nested(900)}),
+    *({"counters": {"of": nested(900)}}, {"environment": {"weather": nested(900)}}, {"duration_s": nested(900)}),
+    *({"reason": "half: \ud83d"}, {"environment": {"host": {"\udcff": 1}}}, {"id": "a\nb\x1b[2J"}),
+]
+
+
+def test_a_part_that_lacks_a_field() -> None:
+    document = json.loads(record().to_json())
+    for lacking in ({"case": {"op": "all_reduce"}}, {"check": {"method": "bitwise"}}):
+        with refused():
+            from_json(json.dumps(document | lacking), "x")
+
+
+@pytest.mark.parametrize("changes", STRANGE)
+def test_strange_and_absurd_documents_are_named_in_one_line(changes: dict[str, Any]) -> None:
     document = json.loads(record().to_json())
     for part, values in changes.items():
         document[part] = document[part] | values if isinstance(values, dict) else values
@@ -323,22 +222,18 @@ def test_absurd_values_are_named_in_one_line(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new"),
     [
-        ('"status":', '"status": "WRONG", "status":', 'not JSON .the key "status" is given twice'),
-        ('"root":', '"root": 1, "root":', 'not JSON .the key "root" is given twice'),
-        ('"duration_s": 0.25', '"duration_s": 1e999', "record.duration_s is Infinity, give a number"),
-        ('"duration_s": 0.25', '"duration_s": NaN', "not JSON"),
-        ('"duration_s": 0.25', f'"duration_s": {"1" * 5000}', "not JSON"),
-        ('"duration_s": 0.25', f'"duration_s": {"[" * 100_000}', "not JSON .nested too deeply"),
+        *(('"status":', '"status": "WRONG", "status":'), ('"root":', '"root": 1, "root":')),
+        *(('"duration_s": 0.25', f'"duration_s": {one}') for one in ("1e999", "NaN", "1" * 5000, "[" * 100_000)),
     ],
+    ids=["status twice", "root twice", "infinite", "NaN", "digits", "deep"],
 )
-def test_absurd_texts_are_named_in_one_line(old: str, new: str, message: str) -> None:
+def test_absurd_texts_are_named_in_one_line(old: str, new: str) -> None:
     text = dataclasses.replace(record(), duration_s=0.25).to_json()
     assert text.count(old) == 1
-    with pytest.raises(ValueError, match=f"x.json: {message}") as caught:
+    with refused():
         from_json(text.replace(old, new), "x.json")
-    assert "\n" not in str(caught.value)
 
 
 def test_the_largest_values_that_are_taken_come_back() -> None:
@@ -395,10 +290,10 @@ def _mutated(document: Any, rng: random.Random) -> Any:
     return document
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, '{"schema": NaN}', '{"schema": "1"}'])
-def test_not_records(text: str) -> None:
-    with pytest.raises(ValueError, match=r"here: not"):
-        from_json(text, "here")
+def test_not_records() -> None:
+    for text in ("", "{", "[]", "3", "[" * 100_000, '{"schema": NaN}', '{"schema": "1"}'):
+        with refused():
+            from_json(text, "here")
 
 
 REQUEST = RecordedRequest(
@@ -477,38 +372,13 @@ def test_parts_are_copied() -> None:
     assert made.counters == {"bytes": {"peer_read": 3}}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"output_digests": None},
-        {"input_digests": None},
-        {"input_digests": ("0" * 63,) * 4},
-        {"output_digests": (("E" * 64,) * 2,) * 4},
-        {"input_digests": ("0" * 64,) * 3},
-        {"output_digests": (("e" * 64,),) * 4},
-        {"output_digests": (("e" * 64, "f" * 64),) * 4},
-        {"launches_equal": False, "launches_equal_promised": False},
-    ],
-)
-def test_digests_that_contradict_themselves(changes: dict[str, Any]) -> None:
-    with refused():
-        dataclasses.replace(DIGESTED, **changes)
-
-
-def test_digests_are_of_all_ranks() -> None:
-    with pytest.raises(ValueError, match="digests of 3 ranks, the case has 4"):
-        record(
-            check=dataclasses.replace(DIGESTED, input_digests=("0" * 64,) * 3, output_digests=(("e" * 64,) * 2,) * 3)
-        )
-
-
 @pytest.mark.parametrize("place", ["environment.git", "request.configuration", "counters"])
 def test_a_number_beyond_all_bounds_is_refused_when_it_is_read(place: str) -> None:
     document = json.loads(record().to_json())
     part, _, key = place.partition(".")
     (document[part].setdefault(key, {}) if key else document[part])["nested"] = [0.5, "LARGE"]
     text = json.dumps(document).replace('"LARGE"', "1e999")
-    with pytest.raises(ValueError, match=rf"{place}\.nested\[1\]: inf has no place in JSON"):
+    with refused():
         from_json(text)
     again = json.loads(from_json(text.replace("1e999", "1e99")).to_json())
     assert again == json.loads(text.replace("1e999", "1e99"))

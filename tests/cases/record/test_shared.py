@@ -20,8 +20,10 @@ from cases.record.record import Record, from_json, load
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.record.shared import Known, References, SharedError, is_shared_file, shared_path
 from reports.record import bundle
+from tests.golden import refused
 from tests.reports.synthetic import KIB, record
 
+DIGEST = "[0-9a-f]{64}"
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 ENVIRONMENT = RecordedEnvironment(packages={"torch": "2.9.0", "absent": None}, capture_s=0.25)
 REQUEST = RecordedRequest(command="c", configuration={"check": {"results": True}}, kernel={"choices": {"threads": 4}})
@@ -93,26 +95,21 @@ def test_one_and_true_are_not_the_same_environment() -> None:
 
 @pytest.mark.parametrize("part", ["environment", "request"])
 @pytest.mark.parametrize(
-    ("damage", "says"),
+    "damage",
     [
-        (Path.unlink, "is missing, to which it refers; copy the folder of its command as a whole"),
-        (lambda path: path.write_text(path.read_text().replace("c", "d", 1)), "its SHA-256 is not its name"),
-        (lambda path: path.write_bytes(b""), "its SHA-256 is not its name"),
-        (lambda path: path.write_bytes(b"\xff"), "can't be read as text"),
+        *(Path.unlink, lambda path: path.write_text(path.read_text().replace("c", "d", 1))),
+        *(lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff")),
     ],
+    ids=["missing", "changed", "empty", "no text"],
 )
-def test_what_is_missing_or_was_changed_is_one_line(
-    part: str, damage: Callable[[Path], Any], says: str, tmp_path: Path
-) -> None:
+def test_what_is_missing_or_was_changed_is_one_line(part: str, damage: Callable[[Path], Any], tmp_path: Path) -> None:
     path, *_ = kept(tmp_path, members())
     culprit = shared_files(tmp_path)[part]
     damage(culprit)
     for read in (lambda: load(path), lambda: bundle.read([tmp_path])):
-        with pytest.raises(ValueError, match=says) as caught:
+        with refused(ValueError, DIGEST) as caught:
             read()
-        assert "\n" not in str(caught.value)
-        assert str(culprit) in str(caught.value)
-        assert str(path) in str(caught.value)
+        assert culprit.name in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", '{"shared": "x"}', '{"packages": 3}'])
@@ -122,24 +119,20 @@ def test_another_content_with_its_own_digest_is_one_line(text: str, tmp_path: Pa
     (tmp_path / "shared" / f"{digest}.json").write_text(text)
     document = json.loads(path.read_text()) | {"environment": {"shared": f"sha256:{digest}"}}
     path.write_text(json.dumps(document))
-    with pytest.raises(ValueError, match=r"^[^\n]*(is not JSON|is no environment|environment\.packages)[^\n]*$"):
+    with refused(ValueError, DIGEST):
         load(path)
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"environment": {"shared": "sha256:../../x"}}, r"environment\.shared is .* 64 hexadecimal digits"),
-        ({"environment": {"shared": ["x"]}}, r"environment\.shared is .* 64 hexadecimal digits"),
-        ({"environment": {"shared": f"sha256:{'0' * 64}", "git": {}}}, "environment: git beside shared"),
-        ({"request": {"shared": f"sha256:{'0' * 64}", "job": 2}}, "request: job beside shared"),
-    ],
-)
-def test_references_are_strict(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_references_are_strict(tmp_path: Path) -> None:
     path, *_ = kept(tmp_path, members())
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    with pytest.raises(ValueError, match=says):
-        load(path)
+    document, zeros = json.loads(path.read_text()), f"sha256:{'0' * 64}"
+    for changes in (
+        *({"environment": {"shared": one}} for one in ("sha256:../../x", ["x"])),
+        *({"environment": {"shared": zeros, "git": {}}}, {"request": {"shared": zeros, "job": 2}}),
+    ):
+        path.write_text(json.dumps(document | changes))
+        with refused():
+            load(path)
 
 
 def test_what_is_the_records_own_is_not_given_twice(tmp_path: Path) -> None:
@@ -151,7 +144,7 @@ def test_what_is_the_records_own_is_not_given_twice(tmp_path: Path) -> None:
     document = json.loads(path.read_text())
     document["request"]["shared"] = f"sha256:{digest}"
     path.write_text(json.dumps(document))
-    with pytest.raises(ValueError, match="request: kernel is given twice"):
+    with refused(ValueError, DIGEST):
         load(path)
 
 
@@ -162,9 +155,9 @@ def test_a_record_by_itself_has_all_of_it(tmp_path: Path) -> None:
     alone.write_text(load(path).to_json())
     assert load(alone) == members()[0]
     shutil.copy(path, alone)
-    with pytest.raises(SharedError, match="is missing"):
+    with refused(SharedError, DIGEST):
         load(alone)
-    with pytest.raises(SharedError, match="beside its file, which was not read"):
+    with refused(SharedError, DIGEST):
         from_json(path.read_text())
 
 
@@ -172,7 +165,7 @@ def test_the_same_digest_in_another_folder_does_not_help(tmp_path: Path) -> None
     kept(tmp_path / "a", members())
     kept(tmp_path / "b", members())
     shared_files(tmp_path / "b")["environment"].unlink()
-    with pytest.raises(SharedError, match=r"b/shared/[0-9a-f]{64}\.json is missing"):
+    with refused(SharedError, DIGEST):
         bundle.read([tmp_path])
 
 
@@ -188,21 +181,14 @@ def test_a_bundle_takes_along_what_its_records_refer_to(tmp_path: Path) -> None:
         path.write_bytes(lzma.compress("".join(f"{line}\n" for line in some).encode()))
 
     packed(lines[1:])
-    with pytest.raises(ValueError, match=r"line 2: .*all\.jsonl\.xz lacks sha256:[0-9a-f]{64}, to which it refers"):
+    with refused(ValueError, DIGEST):
         bundle.read([path])
     packed([line.replace("2.9.0", "2.9.1") for line in lines])
-    with pytest.raises(ValueError, match=r"line [12]: was changed: its content does not have the digest"):
+    with refused(ValueError, DIGEST, "line [12]"):
         bundle.read([path])
     packed([f'{lines[0][:-1]}, "x": 1}}', *lines[1:]])
-    with pytest.raises(ValueError, match="line 1: neither a record nor what records refer to"):
+    with refused():
         bundle.read([path])
-
-
-def test_however_they_were_kept_records_have_one_digest(tmp_path: Path) -> None:
-    kept(tmp_path / "folder", members())
-    bundle.write(members(), tmp_path / "all.jsonl.xz")
-    for place in (tmp_path / "folder", tmp_path / "all.jsonl.xz"):
-        assert bundle.digest(bundle.read([place])) == bundle.digest(members())
 
 
 def _value(chance: random.Random, depth: int = 0) -> Any:

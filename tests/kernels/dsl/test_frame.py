@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 import pytest
-from kernels_sabotaged import POLLED, barriers_of
 
 from cases.case import Case
 from cases.ops import collective
@@ -17,6 +16,7 @@ from kernels.sources import sources_of
 from kernels.spec import KernelSpec
 from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import SAMPLE, count_opcodes, some_slow
+from tests.kernels.sabotaged import POLLED, barriers_of
 
 NAMES = [spec.name for spec in SPECS]
 REPORTING = {"atom.relaxed.sys.global.cas.b32", "st.release.sys.global.u32"}

@@ -1,4 +1,4 @@
-"""Pieces that are added as they arrive: what the PTX contains, that sums are right, and that each wait is missed."""
+"""Pieces that are added as they arrive: what the PTX contains, and that sums are right."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ import torch
 from cases.case import Case
 from cases.ops import collective
 from kernels.catalogue import find, retuned
-from kernels.dsl import bulk, device, pieces
 from kernels.spec import KernelSpec, refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
 from simulator.observe.events import Access, CopyMoment, Listener
 from tests.golden import refused
 from tests.kernels.conftest import Compiled
-from tests.kernels.dsl.left_out import no_barrier, sabotaged, without
 from tests.kernels.launching import Launches, as_int32
 
 NAMES = ("reduce_scatter/bulk", "reduce/bulk", "reduce_scatter/push_rounds")
-BY_BULK = [name for name in NAMES if name.endswith("/bulk")]
 SMALL = Tuning((Step(threads=96, blocks=2, loads_in_flight=2, reason="64 threads add, a piece has 1,024 bytes"),))
 ROUND_BYTES = 2 * 2 * 1024
 """Of two blocks with two stages each; by stores, where 32 threads add, two rounds."""
@@ -108,75 +105,6 @@ def test_rounds_count_on_the_epochs_of_barriers(compiled: Compiled) -> None:
     for rank in range(2):
         epochs = work.found[rank].workspaces["epochs"].view(torch.int32)
         assert epochs.tolist() == [as_int32(before + launches * (rounds + 1))] * 2
-
-
-def _relaxed(address: Any, value: Any, order: str = "release") -> None:
-    RIGHT_SIGNAL(address, value, "relaxed")
-
-
-RIGHT_SIGNAL = device.signal
-
-
-def _read_only(but: int = 0) -> None:
-    bulk.await_read()
-
-
-ALWAYS = {
-    "no_exit_barrier": no_barrier("exit"),
-    "rounds_not_awaited": without(pieces, "await_round"),
-    "warps_not_joined": without(pieces.cute.arch, "sync_warp"),
-    "signals_relaxed": without(device, "signal", _relaxed),
-}
-BULK = {
-    "loads_not_awaited": without(bulk, "await_loaded"),
-    "stages_not_awaited": without(bulk, "await_read"),
-    "stores_not_awaited": without(bulk, "await_written"),
-    "stores_only_read": without(bulk, "await_written", _read_only),
-    "no_fence": without(bulk, "fence_proxies"),
-}
-STORES = {"senders_not_met": without(pieces.cute.arch, "barrier")}
-SABOTAGE = {**ALWAYS, **BULK, **STORES}
-CHECKER_ALONE = ("no_exit_barrier", "warps_not_joined", "signals_relaxed", "no_fence")
-"""No order of threads shows them, or few do."""
-
-
-def found(compiled: Compiled, spec: KernelSpec, right: str, seed: int, **options: Any) -> tuple[str, int]:
-    """What a run on two ranks of a spec, which the right one is to be, comes to, and the number of the checker's
-    findings."""
-    case = replace(case_of(right, 2, 2 * ROUND_BYTES), algorithm=spec.algorithm)
-    work = launches_of(compiled, spec, case)
-    world = work.run(schedule="random", seed=seed, **options)
-    return work.seen(), len(world.findings)
-
-
-DEFECTS = [
-    pytest.param(name, defect, marks=() if name == "reduce/bulk" or defect in STORES else SLOW, id=f"{name}-{defect}")
-    for name in NAMES
-    for defect in {**ALWAYS, **(BULK if name in BY_BULK else STORES)}
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "defect"), DEFECTS)
-def test_each_wait_is_missed_under_the_checker(compiled: Compiled, name: str, defect: str) -> None:
-    """By a finding, or by a read of what was never written, which ends the run."""
-    assert found(compiled, sabotaged(SPECS[name], defect, SABOTAGE[defect], __file__), name, 1, races=True) != (
-        "right",
-        0,
-    )
-
-
-@pytest.mark.parametrize(("name", "defect"), [one for one in DEFECTS if one.values[1] not in CHECKER_ALONE])
-def test_each_wait_is_missed_by_some_order(compiled: Compiled, name: str, defect: str) -> None:
-    broken = sabotaged(SPECS[name], defect, SABOTAGE[defect], __file__)
-    assert any(found(compiled, broken, name, seed)[0] != "right" for seed in range(24))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_the_right_kernel_is_never_accused(compiled: Compiled, name: str) -> None:
-    for memory in ("strong", "weak"):
-        assert found(compiled, SPECS[name], name, 1, races=True, memory=memory) == ("right", 0)
 
 
 def test_each_contribution_crosses_a_link_once(compiled: Compiled) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from kernels_sabotaged import KERNELS, POLLED, barriers_of
 
 from cases.case import Case
 from kernels.catalogue import retuned
@@ -18,6 +17,7 @@ from kernels.tuning import Step, Tuning
 from memory.fabric import Deadlock
 from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import SAMPLE, Launches, as_int32, some_slow
+from tests.kernels.sabotaged import KERNELS, POLLED, barriers_of
 
 BY_NAME = {spec.name: spec for spec in KERNELS}
 WAITING = [

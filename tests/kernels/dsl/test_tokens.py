@@ -50,8 +50,6 @@ class Between(Launches):
     moved: Case | None = None
 
     def _rank(self, fabric: SimulatorFabric) -> Found:
-        assert self.mover is not None
-        assert self.moved is not None
         bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch)
         bound.prepare(numbers(self.case, 0, fabric.rank).view(torch.uint8))
         mover = Bound(fabric, self.moved, find("send_recv/push"), collective("send_recv"), self.epoch)

@@ -71,7 +71,7 @@ def copies(compiled: Compiled, itemsize: int, push: bool, of: Iterable[tuple[int
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8, 9, 72])
 def test_slices_on_the_device_are_those_of_the_host(compiled: Compiled, world_size: int) -> None:
     """Slices of elements [0, numel) that begin offset elements after a boundary: shares.slice_owner says whose."""
-    spec = probes.probe("slices", probes.slices)
+    spec = probes.probe("slices", probes.slices, by_lines=False)
     found = compiled(spec, probes.case_of(world_size=world_size), "sm_90a")
     cases = [
         (itemsize, offset, numel) for itemsize in DTYPES for offset in range(16) for numel in (0, 1, 7, 16, 33, 1000)
@@ -94,6 +94,34 @@ def test_slices_on_the_device_are_those_of_the_host(compiled: Compiled, world_si
         if body:
             assert (first, last) == (head * itemsize, (head + body) * itemsize)
         assert (last - first) // 16 == shares.vectors(numel, itemsize, offset)
+
+
+@pytest.mark.parametrize("owners", [2, 3, 7, 71])
+def test_slices_by_lines_on_the_device_are_those_of_the_host(compiled: Compiled, owners: int) -> None:
+    spec = probes.probe("slices", probes.slices, by_lines=True)
+    found = compiled(spec, probes.case_of(world_size=owners), "sm_90a")
+    sizes = [0, 16, 112, 128, 144, 1000 * 16, 4097 * 16]
+    table = torch.tensor([[0, size] for size in sizes])
+    output_bytes = len(sizes) * owners * 32
+    probed = probes.run(found, spec, grid=len(sizes), output_bytes=output_bytes, table=table, ranks=owners)
+    for size, rows in zip(sizes, probed.output.view(torch.int64).view(len(sizes), owners, 4), strict=True):
+        lengths = (rows[:, 3] - rows[:, 2]) // 16
+        assert lengths.tolist() == shares.line_slices(size // 16, owners)
+        assert rows[1:, 2].tolist() == rows[:-1, 3].tolist()
+        assert (int(rows[0, 2]), int(rows[-1, 3])) == (0, size)
+
+
+@pytest.mark.parametrize("before", [0, 16, 64, 112, 128])
+def test_places_by_lines_are_all_places_and_every_eighth_begins_a_line(compiled: Compiled, before: int) -> None:
+    spec = probes.probe("places", probes.places)
+    found = compiled(spec, probes.case_of(), "sm_90a")
+    lanes = 2 * probes.THREADS
+    table = torch.tensor([before])
+    probed = probes.run(found, spec, grid=2, output_bytes=8 * lanes, input_bytes=256, table=table)
+    index, count = probed.output.view(torch.int32).view(lanes, 2).unbind(1)
+    assert count.unique().tolist() == [lanes]
+    assert index.sort().values.tolist() == list(range(lanes))
+    assert (before + 16 * index[::8]).remainder(128).unique().tolist() == [0]
 
 
 @pytest.mark.parametrize(

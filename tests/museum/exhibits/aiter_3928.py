@@ -5,10 +5,10 @@ second replay finds the first one's flag, and does not wait. The stages alternat
 is free. In fair order all ranks have stored before anyone looks. The mended kernel counts its rounds in memory.
 """
 
-from tests.museum.exhibit import Exhibit, Stage
+from tests.museum.exhibit import Exhibit
 
 
-def replay(stage: Stage) -> None:
+def replay(stage):
     """Three replays of one captured launch, with a barrier of the hosts after each, so that stages are free."""
     for _ in range(3):
         stage.launch(colour=1)

@@ -1,9 +1,9 @@
 """A lost update: four blocks on each of two ranks count by load, addition and store, and two of them load the same."""
 
-from tests.museum.exhibit import Exhibit, Stage
+from tests.museum.exhibit import Exhibit
 
 
-def count(stage: Stage) -> None:
+def count(stage):
     """Launch, and wait for all ranks before the count is read."""
     stage.launch()
     stage.barrier()

@@ -5,10 +5,10 @@ captured once replays the kernel with the same arguments, so the second replay f
 number that it waits for, and takes them. The mended kernel counts in memory.
 """
 
-from tests.museum.exhibit import Exhibit, Stage
+from tests.museum.exhibit import Exhibit
 
 
-def replay(stage: Stage) -> None:
+def replay(stage):
     """Three replays of one captured launch: the arguments are those of the capture."""
     for _ in range(3):
         stage.launch(epoch=1)

@@ -4,8 +4,6 @@ The mended kernel is ours as it is: a half of a slot, word and flag, is one acce
 its PTX: each store of two halves becomes a store of both flags and one of both words.
 """
 
-from __future__ import annotations
-
 import re
 
 from cases.case import Case
@@ -17,10 +15,10 @@ STORE = re.compile(r"^(\s*)st\.relaxed\.sys\.global\.v2\.b64 \[(%rd\d+)\], \{(%r
 """How the kernel stores the halves of a slot."""
 
 
-def flags_first(ptx: str) -> str:
+def flags_first(ptx):
     """Return the PTX with each slot's flags stored before its words."""
 
-    def apart(match: re.Match[str]) -> str:
+    def apart(match):
         indent, address, *halves = match.groups()
         lines = ["{", ".reg .b32 %word<2>, %flag<2>;"]
         lines += [f"mov.b64 {{%word{at}, %flag{at}}}, {half};" for at, half in enumerate(halves)]

@@ -5,10 +5,10 @@ peer that is faster has signalled by then, its signal is erased, and the rank wa
 barrier of all ranks after the zeroes.
 """
 
-from tests.museum.exhibit import Exhibit, Stage
+from tests.museum.exhibit import Exhibit
 
 
-def allocate_then_signal(stage: Stage) -> None:
+def allocate_then_signal(stage):
     """Zero the pad, as the allocator does, and exchange signals."""
     stage.launch(launch=0)
     if stage.is_mended:

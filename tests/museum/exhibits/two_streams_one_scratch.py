@@ -4,10 +4,10 @@ Launches of one stream follow each other, and so the buffer was enough. On two s
 from storing while the first one still adds. In the mended one the second stream waits for an event of the first.
 """
 
-from tests.museum.exhibit import Exhibit, Stage
+from tests.museum.exhibit import Exhibit
 
 
-def _host(stage: Stage) -> None:
+def _host(stage):
     stage.launch(stream=1, launch=0)
     if stage.is_mended:
         stage.fabric.wait_stream(2, 1)

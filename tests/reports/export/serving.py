@@ -2,12 +2,8 @@
 which entry a communicator takes, and which sizes it then takes (vllm/distributed/device_communicators/symm_mem.py and
 custom_all_reduce.py, sglang/srt/distributed/device_communicators/torch_symm_mem.py, of June to November 2026)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
-from cases.record.record import Record
 from tests.reports.export.sweeps import SIZES, timed
 from tests.reports.synthetic import record, with_case
 
@@ -20,12 +16,12 @@ MODEL = {
 }
 
 
-def us(algorithm: str, size_bytes: int) -> float:
+def us(algorithm, size_bytes):
     delay_us, gbps = MODEL[algorithm]
     return delay_us + size_bytes / gbps / 1e3
 
 
-def serving_record(algorithm: str, size_bytes: int, multicast: bool = True, **changes: Any) -> Record:
+def serving_record(algorithm, size_bytes, multicast=True, **changes):
     made = record(algorithm, size_bytes, **changes)
     assert made.fabric is not None
     fabric = replace(made.fabric, multicast=multicast, multicast_reason="" if multicast else "none")
@@ -33,19 +29,19 @@ def serving_record(algorithm: str, size_bytes: int, multicast: bool = True, **ch
     return timed(with_case(made, accumulator="library"), us(algorithm, size_bytes))
 
 
-def serving(*left_out: str, sizes: tuple[int, ...] = SIZES, **changes: Any) -> list[Record]:
+def serving(*left_out, sizes=SIZES, **changes):
     """Records of all of these algorithms but some."""
     return [serving_record(one, size, **changes) for one in MODEL if one not in left_out for size in sizes]
 
 
-def dictionaries(text: str) -> dict[str, Any]:
+def dictionaries(text):
     """What the file defines."""
-    found: dict[str, Any] = {}
+    found = {}
     exec(text, {}, found)
     return found
 
 
-def vllm_takes_symmetric(text: str, capability: str, ranks: int, size_bytes: int) -> bool:
+def vllm_takes_symmetric(text, capability, ranks, size_bytes):
     """Whether vLLM takes symmetric memory for a message, once its own kernels did not."""
     sizes = dictionaries(text)["SYMM_MEM_ALL_REDUCE_MAX_SIZES"]
     if capability not in sizes or ranks not in sizes[capability] or size_bytes % 4:
@@ -53,7 +49,7 @@ def vllm_takes_symmetric(text: str, capability: str, ranks: int, size_bytes: int
     return bool(size_bytes <= sizes[capability][ranks])
 
 
-def vllm_takes_own(text: str, capability: str, ranks: int, size_bytes: int) -> bool:
+def vllm_takes_own(text, capability, ranks, size_bytes):
     """Whether vLLM takes its own kernels for a message, symmetric memory being on."""
     most = 8192 * 1024
     sizes = dictionaries(text)["CUSTOM_ALL_REDUCE_MAX_SIZES"]
@@ -62,7 +58,7 @@ def vllm_takes_own(text: str, capability: str, ranks: int, size_bytes: int) -> b
     return size_bytes % 16 == 0 and bool(size_bytes < most)
 
 
-def sglang_takes_symmetric(text: str, major: int, ranks: int, size_bytes: int) -> bool:
+def sglang_takes_symmetric(text, major, ranks, size_bytes):
     """Whether SGLang takes symmetric memory for a message."""
     most = dictionaries(text)["TORCH_SYMM_MEM_ALL_REDUCE_MAX_SIZES"][major][ranks]
     return size_bytes % 4 == 0 and bool(size_bytes < most)

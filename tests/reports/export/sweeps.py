@@ -1,12 +1,8 @@
 """Invented sweeps over NCCL's settings, and invented times of what vLLM and SGLang choose among."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 from cases.record.nccl_settings import NcclAlgorithm, NcclProtocol, NcclSettings
-from cases.record.record import Record
 from tests.reports.synthetic import KIB, record, with_case, with_environment, with_request
 
 SIZES = tuple(KIB << power for power in range(0, 19, 2))
@@ -27,28 +23,28 @@ MODEL = {
 """An invented delay in us and an invented bandwidth in GB/s of each setting."""
 
 
-def us(settings: NcclSettings, size_bytes: int) -> float:
+def us(settings, size_bytes):
     delay_us, gbps = MODEL[settings.choice]
     if settings == OWN:  # as good as the best but for a share of 5 %
         return 1.05 * min(us(one, size_bytes) for one in MODEL if one != OWN)
     return delay_us + size_bytes / gbps / 1e3
 
 
-def blocks(settings: NcclSettings, size_bytes: int) -> int:
+def blocks(settings, size_bytes):
     """As NCCL takes fewer channels for small messages."""
     return min(settings.channels or 24, max(1, size_bytes // (16 * KIB)))
 
 
-def timed(made: Record, time_us: float) -> Record:
+def timed(made, time_us):
     """The record with samples around a time."""
     assert made.timing is not None
     samples = tuple(tuple(time_us + wave for wave in (-0.01, 0.0, 0.01)) for _ in range(made.case.world_size))
     return replace(made, timing=replace(made.timing, samples_us=samples))
 
 
-def nccl_record(settings: NcclSettings, size_bytes: int, world: int = 0, **changes: Any) -> Record:
+def nccl_record(settings, size_bytes, world=0, **changes):
     """One case of NCCL's, under settings, as a command writes it."""
-    kernels: dict[str, Any] = {"kernels": ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL",)}
+    kernels = {"kernels": ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL",)}
     kernels |= {"kernel_blocks": (blocks(settings, size_bytes),)}
     made = record("nccl", size_bytes, world=world, **({"timing": kernels} | changes))
     made = timed(with_case(made, placement="in_place"), us(settings, size_bytes))
@@ -60,5 +56,5 @@ def nccl_record(settings: NcclSettings, size_bytes: int, world: int = 0, **chang
     return replace(made, library=settings.named("NCCL 0.0.0"))
 
 
-def sweep(sizes: tuple[int, ...] = SIZES, settings: tuple[NcclSettings, ...] = tuple(MODEL)) -> list[Record]:
+def sweep(sizes=SIZES, settings=tuple(MODEL)):
     return [nccl_record(one, size, world) for world, one in enumerate(settings) for size in sizes]

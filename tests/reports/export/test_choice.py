@@ -1,7 +1,5 @@
 """Choices among contestants by size: ranges, thresholds and their regret, against times that are known everywhere."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics
@@ -18,7 +16,7 @@ PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4"
 SIZES = [KIB << power for power in range(0, 15, 2)]
 
 
-def line(delay_us: float, gbps: float) -> dict[int, float]:
+def line(delay_us, gbps):
     return {size: delay_us + size / gbps / 1e3 for size in SIZES}
 
 
@@ -26,7 +24,7 @@ FAST_START, FAST_END = line(3.0, 50.0), line(10.0, 300.0)
 """Of equal time at 7 us x 60 GB/s = 420,000 bytes."""
 
 
-def test_contestants_change_places_where_their_lines_cross() -> None:
+def test_contestants_change_places_where_their_lines_cross():
     times = {"start": FAST_START, "end": FAST_END}
     assert list(winners(times, SIZES).values()) == ["start"] * 5 + ["end"] * 3
     assert crossing(FAST_START, FAST_END, 256 * KIB, MIB) == pytest.approx(420_000, abs=1)
@@ -34,7 +32,7 @@ def test_contestants_change_places_where_their_lines_cross() -> None:
     assert regret_of(times, SIZES).worst == pytest.approx(0.0)
 
 
-def test_one_that_is_nearly_as_fast_is_kept() -> None:
+def test_one_that_is_nearly_as_fast_is_kept():
     nearly = {size: time * (1.009 if size > MIB else 1.0) for size, time in FAST_START.items()}
     other = {size: time * (1.0 if size > MIB else 2.0) for size, time in FAST_START.items()}
     assert set(winners({"kept": nearly, "other": other}, SIZES).values()) == {"kept"}
@@ -42,14 +40,14 @@ def test_one_that_is_nearly_as_fast_is_kept() -> None:
     assert set(winners({"kept": clearly, "other": other}, SIZES).values()) == {"kept", "other"}
 
 
-def test_where_neither_leads_at_one_end_only_the_middle_is_taken() -> None:
+def test_where_neither_leads_at_one_end_only_the_middle_is_taken():
     assert crossing(FAST_START, FAST_START, KIB, 4 * KIB) == 2 * KIB
     assert crossing(FAST_START, {0: 3.0, **FAST_START}, KIB, 4 * KIB) == 2 * KIB
     with pytest.raises(ValueError, match="no range"):
         crossing(FAST_START, FAST_END, KIB, KIB)
 
 
-def test_a_regret_is_of_choices_made_without_the_size() -> None:
+def test_a_regret_is_of_choices_made_without_the_size():
     """A contestant that is fast at one size only is not found by the others."""
     spike = {size: (1.0 if size == 64 * KIB else 9999.0) for size in SIZES}
     found = regret_of({"line": FAST_START, "spike": spike}, SIZES)
@@ -60,21 +58,21 @@ def test_a_regret_is_of_choices_made_without_the_size() -> None:
         regret_of({"line": FAST_START}, SIZES[:3])
 
 
-def test_a_threshold_is_where_the_lines_cross() -> None:
+def test_a_threshold_is_where_the_lines_cross():
     found = threshold_of(FAST_START, FAST_END, SIZES)
     assert found.up_to_bytes == pytest.approx(420_000, abs=1)
     assert found.in_use == Regret(0.0, 0.0, SIZES[0])
     assert threshold_regret(FAST_START, FAST_END, SIZES).worst == pytest.approx(0.0)
 
 
-def test_a_threshold_is_no_larger_than_what_was_measured_and_none_is_none() -> None:
+def test_a_threshold_is_no_larger_than_what_was_measured_and_none_is_none():
     slow = {size: 2 * time for size, time in FAST_START.items()}
     assert threshold_of(FAST_START, slow, SIZES).up_to_bytes == SIZES[-1]
     assert threshold_of(slow, FAST_START, SIZES).up_to_bytes == 0
     assert threshold_regret(FAST_START, slow, SIZES).worst == 0
 
 
-def test_one_threshold_can_not_serve_a_middle_and_says_what_it_loses() -> None:
+def test_one_threshold_can_not_serve_a_middle_and_says_what_it_loses():
     """The own way is 10 % slower below 16 KiB, twice as fast up to 1 MiB, slower above."""
     own = {size: time * (1.1 if size < 16 * KIB else 0.5 if size <= MIB else 2.0) for size, time in FAST_START.items()}
     found = threshold_of(own, FAST_START, SIZES)
@@ -83,15 +81,15 @@ def test_one_threshold_can_not_serve_a_middle_and_says_what_it_loses() -> None:
 
 
 @pytest.mark.slow
-def test_a_straight_line_over_bytes_is_what_published_records_follow() -> None:
+def test_a_straight_line_over_bytes_is_what_published_records_follow():
     """The claim of reports/export/choice.py: against a power of the size, between neighbours of a size left out."""
-    curves: dict[tuple[object, ...], dict[int, list[float]]] = {}
+    curves = {}
     for record in bundle.read([PUBLISHED]):
         if record.timing is not None:
             case = record.case
             key = (case.op, case.algorithm, case.dtype, case.placement)
             curves.setdefault(key, {}).setdefault(case.size_bytes, []).append(record.timing.median_us)
-    missed: dict[str, list[float]] = {"line": [], "power": []}
+    missed = {"line": [], "power": []}
     for worlds in curves.values():
         times = {size: statistics.median(found) for size, found in sorted(worlds.items()) if size}
         for low, size, high in zip(times, list(times)[1:], list(times)[2:], strict=False):
@@ -104,7 +102,7 @@ def test_a_straight_line_over_bytes_is_what_published_records_follow() -> None:
     assert statistics.median(missed["line"]) < 0.03 < 0.05 < statistics.median(missed["power"])
 
 
-def test_choices_reach_over_all_sizes_without_a_gap() -> None:
+def test_choices_reach_over_all_sizes_without_a_gap():
     times = {"start": FAST_START, "end": FAST_END, "never": line(99.0, 9.0)}
     taken = [choice_at(times, SIZES, size) for size in range(400_000, 440_000, 500)]
     assert [key for key, _ in itertools.groupby(taken)] == ["start", "end"]

@@ -1,7 +1,5 @@
 """`symlab export`: files, refusals, and that simulated and wrong records never become a table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -17,19 +15,17 @@ PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> str:
+def records(tmp_path):
     place = tmp_path / "sweep.jsonl.xz"
     bundle.write(sweep(), place)
     return str(place)
 
 
-def run(*arguments: str) -> None:
+def run(*arguments):
     export([*arguments], standalone_mode=False)
 
 
-def test_a_file_is_written_and_what_it_says_is_printed(
-    records: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_is_written_and_what_it_says_is_printed(records, tmp_path, capsys):
     output = tmp_path / "tuner.csv"
     run("--to", "nccl", records, "-o", str(output))
     said = capsys.readouterr().out
@@ -40,18 +36,18 @@ def test_a_file_is_written_and_what_it_says_is_printed(
     assert capsys.readouterr().out == output.read_text()
 
 
-def test_the_same_records_give_the_same_file(tmp_path: Path) -> None:
+def test_the_same_records_give_the_same_file(tmp_path):
     backwards = command.WRITERS["nccl"](list(reversed(sweep())))
     assert command.WRITERS["nccl"](sweep()) == backwards
     assert command.WRITERS["vllm"](serving()) == command.WRITERS["vllm"](list(reversed(serving())))
 
 
-def test_the_command_and_the_room_know_the_same_consumers() -> None:
+def test_the_command_and_the_room_know_the_same_consumers():
     assert set(CONSUMERS) == set(command.WRITERS)
 
 
 @pytest.mark.slow
-def test_published_records_entitle_to_no_table_yet() -> None:
+def test_published_records_entitle_to_no_table_yet():
     """They have no sweep of NCCL's settings, and their GPUs gave no multicast addresses."""
     found = bundle.read([PUBLISHED / "h200-x2"])
     for consumer in command.WRITERS:
@@ -60,12 +56,12 @@ def test_published_records_entitle_to_no_table_yet() -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_a_place_that_cant_be_written_is_known_before_the_records_are_read(tmp_path: Path) -> None:
+def test_a_place_that_cant_be_written_is_known_before_the_records_are_read(tmp_path):
     with pytest.raises(ValueError, match="no such folder"):
         run("--to", "nccl", str(tmp_path / "none"), "-o", str(tmp_path / "no" / "x.csv"))
 
 
-def test_own_choice_alone_is_no_sweep(tmp_path: Path) -> None:
+def test_own_choice_alone_is_no_sweep(tmp_path):
     place = tmp_path / "own.jsonl.xz"
     bundle.write(sweep(settings=(OWN,)), place)
     with pytest.raises(ValueError, match=r"run symlab run \+exp=nccl_sweep"):

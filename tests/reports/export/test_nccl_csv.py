@@ -1,16 +1,13 @@
 """NCCL's CSV: read back as NCCL's plugin reads it, held against the times that it was made of, and refused where
 records do not hold what it says."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from cases.record.nccl_settings import NcclAlgorithm, NcclProtocol
-from cases.record.record import Record, Status
+from cases.record.record import Status
 from reports.export.nccl import ALGORITHMS, COLLECTIVES, LARGEST, PROTOCOLS, nccl_csv
 from reports.record.bundle import digest
 from tests.golden import refused
@@ -25,7 +22,7 @@ BY_NAMES = {
 }
 
 
-def test_the_plugin_takes_the_fastest_setting_at_every_measured_size() -> None:
+def test_the_plugin_takes_the_fastest_setting_at_every_measured_size():
     text = nccl_csv(sweep())
     for size in SIZES:
         algorithm, protocol, channels = choice(text, "allreduce", size, 4)
@@ -34,7 +31,7 @@ def test_the_plugin_takes_the_fastest_setting_at_every_measured_size() -> None:
         assert channels == blocks(taken, size)
 
 
-def test_between_the_measured_sizes_it_loses_less_than_the_target() -> None:
+def test_between_the_measured_sizes_it_loses_less_than_the_target():
     """The invented times are known everywhere, so the choice can be held against the best at any size."""
     text = nccl_csv(sweep())
     source = random.Random(7)
@@ -44,7 +41,7 @@ def test_between_the_measured_sizes_it_loses_less_than_the_target() -> None:
         assert us(BY_NAMES[algorithm, protocol], size) <= 1.02 * min(us(one, size) for one in MODEL if one != OWN)
 
 
-def test_no_call_is_left_to_one_channel() -> None:
+def test_no_call_is_left_to_one_channel():
     """With a gap, or with -1 for channels, the plugin gives one channel."""
     found = rows(nccl_csv(sweep()))
     assert (found[0].least, found[-1].most) == (0, LARGEST)
@@ -56,13 +53,13 @@ def test_no_call_is_left_to_one_channel() -> None:
     assert "collectives without a line run with ONE channel" in nccl_csv(sweep())
 
 
-def test_no_line_is_read_in_two_pieces() -> None:
+def test_no_line_is_read_in_two_pieces():
     long = [with_request(one, command="a" * 300) for one in sweep()]
     assert max(map(len, nccl_csv(long).splitlines())) < 255
     assert len(rows(nccl_csv(long))) == len(rows(nccl_csv(sweep())))
 
 
-def test_the_file_says_what_it_was_made_of() -> None:
+def test_the_file_says_what_it_was_made_of():
     found = sweep()
     text = nccl_csv(found)
     assert f"records {digest(found)}" in text
@@ -73,38 +70,38 @@ def test_the_file_says_what_it_was_made_of() -> None:
     assert "against NCCL's own choice, at the measured sizes: at worst " in text
 
 
-def test_a_regret_beyond_the_target_is_said() -> None:
+def test_a_regret_beyond_the_target_is_said():
     """Of four sizes so far apart, those in between are guessed."""
     few = sweep((KIB, MIB, 16 * MIB, 256 * MIB))
     assert "MORE than the target of 2 %: measure more sizes" in nccl_csv(few)
 
 
-def test_nothing_to_gain_is_said() -> None:
+def test_nothing_to_gain_is_said():
     even = [timed(one, us(OWN, one.case.size_bytes) / 1.05) if one.library == "NCCL 0.0.0" else one for one in sweep()]
     assert "NOTHING TO GAIN: at no measured size is it more than 2% faster" in nccl_csv(even)
     assert "NOTHING TO GAIN" not in nccl_csv(sweep())
 
 
-def test_a_table_that_loses_to_nccls_own_choice_is_refused() -> None:
+def test_a_table_that_loses_to_nccls_own_choice_is_refused():
     """A sweep that has not what NCCL takes by itself: production would be slower."""
     with refused():
         nccl_csv(sweep(settings=(OWN, RING_LL, TREE_LL)))
 
 
-def test_several_ops_have_lines_of_their_own() -> None:
+def test_several_ops_have_lines_of_their_own():
     gathers = [with_case(one, op="all_gather", reduction="none") for one in sweep()]
     text = nccl_csv([*sweep(), *gathers])
     assert {row.collective for row in rows(text)} == {"allreduce", "allgather"}
     assert choice(text, "allgather", KIB, 4)[:2] == ("ring", "ll")
 
 
-def test_ops_that_nccl_chooses_nothing_for_and_ops_without_a_sweep_have_no_lines() -> None:
+def test_ops_that_nccl_chooses_nothing_for_and_ops_without_a_sweep_have_no_lines():
     sends = [with_case(one, op="all_to_all", reduction="none") for one in sweep()]
     defaults = [with_case(one, op="reduce") for one in sweep(settings=(OWN,))]
     assert nccl_csv([*sweep(), *sends, *defaults]) == nccl_csv(sweep())
 
 
-def simulated(found: Sequence[Record]) -> list[Record]:
+def simulated(found):
     made = []
     for one in found:
         assert one.fabric is not None
@@ -112,16 +109,16 @@ def simulated(found: Sequence[Record]) -> list[Record]:
     return made
 
 
-def failed(one: Record) -> Record:
+def failed(one):
     return replace(one, status=Status.FAILED, check=None, timing=None, reason="NCCL error")
 
 
-def without_blocks(one: Record) -> Record:
+def without_blocks(one):
     assert one.timing is not None
     return replace(one, timing=replace(one.timing, kernel_blocks=None))
 
 
-def test_what_failed_at_a_size_is_never_chosen() -> None:
+def test_what_failed_at_a_size_is_never_chosen():
     slow = [timed(one, 2e4) if one.library == "NCCL 0.0.0" else one for one in sweep()]
     found = [failed(one) if "Ring, LL, " in one.library and one.case.size_bytes == MIB else one for one in slow]
     assert ("ring", "ll") in {(row.algorithm, row.protocol) for row in rows(nccl_csv(slow))}
@@ -149,14 +146,14 @@ def test_what_failed_at_a_size_is_never_chosen() -> None:
         [replace(one, library=RING_LL.named("NCCL 0.0.0")) if one.library == "NCCL 0.0.0" else one for one in sweep()],
     ],
 )
-def test_records_that_do_not_hold_it_are_refused_in_one_line(found: list[Record]) -> None:
+def test_records_that_do_not_hold_it_are_refused_in_one_line(found):
     """The last are of NCCL's own choice, passed off as Ring, LL."""
     with refused() as caught:
         nccl_csv(found)
     assert "\n" not in str(caught.value)
 
 
-def test_every_op_and_setting_has_the_plugins_name() -> None:
+def test_every_op_and_setting_has_the_plugins_name():
     from tests.reports.export import tuner_reader
 
     assert set(ALGORITHMS) == set(NcclAlgorithm)

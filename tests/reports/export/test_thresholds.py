@@ -1,13 +1,10 @@
 """Dictionaries of vLLM and SGLang: what these programs then take at every size, and which records entitle to what."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
 from cases.record.nccl_settings import NcclAlgorithm, NcclSettings
-from cases.record.record import Record
 from reports.export.thresholds import VLLM_ONE_SHOT, VLLM_TWO_SHOT, sglang_sizes, vllm_kernel, vllm_sizes
 from reports.record.bundle import digest
 from tests.golden import refused
@@ -29,7 +26,7 @@ EXACT = (8 * 1e3) / (1 / 260.0 - 1 / 320.0)
 
 
 @pytest.mark.parametrize("size", [*SIZES, 10 * MIB, 12 * MIB])
-def test_vllm_takes_the_faster_of_symmetric_memory_and_nccl(size: int) -> None:
+def test_vllm_takes_the_faster_of_symmetric_memory_and_nccl(size):
     text = vllm_sizes(serving())
     is_faster = us("torch/multimem_staged", size) < us("nccl", size)
     assert vllm_takes_symmetric(text, "9.0", 4, size) == is_faster
@@ -37,7 +34,7 @@ def test_vllm_takes_the_faster_of_symmetric_memory_and_nccl(size: int) -> None:
     assert not vllm_takes_symmetric(text, "10.0", 4, size)
 
 
-def test_the_numbers_are_where_the_times_are_equal() -> None:
+def test_the_numbers_are_where_the_times_are_equal():
     """vLLM takes sizes up to its number for symmetric memory, and below it for its own kernels; SGLang below it."""
     vllm, sglang = dictionaries(vllm_sizes(serving())), dictionaries(sglang_sizes(serving()))
     most = vllm["SYMM_MEM_ALL_REDUCE_MAX_SIZES"]["9.0"][4]
@@ -49,19 +46,19 @@ def test_the_numbers_are_where_the_times_are_equal() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_sglang_takes_the_faster_of_symmetric_memory_and_nccl(size: int) -> None:
+def test_sglang_takes_the_faster_of_symmetric_memory_and_nccl(size):
     is_faster = us("torch/multimem_staged", size) < us("nccl", size)
     assert sglang_takes_symmetric(sglang_sizes(serving()), 9, 4, size) == is_faster
 
 
 @pytest.mark.parametrize("size", [size for size in SIZES if size <= 4 * MIB])
-def test_vllm_takes_its_own_kernels_where_they_are_faster_than_what_comes_after(size: int) -> None:
+def test_vllm_takes_its_own_kernels_where_they_are_faster_than_what_comes_after(size):
     text = vllm_sizes(serving())
     after = min(us("torch/multimem_staged", size), us("nccl", size))
     assert vllm_takes_own(text, "9.0", 4, size) == (us(vllm_kernel(size, 4), size) < after)
 
 
-def test_where_all_measured_sizes_win_the_largest_is_the_last() -> None:
+def test_where_all_measured_sizes_win_the_largest_is_the_last():
     sizes = SIZES[:6]
     text, other = vllm_sizes(serving(sizes=sizes)), sglang_sizes(serving(sizes=sizes))
     assert vllm_takes_symmetric(text, "9.0", 4, sizes[-1])
@@ -70,7 +67,7 @@ def test_where_all_measured_sizes_win_the_largest_is_the_last() -> None:
     assert not sglang_takes_symmetric(other, 9, 4, sizes[-1] + 4)
 
 
-def test_the_kernel_is_the_one_that_the_program_takes_on_so_many_ranks() -> None:
+def test_the_kernel_is_the_one_that_the_program_takes_on_so_many_ranks():
     """Two ranks of capability 9.0 are not in the list of multimem of either program."""
     two = serving(world_size=2)
     most = dictionaries(vllm_sizes(two))["SYMM_MEM_ALL_REDUCE_MAX_SIZES"]["9.0"][2]
@@ -80,7 +77,7 @@ def test_the_kernel_is_the_one_that_the_program_takes_on_so_many_ranks() -> None
     assert vllm_kernel(MIB, 2) == VLLM_ONE_SHOT
 
 
-def test_the_files_say_what_they_were_made_of_and_what_they_lack() -> None:
+def test_the_files_say_what_they_were_made_of_and_what_they_lack():
     found = serving(*FLASHINFER)
     for text in (vllm_sizes(found), sglang_sizes(found)):
         assert f"records {digest(found)}" in text
@@ -91,21 +88,21 @@ def test_the_files_say_what_they_were_made_of_and_what_they_lack() -> None:
     assert "no thresholds of custom_all_reduce_v2" in sglang_sizes(found)
 
 
-def under_settings(one: Record) -> Record:
+def under_settings(one):
     return replace(one, library=NcclSettings(NcclAlgorithm.Ring).named("NCCL 0.0.0"))
 
 
-def simulated(one: Record) -> Record:
+def simulated(one):
     assert one.fabric is not None
     return replace(one, timing=None, library="", fabric=replace(one.fabric, simulated=True))
 
 
-def eager(one: Record) -> Record:
+def eager(one):
     assert one.timing is not None
     return replace(one, timing=replace(one.timing, mode="eager"))
 
 
-def told(one: Record) -> Record:
+def told(one):
     return with_environment(one, variables={"allowed": {"NCCL_TUNER_CONFIG_FILE": "x.csv"}})
 
 
@@ -131,7 +128,7 @@ STAGED = ("torch/multimem_staged", "torch/two_shot_staged")
         [timed(one, 1e6) if one.case.algorithm == "torch/multimem_staged" else one for one in serving()],
     ],
 )
-def test_records_that_do_not_entitle_are_refused_in_one_line(found: list[Record]) -> None:
+def test_records_that_do_not_entitle_are_refused_in_one_line(found):
     """The last two lack the copies that both programs make, and never win."""
     for write in (vllm_sizes, sglang_sizes):
         with refused() as caught:
@@ -139,7 +136,7 @@ def test_records_that_do_not_entitle_are_refused_in_one_line(found: list[Record]
         assert "\n" not in str(caught.value)
 
 
-def test_a_size_that_vllms_rule_needs_is_missed() -> None:
+def test_a_size_that_vllms_rule_needs_is_missed():
     lacking = [one for one in serving() if (one.case.algorithm, one.case.size_bytes) != (VLLM_TWO_SHOT, MIB)]
     with refused():
         vllm_sizes(lacking)

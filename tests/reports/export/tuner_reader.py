@@ -1,9 +1,6 @@
 """A reader of NCCL's tuner CSV, written from what NCCL's example tuner plugin does with a file (its README and source
 of June 2026), with what is surprising there: see reports/export/nccl.py."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 BUFFER = 255
@@ -28,12 +25,12 @@ class Row:
     registered: int
 
 
-def pieces(text: str) -> Iterator[str]:
+def pieces(text):
     for line in text.splitlines(keepends=True):
         yield from (line[start : start + BUFFER] for start in range(0, len(line), BUFFER))
 
 
-def rows(text: str) -> list[Row]:
+def rows(text):
     found = []
     for piece in pieces(text):
         if piece[0] in "#\n":
@@ -51,9 +48,7 @@ def rows(text: str) -> list[Row]:
     return found
 
 
-def choice(
-    text: str, collective: str, size_bytes: int, ranks: int, nodes: int = 1, pipe_ops: int = 1, registered: int = 0
-) -> tuple[str, str, int]:
+def choice(text, collective, size_bytes, ranks, nodes=1, pipe_ops=1, registered=0):
     """What the plugin makes NCCL take: algorithm, protocol ("" its own) and channels."""
     for row in rows(text):
         wanted = ((row.nodes, nodes), (row.ranks, ranks), (row.pipe_ops, pipe_ops), (row.registered, registered))

@@ -1,13 +1,10 @@
 """Pictures: the same bytes for the same records, and what is drawn is what was recorded."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pytest
@@ -27,28 +24,28 @@ ROOT = Path(__file__).parents[3]
 RECORDS = study(("one_shot", "nccl"), (KIB, 64 * KIB, 4 * MIB))
 
 
-def drawn(records: list[Any]) -> tuple[Any, list[Any]]:
+def drawn(records):
     """The figure, and its axes: time and bandwidth of each section."""
     figure = curves.figure(figures.drawable(records))
     return figure, figure.get_axes()
 
 
-def lines_of(axes: Any) -> list[Any]:
+def lines_of(axes):
     return [line for line in axes.get_lines() if len(line.get_xdata()) > 2]
 
 
-def bands_of(axes: Any) -> list[Any]:
+def bands_of(axes):
     return [one for one in axes.patches if one.get_alpha() == curves.BAND]
 
 
 @pytest.mark.parametrize("kind", ["curves", "distribution"])
-def test_one_size_is_enough_for_a_picture(kind: str, tmp_path: Path) -> None:
+def test_one_size_is_enough_for_a_picture(kind, tmp_path):
     figures.draw(study(("one_shot", "nccl"), (KIB,)), tmp_path / "one.svg", kind)
     assert "<svg" in (tmp_path / "one.svg").read_text()
 
 
 @pytest.mark.slow
-def test_the_same_records_are_the_same_svg_in_any_process(tmp_path: Path) -> None:
+def test_the_same_records_are_the_same_svg_in_any_process(tmp_path):
     program = (
         "import sys, hashlib; from reports.figures import picture; "
         "from tests.reports.figures.test_figures import RECORDS; "
@@ -68,14 +65,14 @@ def test_the_same_records_are_the_same_svg_in_any_process(tmp_path: Path) -> Non
     assert hashes[0] == hashes[1]
 
 
-def test_empty_messages_have_no_place_on_the_axis() -> None:
+def test_empty_messages_have_no_place_on_the_axis():
     _, axes = drawn([*RECORDS, record(size_bytes=0, timing={"slot_bytes": 0, "checked_before": 0, "checked_after": 0})])
     assert [list(line.get_xdata()) for line in lines_of(axes[0])] == [[KIB, 64 * KIB, 4 * MIB]] * 2
     with pytest.raises(ValueError, match="nothing to draw"):
         figures.drawable([record(size_bytes=0)])
 
 
-def test_the_svg_names_its_records_and_no_date() -> None:
+def test_the_svg_names_its_records_and_no_date():
     text = figures.picture(RECORDS).decode()
     xml.etree.ElementTree.fromstring(text)
     assert digest(RECORDS) in text
@@ -83,7 +80,7 @@ def test_the_svg_names_its_records_and_no_date() -> None:
     assert len(text) < 300_000
 
 
-def test_lines_are_the_medians_over_worlds_and_bands_their_range() -> None:
+def test_lines_are_the_medians_over_worlds_and_bands_their_range():
     _, (left, right) = drawn(RECORDS)
     ours, nccl = lines_of(left)
     for line, algorithm in ((ours, "one_shot"), (nccl, "nccl")):
@@ -101,12 +98,12 @@ def test_lines_are_the_medians_over_worlds_and_bands_their_range() -> None:
     assert right.get_ylabel() == "bus bandwidth (GB/s)"
 
 
-def test_one_world_has_no_band() -> None:
+def test_one_world_has_no_band():
     _, (left, _) = drawn(study(("one_shot", "nccl"), (KIB, 64 * KIB), worlds=1))
     assert bands_of(left) == []
 
 
-def test_axes_are_logarithmic_with_binary_ticks() -> None:
+def test_axes_are_logarithmic_with_binary_ticks():
     figure, (left, right) = drawn(RECORDS)
     figure.canvas.draw()
     assert (left.get_xscale(), left.get_yscale(), right.get_xscale(), right.get_yscale()) == ("log",) * 3 + ("linear",)
@@ -116,7 +113,7 @@ def test_axes_are_logarithmic_with_binary_ticks() -> None:
         assert all(re.fullmatch(r"\d+ (B|KiB|MiB|GiB)", text) for text in texts)
 
 
-def test_the_limit_is_the_measured_one() -> None:
+def test_the_limit_is_the_measured_one():
     _, (_, right) = drawn(RECORDS)
     (limit,) = [line for line in right.get_lines() if len(line.get_xdata()) == 2]
     assert set(limit.get_ydata()) == {400.0}
@@ -127,7 +124,7 @@ def test_the_limit_is_the_measured_one() -> None:
     assert all(len(line.get_xdata()) > 2 for line in right.get_lines())
 
 
-def test_ours_are_solid_and_baselines_dashed_each_with_its_own_look() -> None:
+def test_ours_are_solid_and_baselines_dashed_each_with_its_own_look():
     figure, (left, _) = drawn(study(sizes=(KIB, MIB, 4 * MIB)))
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels[:-1] == list(DELAYS_US)
@@ -139,7 +136,7 @@ def test_ours_are_solid_and_baselines_dashed_each_with_its_own_look() -> None:
 
 
 @pytest.mark.parametrize("others", [(), ("multimem_one_shot", "multimem_two_shot", "torch/multimem", "a_new_one")])
-def test_the_legend_covers_no_data_and_is_not_cut(others: tuple[str, ...]) -> None:
+def test_the_legend_covers_no_data_and_is_not_cut(others):
     records = [record(name, size) for name in (*DELAYS_US, *others) for size in (KIB, MIB, 4 * MIB)]
     figure, axes = drawn(records)
     figure.canvas.draw()
@@ -150,7 +147,7 @@ def test_the_legend_covers_no_data_and_is_not_cut(others: tuple[str, ...]) -> No
     assert legend.y0 >= 0
 
 
-def test_every_job_has_a_row_and_the_title_says_what_holds_for_all() -> None:
+def test_every_job_has_a_row_and_the_title_says_what_holds_for_all():
     records = [one for dtype in ("bfloat16", "float32") for one in study(dtype=dtype, sizes=(KIB, MIB), worlds=1)]
     figure, axes = drawn(records)
     assert [one.get_title(loc="left").partition(",")[0] for one in axes[::2]] == [
@@ -160,11 +157,11 @@ def test_every_job_has_a_row_and_the_title_says_what_holds_for_all() -> None:
     assert figure.get_suptitle() == "4 x Invented GPU: graph, window kernel, L2 rotate"
 
 
-def test_one_size_is_a_picture_too() -> None:
+def test_one_size_is_a_picture_too():
     assert figures.picture([record()], "png").startswith(b"\x89PNG")
 
 
-def test_what_can_not_be_drawn(tmp_path: Path) -> None:
+def test_what_can_not_be_drawn(tmp_path):
     with pytest.raises(ValueError, match="nothing to draw"):
         figures.draw([refused()], tmp_path / "x.svg")
     with pytest.raises(ValueError, match=r"ends in \.svg or \.png"):
@@ -173,9 +170,9 @@ def test_what_can_not_be_drawn(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_algorithms_of_an_op_differ_clearly() -> None:
+def test_algorithms_of_an_op_differ_clearly():
     """In colour or marker, whatever their dashes; ours, of which lines are solid, as far as there are colours."""
-    ops: dict[str, set[str]] = {}
+    ops = {}
     for spec in SPECS:
         ops.setdefault(spec.op, set()).add(spec.algorithm)
     assert len(ops) == 9
@@ -188,7 +185,7 @@ def test_algorithms_of_an_op_differ_clearly() -> None:
         assert ours | baselines <= set(style.KNOWN), op
 
 
-def test_pictures_for_a_page_have_ids_of_their_own_and_are_named_for_who_hears_them() -> None:
+def test_pictures_for_a_page_have_ids_of_their_own_and_are_named_for_who_hears_them():
     judged = rows(figures.drawable(RECORDS)[0])
     first, second = (style.inline(lambda: curves.single(judged, "median_us"), key, 'a "label" <b>') for key in "ab")
     ids = [set(re.findall(r'\bid="([^"]+)"', text)) for text in (first, second)]
@@ -203,7 +200,7 @@ def test_pictures_for_a_page_have_ids_of_their_own_and_are_named_for_who_hears_t
     assert "1 KiB" in first
 
 
-def test_samples_are_drawn_where_they_lie() -> None:
+def test_samples_are_drawn_where_they_lie():
     judged = rows(figures.drawable(RECORDS)[0])
     axes = distribution.single(judged).get_axes()[0]
     strokes, lines, bars = ([one for one in axes.patches if one.get_linewidth() == width] for width in (0.5, 0.7, 2.4))
@@ -222,7 +219,7 @@ def test_samples_are_drawn_where_they_lie() -> None:
         assert all(min(abs(height - one) for one in drawn_of) < 1e-12 for height in heights)
 
 
-def test_strokes_that_cover_one_another_are_drawn_once() -> None:
+def test_strokes_that_cover_one_another_are_drawn_once():
     crowd = numpy.linspace(-0.001, 0.001, 5000)
     kept = distribution.thinned(numpy.concatenate([[-0.5], crowd, [3.0]]))
     assert len(kept) < 10
@@ -232,12 +229,12 @@ def test_strokes_that_cover_one_another_are_drawn_once() -> None:
     assert list(distribution.thinned(apart)) == list(apart)
 
 
-def with_errors(algorithm: str, size_bytes: int, ulps: int, **changes: Any) -> Any:
+def with_errors(algorithm, size_bytes, ulps, **changes):
     check = Check("bitwise", 9, 0, 0.5, ulps, 0.5, True, 2, True, max_relative_error=0.1, rms_relative_error=0.01)
     return record(algorithm, size_bytes, check=check, **changes)
 
 
-def test_errors_over_sizes_are_the_largest_of_all_worlds() -> None:
+def test_errors_over_sizes_are_the_largest_of_all_worlds():
     records = [
         with_errors("one_shot", size, 7 * world + size // KIB, world=world)
         for size in (KIB, 4 * KIB)
@@ -253,7 +250,7 @@ def test_errors_over_sizes_are_the_largest_of_all_worlds() -> None:
     assert axes[1].get_lines()[0].get_ydata() == pytest.approx([0.01 * 2**8] * 2)
 
 
-def test_accumulators_differ_in_dashes_and_algorithms_keep_their_colours() -> None:
+def test_accumulators_differ_in_dashes_and_algorithms_keep_their_colours():
     looks = [style.error_style("one_shot", name) for name in ("float32", "native", "float16", "library")]
     assert len({str(look["linestyle"]) for look in looks}) == 4
     assert {look["color"] for look in looks} == {figures.look("one_shot")["color"]}
@@ -261,7 +258,7 @@ def test_accumulators_differ_in_dashes_and_algorithms_keep_their_colours() -> No
 
 @pytest.mark.parametrize("what", ["curves", "distribution", "numerics"])
 @pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_every_kind_of_picture_is_a_file(what: str, suffix: str, tmp_path: Path) -> None:
+def test_every_kind_of_picture_is_a_file(what, suffix, tmp_path):
     records = [with_errors("one_shot", size, 3) for size in (KIB, MIB)]
     path = tmp_path / f"x.{suffix}"
     figures.draw(records, path, what)
@@ -270,7 +267,7 @@ def test_every_kind_of_picture_is_a_file(what: str, suffix: str, tmp_path: Path)
         figures.draw([refused()], path, what)
 
 
-def in_both_placements(sizes: tuple[int, ...] = (KIB, 64 * KIB)) -> list[Any]:
+def in_both_placements(sizes=(KIB, 64 * KIB)):
     """two_shot out of place and in place, the second a tenth slower; NCCL, which is in place only, beside them."""
     made = []
     for size in sizes:
@@ -282,7 +279,7 @@ def in_both_placements(sizes: tuple[int, ...] = (KIB, 64 * KIB)) -> list[Any]:
     return made
 
 
-def test_placements_are_curves_of_their_own() -> None:
+def test_placements_are_curves_of_their_own():
     (section,) = figures.drawable(in_both_placements())
     found = {one.label: one for one in curves.curves(rows(section), "median_us")}
     assert list(found) == ["two_shot (out of place)", "two_shot (in place)", "nccl"]
@@ -298,7 +295,7 @@ def test_placements_are_curves_of_their_own() -> None:
     assert {text.get_text() for text in legend.get_texts()} > {"two_shot (out of place)", "two_shot (in place)", "nccl"}
 
 
-def test_the_spread_of_placements_has_slots_of_their_own() -> None:
+def test_the_spread_of_placements_has_slots_of_their_own():
     sections = figures.drawable(in_both_placements())
     figure = distribution.figure(sections)
     (legend,) = figure.legends
@@ -307,7 +304,7 @@ def test_the_spread_of_placements_has_slots_of_their_own() -> None:
     assert names[:3] == ["two_shot (out of place)", "two_shot (in place)", "nccl"]
 
 
-def test_each_contestant_has_its_place_at_each_size() -> None:
+def test_each_contestant_has_its_place_at_each_size():
     """Of n contestants at the size at place k, the first is left and the last right of k, evenly, in the legend's
     order; a contestant without a time at a size leaves its place empty."""
     names, sizes = ("one_shot", "two_shot", "nccl"), (KIB, 64 * KIB, MIB)
@@ -329,6 +326,6 @@ def test_each_contestant_has_its_place_at_each_size() -> None:
         assert sorted(set(numpy.round(between, 9))) == pytest.approx(places)
 
 
-def batched_pairs(points: Any) -> list[tuple[Any, Any]]:
+def batched_pairs(points):
     """Both ends of each piece of a broken line."""
     return list(zip(points[::2], points[1::2], strict=True))

@@ -1,15 +1,11 @@
 """Configurations as YAML: readable, a line for each key, and the same values when read back."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import yaml
 
 from reports.html.commands import yaml_line, yaml_text
 
 SIZES = [8, "16K", [1, 2]]
-VALUES: dict[str, Any] = {
+VALUES = {
     "op": "all_reduce",
     "timing": {"mode": "graph", "patience_s": 1e-05, "limits": {}},
     "sizes": SIZES,
@@ -23,7 +19,7 @@ VALUES: dict[str, Any] = {
 }
 
 
-def test_what_holds_plain_values_is_in_one_line() -> None:
+def test_what_holds_plain_values_is_in_one_line():
     lines = yaml_text({key: VALUES[key] for key in ("op", "timing", "again", "long")}).splitlines()
     assert lines[:2] == ["op: all_reduce", "timing:"]
     assert "  limits: {}" in lines
@@ -31,12 +27,12 @@ def test_what_holds_plain_values_is_in_one_line() -> None:
     assert yaml_text({"sizes": {"list": [1, 2]}}) == "sizes:\n  list: [1, 2]"
 
 
-def test_it_reads_back_as_the_same_values() -> None:
+def test_it_reads_back_as_the_same_values():
     assert yaml.safe_load(yaml_text(VALUES)) == VALUES
     assert yaml.safe_load(yaml_line(VALUES)) == VALUES
 
 
-def test_one_line_of_anything() -> None:
+def test_one_line_of_anything():
     assert "\n" not in yaml_line({key: value for key, value in VALUES.items() if key != "text"})
     assert [yaml_line(value) for value in (None, "graph", "no", (1, 2), 7, {"a": 1})] == [
         "null",

@@ -1,7 +1,5 @@
 """The HTML report: what must be in it for each kind of records, what must never be in it, and its figures read back."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib
@@ -10,12 +8,11 @@ import json
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 
 from cases.documents import encoded
-from cases.record.record import Check, FabricInfo, KernelInfo, Mismatch, Record, Status
+from cases.record.record import Check, FabricInfo, KernelInfo, Mismatch, Status
 from reports.html import page
 from reports.html.answer import rivals
 from reports.record.bundle import digest, merged
@@ -29,28 +26,28 @@ MEASURED = study(("one_shot", "two_shot", "nccl"), SIZES, worlds=2)
 EVIL = "<script>alert(1)</script>"
 
 
-def figures_of(text: str) -> Any:
+def figures_of(text):
     """The figures embedded in a page."""
     (found,) = re.findall(r'<script type="application/json" id="figures">(.*?)</script>', text, re.DOTALL)
     return json.loads(found)
 
 
-def simulated(algorithm: str = "one_shot", size_bytes: int = KIB, world_size: int = 4, **changes: Any) -> Record:
+def simulated(algorithm="one_shot", size_bytes=KIB, world_size=4, **changes):
     """A simulated case with an error of 3 ulps at most, and counted instructions."""
     made = record(algorithm, size_bytes, world_size=world_size, is_timed=False)
     fabric = FabricInfo("simulator", "sm_90a", world_size, 1 << 28, True, "", True, "PTX interpreter")
     check = Check("bitwise", 4096, 0, 0.5, 3, 0.25, True, 2, True, max_relative_error=0.01, rms_relative_error=0.002)
-    fields: dict[str, Any] = {"fabric": fabric, "check": check, "counters": {"instructions": 1_234_567}}
+    fields = {"fabric": fabric, "check": check, "counters": {"instructions": 1_234_567}}
     kept = ("id", "case", "started", "ended", "duration_s", "request", "environment")
     fields |= {name: getattr(made, name) for name in kept} | {"status": Status.PASSED}
     return of_case(**(fields | changes))
 
 
-def failed(status: Status = Status.DEADLOCK, reason: str = "every thread waits", **changes: Any) -> Record:
+def failed(status=Status.DEADLOCK, reason="every thread waits", **changes):
     return record(is_timed=False, status=status, check=None, reason=reason, **changes)
 
 
-def wrong() -> Record:
+def wrong():
     mismatch = Mismatch(2, 1, 77, 1.0, 2.0, "0x3f80", "0x4000")
     return record(
         is_timed=False,
@@ -65,7 +62,7 @@ SIMULATED = [simulated(name, size) for name in ("one_shot", "two_shot") for size
 class Reader(HTMLParser):
     """Chapters by id: their text, their tables (lists of rows), the labels of their pictures; all ids and addresses."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
         self.texts: dict[str, str] = {}
         self.tables: dict[str, list[list[list[str]]]] = {}
@@ -79,7 +76,7 @@ class Reader(HTMLParser):
         self._skipped = 0
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attributes):
         found = {name: value or "" for name, value in attributes}
         if "id" in found:
             self.ids.append(found["id"])
@@ -99,7 +96,7 @@ class Reader(HTMLParser):
         elif tag == "svg" and found.get("role") == "img":
             self.pictures.setdefault(self._section, []).append(found["aria-label"])
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         if tag in ("script", "style"):
             self._skipped -= 1
         elif tag in ("td", "th") and self._cell is not None:
@@ -108,7 +105,7 @@ class Reader(HTMLParser):
         elif tag == "section":
             self._section = ""
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self._skipped:
             return
         self.texts[self._section] = self.texts.get(self._section, "") + data
@@ -116,7 +113,7 @@ class Reader(HTMLParser):
             self._cell.append(data)
 
 
-def test_a_measured_set_has_every_chapter() -> None:
+def test_a_measured_set_has_every_chapter():
     read = Reader(page(MEASURED))
     assert "Every case that ran passed its check (18 cases)." in read.texts[""]
     assert "18 passed" in " ".join(read.texts[""].split())
@@ -133,7 +130,7 @@ def test_a_measured_set_has_every_chapter() -> None:
     assert digest([one for one in MEASURED if one.request.command == "command0"]) in read.texts["digests"]
 
 
-def test_the_table_has_the_columns_of_nccl_tests_and_raw_values() -> None:
+def test_the_table_has_the_columns_of_nccl_tests_and_raw_values():
     """Size, algorithm and time come first: a phone shows no more."""
     read = Reader(page(MEASURED))
     timed_table = next(one for one in read.tables["measured"] if one[0][0] == "size (B)")
@@ -150,7 +147,7 @@ def test_the_table_has_the_columns_of_nccl_tests_and_raw_values() -> None:
     assert sum(cell.startswith("* ") for cell in best) == len(SIZES)
 
 
-def test_pictures_of_a_measured_set() -> None:
+def test_pictures_of_a_measured_set():
     labels = Reader(page(MEASURED)).pictures["measured"]
     assert [label.partition(":")[0] for label in labels] == [
         "time against size",
@@ -159,7 +156,7 @@ def test_pictures_of_a_measured_set() -> None:
     ]
 
 
-def test_simulated_and_measured_records_share_no_table_and_no_picture() -> None:
+def test_simulated_and_measured_records_share_no_table_and_no_picture():
     read = Reader(page([*MEASURED, *SIMULATED]))
     assert "simulated: 6 cases without times" in read.texts[""]
     simulated_table = read.tables["simulated"][0]
@@ -174,7 +171,7 @@ def test_simulated_and_measured_records_share_no_table_and_no_picture() -> None:
     assert read.tables["measured"] == apart
 
 
-def test_a_simulated_set_has_no_times() -> None:
+def test_a_simulated_set_has_no_times():
     read = Reader(page(SIMULATED))
     assert "measured" not in read.texts
     assert "4 x simulated GPU" in read.texts[""]
@@ -183,14 +180,14 @@ def test_a_simulated_set_has_no_times() -> None:
     assert not any(one["median_us"] for one in figures_of(page(SIMULATED)))
 
 
-def test_errors_over_ranks_are_drawn_by_accumulator() -> None:
+def test_errors_over_ranks_are_drawn_by_accumulator():
     records = [simulated(size_bytes=size, world_size=ranks) for size in SIZES for ranks in (2, 4, 8)]
     read = Reader(page(records))
     assert any("against ranks: all_reduce bfloat16" in label for label in read.pictures["numerics-simulated"])
     assert "one_shot, float32" in read.texts["numerics-simulated"]
 
 
-def test_what_failed_is_said_first_and_with_its_reason() -> None:
+def test_what_failed_is_said_first_and_with_its_reason():
     records = [record(), failed(), failed(Status.TIMEOUT, "no more steps"), wrong(), refused(size_bytes=MIB)]
     read = Reader(page(records))
     assert "3 of 4 cases that ran did not pass." in read.texts[""]
@@ -204,20 +201,20 @@ def test_what_failed_is_said_first_and_with_its_reason() -> None:
     assert any("first at rank 2, index 77" in row[-1] for row in rows)
 
 
-def test_unchecked_cases_are_no_passed_ones() -> None:
+def test_unchecked_cases_are_no_passed_ones():
     records = [record(is_timed=False, check=None, reason="check was off")]
     text = Reader(page(records)).texts[""]
     assert "the results of 1 of them were not checked" in text
     assert "0 passed" in " ".join(text.split())
 
 
-def test_refusals_that_differ_in_the_size_are_one_line() -> None:
+def test_refusals_that_differ_in_the_size_are_one_line():
     records = [refused("lamport", size, reason=f"up to 262144 bytes, not {size}") for size in (MIB, 4 * MIB)]
     (line,) = Reader(page([record(), *records])).tables["reasons"][0][1:]
     assert line == ["all_reduce/lamport", "2", "1 MiB, 4 MiB", "up to 262144 bytes, not (its size)"]
 
 
-def test_equal_refusals_are_one_line_with_their_number() -> None:
+def test_equal_refusals_are_one_line_with_their_number():
     names = ("lamport", "ll", "two_shot")
     records = [
         refused(name, size, reason=f"all_reduce/{name} needs multicast, and there is none")
@@ -232,13 +229,13 @@ def test_equal_refusals_are_one_line_with_their_number() -> None:
     assert read.texts[""].count("refused") == 1, "their number is among the counts"
 
 
-def test_other_reasons_are_other_lines() -> None:
+def test_other_reasons_are_other_lines():
     records = [refused("lamport", reason="too large"), refused("lamport", reason="needs multicast")]
     assert len(Reader(page([record(), *records])).tables["reasons"][0][1:]) == 2
 
 
 @pytest.mark.slow
-def test_the_first_screen_is_the_answer() -> None:
+def test_the_first_screen_is_the_answer():
     read = Reader(page([*MEASURED, *SIMULATED]))
     above = read.tables[""][0]
     assert above[0] == ["size", "fastest", "time (us)", "busbw (GB/s)", "ours/base"]
@@ -253,7 +250,7 @@ def test_the_first_screen_is_the_answer() -> None:
     assert asked in read.texts[""]
 
 
-def test_the_answer_of_simulated_sums_is_the_least_error() -> None:
+def test_the_answer_of_simulated_sums_is_the_least_error():
     worse = simulated("two_shot")
     assert worse.check is not None
     worse = dataclasses.replace(worse, check=dataclasses.replace(worse.check, rms_relative_error=0.01))
@@ -261,19 +258,19 @@ def test_the_answer_of_simulated_sums_is_the_least_error() -> None:
     assert [row[:2] for row in above[1:]] == [[size, "one_shot, float32"] for size in ("1 KiB", "64 KiB", "4 MiB")]
 
 
-def test_without_times_and_errors_there_is_no_answer_but_the_verdict() -> None:
+def test_without_times_and_errors_there_is_no_answer_but_the_verdict():
     read = Reader(page([refused()]))
     assert "" not in read.tables
     assert "Every case was refused (1 case): nothing ran." in read.texts[""]
 
 
-def test_the_curve_of_a_study_comes_before_all_tables() -> None:
+def test_the_curve_of_a_study_comes_before_all_tables():
     text = page([simulated(size_bytes=size, world_size=ranks) for size in SIZES for ranks in (2, 4, 8)])
     assert text.index("against ranks: all_reduce bfloat16") < text.index("<table")
     assert text.index('id="numerics-simulated"') < text.index('id="simulated"')
 
 
-def test_the_first_screen_of_a_simulated_run_says_how_cases_ended_and_that_there_is_no_bandwidth() -> None:
+def test_the_first_screen_of_a_simulated_run_says_how_cases_ended_and_that_there_is_no_bandwidth():
     exact = [dataclasses.replace(one, check=dataclasses.replace(one.check, **EXACT)) for one in SIMULATED if one.check]
     read = Reader(page(exact))
     above = read.tables[""][0]
@@ -284,7 +281,7 @@ def test_the_first_screen_of_a_simulated_run_says_how_cases_ended_and_that_there
     assert "publishes no bandwidth" not in Reader(page([*MEASURED, *SIMULATED])).texts[""]
 
 
-def test_sections_are_not_split_by_the_folder_of_the_records() -> None:
+def test_sections_are_not_split_by_the_folder_of_the_records():
     again = [dataclasses.replace(one, request=dataclasses.replace(one.request, command="again")) for one in SIMULATED]
     read = Reader(page([*SIMULATED, *again]))
     (table,) = read.tables["simulated"]
@@ -292,23 +289,21 @@ def test_sections_are_not_split_by_the_folder_of_the_records() -> None:
     assert "world: 1 is again, 2 is command0" in read.texts["simulated"]
 
 
-def test_every_table_has_a_name_and_scopes() -> None:
+def test_every_table_has_a_name_and_scopes():
     text = page([*MEASURED, *SIMULATED, wrong(), refused()])
     tables = text.split("<table")[1:]
     assert len(tables) > 10
     for one in tables:
         name = re.search(r"<caption[^>]*>([^<]+)</caption>", one)
-        assert name is not None
         assert name[1].strip()
         body = one.partition("</table>")[0]
         assert body.count('scope="row"') == body.count("<tr") - 1
         assert len(re.findall("<th[ >]", body)) == body.count("scope=")
 
 
-def test_the_policy_allows_this_style_and_this_script_alone() -> None:
+def test_the_policy_allows_this_style_and_this_script_alone():
     text = page(MEASURED)
     found = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
-    assert found is not None
     policy = dict(one.split(" ", 1) for one in html.unescape(found[1]).split("; "))
     assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
     for name, tag in (("script-src", "script"), ("style-src", "style")):
@@ -328,7 +323,7 @@ EXACT = {
 }
 
 
-def planted() -> list[Record]:
+def planted():
     """Records with a script in every text that they have."""
     kernel = KernelInfo(f"all_reduce/{EVIL}", EVIL, "sm_90a", f"sha256:{EVIL}", EVIL, EVIL, EVIL, 1, 1, (EVIL,))
     base = record(EVIL)
@@ -343,7 +338,7 @@ def planted() -> list[Record]:
         "resolved": {EVIL: EVIL},
     }
     request |= {"configuration": configuration}
-    changes: dict[str, Any] = {"environment": environment, "request": request, "fabric": fabric}
+    changes = {"environment": environment, "request": request, "fabric": fabric}
     case = encoded(base.case) | dict.fromkeys(("op", "dtype", "inputs", "reduction"), EVIL)
     return [
         record(EVIL, size, **changes | {"kernel": kernel, "timing": {"devices": [{"before": {"uuid": EVIL}}] * 4}})
@@ -364,7 +359,7 @@ class OfAudit:
     sheets: tuple[Sheet, ...] = (Sheet(EVIL, (EVIL,), ((Line({EVIL: EVIL}),),)),)
 
 
-def test_every_value_is_escaped() -> None:
+def test_every_value_is_escaped():
     text = page(planted(), title=EVIL, audit=OfAudit())
     assert EVIL not in text
     assert text.count("&lt;script&gt;alert(1)") > 50
@@ -375,7 +370,7 @@ def test_every_value_is_escaped() -> None:
 
 
 @pytest.mark.parametrize("records", [MEASURED, SIMULATED, planted()], ids=["measured", "simulated", "planted"])
-def test_nothing_from_elsewhere_is_needed_and_every_id_is_there_once(records: list[Record]) -> None:
+def test_nothing_from_elsewhere_is_needed_and_every_id_is_there_once(records):
     text = page(records)
     read = Reader(text)
     assert len(read.ids) == len(set(read.ids))
@@ -386,12 +381,12 @@ def test_nothing_from_elsewhere_is_needed_and_every_id_is_there_once(records: li
     assert referred <= set(read.ids)
 
 
-def test_figures_are_those_of_the_table_as_json() -> None:
+def test_figures_are_those_of_the_table_as_json():
     records = [*MEASURED, *SIMULATED, failed(reason="</script><b>&amp; \u2028")]
     assert figures_of(page(records)) == json.loads(json_of(table.values(merged(records))))
 
 
-def test_an_audit_stands_first() -> None:
+def test_an_audit_stands_first():
     sheet = Sheet("the twenty", ("item", "verdict"), ((Line({"item": "1", "verdict": "verified"}),),))
 
     @dataclass(frozen=True)
@@ -406,7 +401,7 @@ def test_an_audit_stands_first() -> None:
     assert read.tables["audit"][0] == [["item", "verdict"], ["1", "verified"]]
 
 
-def test_worlds_of_one_request_stand_together_and_jobs_say_how_they_differ() -> None:
+def test_worlds_of_one_request_stand_together_and_jobs_say_how_they_differ():
     records = []
     for world in range(2):
         for job, dtype in enumerate(("bfloat16", "float32")):
@@ -422,7 +417,7 @@ def test_worlds_of_one_request_stand_together_and_jobs_say_how_they_differ() -> 
     assert "accumulator: float32" in read.texts["asked"]
 
 
-def test_environments_are_shown_once_and_then_by_their_differences() -> None:
+def test_environments_are_shown_once_and_then_by_their_differences():
     other = {"gpus": [{"model": "Invented GPU"}], "git": {"commit": "fedcba9876543210", "dirty": True}}
     read = Reader(page([*MEASURED, record(world=5, environment=other | {"capture_s": 3.0})]))
     assert read.tables["environment"][0] == [
@@ -434,8 +429,8 @@ def test_environments_are_shown_once_and_then_by_their_differences() -> None:
     assert named == [f"Environment 1: {len(MEASURED)} cases", "Environment 2: 1 case"]
 
 
-def test_clocks_are_from_the_lowest_to_the_highest_and_say_what_held_them_back() -> None:
-    def devices(mhz: int, *held: str) -> list[dict[str, Any]]:
+def test_clocks_are_from_the_lowest_to_the_highest_and_say_what_held_them_back():
+    def devices(mhz, *held):
         reading = {"uuid": "GPU-1", "sm_mhz": mhz, "temperature_c": 40, "throttle": list(held)}
         return [{"before": reading, "after": reading | {"sm_mhz": mhz - 10}}] * 4
 
@@ -447,13 +442,13 @@ def test_clocks_are_from_the_lowest_to_the_highest_and_say_what_held_them_back()
 
 
 @pytest.mark.parametrize("value", [[], {}, ["x"], {"a": 1}, "x", 5, None])
-def test_readings_of_another_kind_end_no_page(value: Any) -> None:
+def test_readings_of_another_kind_end_no_page(value):
     readings = dict.fromkeys(("uuid", "sm_mhz", "power_w", "throttle", "not_captured"), value)
     read = Reader(page([record(timing={"devices": [{"before": readings, "after": value}] * 4})]))
     assert any(one[0][:2] == ["rank", "GPU"] for one in read.tables["environment"])
 
 
-def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:
+def test_more_pictures_than_people_look_at_are_left_out_aloud():
     many = [one for dtype in ("bfloat16", "float32") for one in study(("one_shot",), SIZES, worlds=1, dtype=dtype)]
     read = Reader(page(many, most_pictures=4))
     assert (len(read.pictures[""]), len(read.pictures["measured"])) == (1, 3)
@@ -461,12 +456,12 @@ def test_more_pictures_than_people_look_at_are_left_out_aloud() -> None:
     assert "this page has 4 axes at most" in read.texts[""]
 
 
-def test_no_records_are_no_report() -> None:
+def test_no_records_are_no_report():
     with pytest.raises(ValueError, match="at least one record"):
         page([])
 
 
-def test_the_first_screen_says_worlds_and_what_libraries_did_without() -> None:
+def test_the_first_screen_says_worlds_and_what_libraries_did_without():
     assert rivals(SIMULATED) == ""
     said = rivals([with_environment(one, variables={"allowed": {"NCCL_NVLS_ENABLE": "0"}}) for one in MEASURED])
     assert said.startswith("each time in 2 worlds; ")
@@ -477,6 +472,6 @@ def test_the_first_screen_says_worlds_and_what_libraries_did_without() -> None:
     assert "<span>measured:</span> each time in 2 worlds" in page(MEASURED)
 
 
-def without_multicast(one: Record) -> Record:
+def without_multicast(one):
     assert one.fabric is not None
     return dataclasses.replace(one, fabric=dataclasses.replace(one.fabric, multicast=False, multicast_reason="off"))

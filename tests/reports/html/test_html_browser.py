@@ -1,13 +1,8 @@
 """The report as people see it, in a real browser, offline: on a phone and on a desk, sorted by hand, printed."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +21,7 @@ RECORDS = [
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(page(RECORDS), encoding="utf-8")
     return path
@@ -35,7 +30,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Opened:
     """A page, and what it said and asked for."""
 
-    def __init__(self, browser: Any, report: Path, width: int, **options: Any) -> None:
+    def __init__(self, browser, report, width, **options):
         self.said: list[str] = []
         self.asked: list[str] = []
         self.page = browser.new_page(viewport={"width": width, "height": 900}, offline=True, **options)
@@ -46,13 +41,13 @@ class Opened:
 
 
 @pytest.fixture
-def opened(browser: Any, report: Path, request: pytest.FixtureRequest) -> Iterator[Opened]:
+def opened(browser, report, request):
     found = Opened(browser, report, **request.param)
     yield found
     found.page.close()
 
 
-def sideways(page: Any) -> int:
+def sideways(page):
     """By how much the page is wider than the window."""
     wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     return int(wider)
@@ -63,7 +58,7 @@ BOTH = [{"width": 360}, {"width": 1280}]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opened", BOTH, indirect=True, ids=["phone", "desk"])
-def test_the_page_fits_the_window_says_nothing_and_asks_for_nothing(opened: Opened, report: Path) -> None:
+def test_the_page_fits_the_window_says_nothing_and_asks_for_nothing(opened, report):
     assert sideways(opened.page) <= 0
     assert opened.said == []
     assert opened.asked == [report.as_uri()]
@@ -71,7 +66,7 @@ def test_the_page_fits_the_window_says_nothing_and_asks_for_nothing(opened: Open
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": 360}], indirect=True)
-def test_wide_tables_scroll_in_their_own_boxes_and_the_first_column_stays_in_sight(opened: Opened) -> None:
+def test_wide_tables_scroll_in_their_own_boxes_and_the_first_column_stays_in_sight(opened):
     box = opened.page.locator("#measured .scroll", has_text="size (B)").first
     heads = box.locator("thead th")
     assert [heads.nth(number).inner_text() for number in range(3)] == ["size (B)", "algorithm", "time (us)"]
@@ -87,7 +82,7 @@ def test_wide_tables_scroll_in_their_own_boxes_and_the_first_column_stays_in_sig
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": 390}], indirect=True)
-def test_the_best_of_each_size_is_not_cut_on_a_phone(opened: Opened) -> None:
+def test_the_best_of_each_size_is_not_cut_on_a_phone(opened):
     box = opened.page.locator("header .side .scroll").first
     assert box.locator("thead th").count() == 5
     assert box.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
@@ -119,12 +114,12 @@ CONTRASTS = """() => {
 @pytest.mark.parametrize(
     "opened", [{"width": 1280, "color_scheme": one} for one in ("light", "dark")], indirect=True, ids=["light", "dark"]
 )
-def test_texts_have_the_contrast_of_level_aa(opened: Opened) -> None:
+def test_texts_have_the_contrast_of_level_aa(opened):
     assert opened.page.evaluate(CONTRASTS) == {}
 
 
 @pytest.mark.parametrize("opened", BOTH, indirect=True, ids=["phone", "desk"])
-def test_nothing_in_pictures_overlaps(opened: Opened) -> None:
+def test_nothing_in_pictures_overlaps(opened):
     crossing = opened.page.evaluate(
         """() => {
             const found = [];
@@ -146,16 +141,16 @@ def test_nothing_in_pictures_overlaps(opened: Opened) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": 1280}], indirect=True)
-def test_a_click_on_a_header_sorts(opened: Opened) -> None:
+def test_a_click_on_a_header_sorts(opened):
     table = opened.page.locator("#measured table", has_text="size (B)").first
     columns = table.locator("th").all_inner_texts()
     place = columns.index("time (us)") + 1
     values = f"td:nth-child({place})"
 
-    def shown() -> list[str]:
+    def shown():
         return list(table.locator(values).all_inner_texts())
 
-    def raw() -> list[float]:
+    def raw():
         known = "cells => cells.map(cell => cell.dataset.v).filter(value => value !== undefined)"
         return [float(value) for value in table.locator(values).evaluate_all(known)]
 
@@ -179,7 +174,7 @@ def test_a_click_on_a_header_sorts(opened: Opened) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": 1280}], indirect=True)
-def test_what_has_no_figure_comes_last_either_way(opened: Opened) -> None:
+def test_what_has_no_figure_comes_last_either_way(opened):
     table = opened.page.locator("#measured table", has_text="ours/base").last
     place = table.locator("th").all_inner_texts().index("ours/base") + 1
     button = table.locator(f"th:nth-child({place})").get_by_role("button")
@@ -193,14 +188,14 @@ def test_what_has_no_figure_comes_last_either_way(opened: Opened) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": 1280, "java_script_enabled": False}], indirect=True)
-def test_all_can_be_read_without_scripts(opened: Opened) -> None:
+def test_all_can_be_read_without_scripts(opened):
     assert opened.page.locator("#measured td", has_text="one_shot").first.is_visible()
     assert opened.page.locator("#measured svg[role=img]").first.is_visible()
     opened.page.locator("#measured summary", has_text="Percentiles").first.click()
     assert opened.page.locator("#measured details td", has_text="one_shot").first.is_visible()
 
 
-def test_it_opens_in_a_sandboxed_frame_without_scripts(browser: Any, report: Path) -> None:
+def test_it_opens_in_a_sandboxed_frame_without_scripts(browser, report):
     page = browser.new_page()
     page.set_content('<iframe sandbox="" width="800" height="600"></iframe>')
     page.locator("iframe").evaluate("(frame, text) => { frame.srcdoc = text }", report.read_text(encoding="utf-8"))
@@ -210,7 +205,7 @@ def test_it_opens_in_a_sandboxed_frame_without_scripts(browser: Any, report: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": PAPER_WIDTH}], indirect=True)
-def test_print_cuts_nothing_and_folds_nothing(opened: Opened, tmp_path: Path) -> None:
+def test_print_cuts_nothing_and_folds_nothing(opened, tmp_path):
     opened.page.emulate_media(media="print")
     opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert sideways(opened.page) <= 0
@@ -229,17 +224,16 @@ def test_print_cuts_nothing_and_folds_nothing(opened: Opened, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_the_answer_is_on_the_first_screen(browser: Any, report: Path) -> None:
+def test_the_answer_is_on_the_first_screen(browser, report):
     opened = Opened(browser, report, 1280)
     for what in (".asked", ".verdict", ".side table", ".side svg[role=img]"):
         box = opened.page.locator(what).first.bounding_box()
-        assert box is not None
         assert box["y"] + box["height"] <= 900, what
     opened.page.close()
 
 
 @pytest.mark.slow
-def test_many_lines_are_folded_on_a_phone_and_a_link_unfolds_them(browser: Any, tmp_path: Path) -> None:
+def test_many_lines_are_folded_on_a_phone_and_a_link_unfolds_them(browser, tmp_path):
     path = tmp_path / "many.html"
     sizes = tuple(KIB << power for power in range(8))
     path.write_text(page([one for dtype in ("bfloat16", "float16") for one in study(sizes=sizes, dtype=dtype)]))
@@ -257,7 +251,7 @@ def test_many_lines_are_folded_on_a_phone_and_a_link_unfolds_them(browser: Any, 
 
 
 @pytest.mark.slow
-def test_another_script_or_style_does_nothing(browser: Any, tmp_path: Path) -> None:
+def test_another_script_or_style_does_nothing(browser, tmp_path):
     """The page's own ones work: test_a_click_on_a_header_sorts."""
     text = page(RECORDS).replace(
         "</main>",
@@ -276,14 +270,14 @@ def test_another_script_or_style_does_nothing(browser: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_dark_is_dark_and_can_be_read(browser: Any, report: Path) -> None:
+def test_dark_is_dark_and_can_be_read(browser, report):
     opened = Opened(browser, report, 1280, color_scheme="dark")
     lightness = """one => {
         const [r, g, b] = getComputedStyle(one[0])[one[1]].match(/[\\d.]+/g).map(Number);
         return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
     }"""
 
-    def of(what: str, key: str) -> float:
+    def of(what, key):
         handle = opened.page.locator(what).first.element_handle()
         return float(opened.page.evaluate(f"([one, key]) => ({lightness})([one, key])", [handle, key]))
 
@@ -297,7 +291,7 @@ def test_dark_is_dark_and_can_be_read(browser: Any, report: Path) -> None:
 
 
 @pytest.mark.slow
-def test_on_paper_a_long_table_has_its_head_on_each_page(browser: Any, tmp_path: Path) -> None:
+def test_on_paper_a_long_table_has_its_head_on_each_page(browser, tmp_path):
     if shutil.which("pdftotext") is None:
         pytest.skip("pdftotext is not installed: apt-get install poppler-utils")
     report = tmp_path / "report.html"

@@ -1,7 +1,5 @@
 """Races in the report: both accesses of each finding, escaped, and no part where nothing was checked."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -13,13 +11,13 @@ EVIL = "<script>alert(1)</script>"
 FORMAL = finding("formal", "an acquire")
 
 
-def part_of(text: str) -> str:
+def part_of(text):
     """The page's part on races, as text."""
     found = re.search(r'<section[^>]*id="races".*?</section>', text, re.DOTALL)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", found[0])) if found else ""
 
 
-def test_both_accesses_of_a_finding_are_shown() -> None:
+def test_both_accesses_of_a_finding_are_shown():
     text = part_of(
         page([checked(finding(count=3), FORMAL), checked(FORMAL, size_bytes=2048), unchecked(algorithm="ll")])
     )
@@ -32,17 +30,17 @@ def test_both_accesses_of_a_finding_are_shown() -> None:
     assert text.count("an acquire") == 1, "a finding stands once, with its cases"
 
 
-def test_what_was_found_is_a_fact_of_every_simulated_report() -> None:
+def test_what_was_found_is_a_fact_of_every_simulated_report():
     assert "<dd>not checked</dd>" in page([unchecked()])
     assert "<dd>checked in 1 case; found: none</dd>" in page([checked()])
     assert "not checked" not in page([record()])
 
 
-def test_no_part_where_nothing_was_checked() -> None:
+def test_no_part_where_nothing_was_checked():
     assert part_of(page([unchecked(), record()])) == ""
 
 
-def test_what_a_finding_quotes_is_escaped() -> None:
+def test_what_a_finding_quotes_is_escaped():
     evil = dataclasses.replace(LOAD, text=EVIL, tensor=EVIL, source=f"{EVIL}.py:1", proxy=EVIL)
     text = page([checked(finding("race", EVIL, second=evil), finding("advisory", first=evil, assumption=EVIL))])
     assert EVIL not in text

@@ -1,7 +1,5 @@
 """Where a page without a name goes: no manifest and no checkout is touched by it."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -18,7 +16,7 @@ RECORDS = study(("one_shot", "nccl"), (KIB,))
 
 
 @pytest.fixture
-def sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sealed(tmp_path, monkeypatch):
     """records/command, as a command leaves it, in the working folder; relative."""
     monkeypatch.chdir(tmp_path)
     folder = Path("records") / "command"
@@ -43,11 +41,11 @@ def sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ([], "report.html"),
     ],
 )
-def test_where_a_page_goes(sealed: Path, places: list[str], expected: str) -> None:
+def test_where_a_page_goes(sealed, places, expected):
     assert page_path(places) == Path(expected)
 
 
-def test_in_a_folder_of_records_it_goes_beside_that_folder(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_folder_of_records_it_goes_beside_that_folder(sealed, monkeypatch):
     beside = sealed.resolve().with_name("command.html")
     monkeypatch.chdir(sealed)
     assert page_path(["."]) == beside
@@ -56,7 +54,7 @@ def test_in_a_folder_of_records_it_goes_beside_that_folder(sealed: Path, monkeyp
     assert page_path([".."]) == beside
 
 
-def test_a_sealed_folder_is_whole_afterwards(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sealed_folder_is_whole_afterwards(sealed, capsys):
     assert main(["html", str(sealed)]) == 0
     page = Path("records") / "command.html"
     assert capsys.readouterr().out.startswith(f"{page}: {len(RECORDS)} records, ")
@@ -66,14 +64,14 @@ def test_a_sealed_folder_is_whole_afterwards(sealed: Path, capsys: pytest.Captur
     assert main(["html", str(sealed)]) == 0
 
 
-def test_a_place_that_is_not_there_is_named_itself(sealed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_that_is_not_there_is_named_itself(sealed, capsys):
     assert main(["html", "nowhere/records"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("symlab: error: nowhere/records")
     assert said.count("\n") == 1
 
 
-def test_what_users_are_told_to_write_leaves_the_checkout_clean(sealed: Path, tmp_path: Path) -> None:
+def test_what_users_are_told_to_write_leaves_the_checkout_clean(sealed, tmp_path):
     """The next command's records would say that the sources were changed."""
     write(RECORDS, tmp_path / "all.jsonl.xz")
     places = [["records/command"], ["records"], ["records/command/0.json"], ["all.jsonl.xz"], ["a", "b"]]
@@ -85,7 +83,7 @@ def test_what_users_are_told_to_write_leaves_the_checkout_clean(sealed: Path, tm
 
 
 @pytest.mark.parametrize("place", ["records/command", "records/command/0.json", "records", "records/command/ptx/../.."])
-def test_a_page_has_the_digest_of_the_folder_that_its_records_lie_in(sealed: Path, place: str, tmp_path: Path) -> None:
+def test_a_page_has_the_digest_of_the_folder_that_its_records_lie_in(sealed, place, tmp_path):
     output = tmp_path / "page.html"
     assert main(["html", place, "-o", str(output)]) == 0
     assert f">{digest_of(sealed)}</td>" in output.read_text(encoding="utf-8")

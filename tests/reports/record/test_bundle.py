@@ -1,13 +1,10 @@
 """Bundles: nothing is lost, the same records give the same bytes, and they are small."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import lzma
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,11 +17,11 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 RECORDS = study(("one_shot", "nccl"), (KIB, 4 * KIB), worlds=2)
 
 
-def lines_of_records(packed: bytes) -> list[dict[str, Any]]:
+def lines_of_records(packed):
     return [line for line in map(json.loads, lzma.decompress(packed).splitlines()) if "id" in line]
 
 
-def test_what_is_packed_comes_back(tmp_path: Path) -> None:
+def test_what_is_packed_comes_back(tmp_path):
     strange = record(reason="a line\u2028that\u0085ends\nearly", environment={"host": {"x": [1, None, True, "é"]}})
     path = tmp_path / "all.jsonl.xz"
     bundle.write([*RECORDS, strange], path)
@@ -34,7 +31,7 @@ def test_what_is_packed_comes_back(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["all.jsonl.xz"]
 
 
-def test_the_same_records_are_the_same_bytes() -> None:
+def test_the_same_records_are_the_same_bytes():
     assert bundle.packed(RECORDS) == bundle.packed([*reversed(RECORDS), RECORDS[3]])
     assert bundle.digest(RECORDS) == bundle.digest(reversed(RECORDS))
     assert bundle.packed(RECORDS) != bundle.packed(RECORDS[1:])
@@ -42,7 +39,7 @@ def test_the_same_records_are_the_same_bytes() -> None:
 
 
 @pytest.mark.slow
-def test_500_records_are_small() -> None:
+def test_500_records_are_small():
     records = study(world_size=8, worlds=8)[:500]
     assert len(records) == 500
     assert sum(len(row) for one in records if one.timing for row in one.timing.samples_us) > 100_000
@@ -50,7 +47,7 @@ def test_500_records_are_small() -> None:
     assert 100_000 < size_bytes < 1_500_000
 
 
-def test_files_folders_and_bundles_are_read_in_the_order_of_time(tmp_path: Path) -> None:
+def test_files_folders_and_bundles_are_read_in_the_order_of_time(tmp_path):
     folder = tmp_path / "records" / "run"
     folder.mkdir(parents=True)
     late, early = record("nccl", world=2), record("two_shot", world=0)
@@ -64,7 +61,7 @@ def test_files_folders_and_bundles_are_read_in_the_order_of_time(tmp_path: Path)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("schema2*.json")), ids=lambda path: path.stem)
-def test_records_of_the_published_schema_are_bundled_as_they_are(path: Path, tmp_path: Path) -> None:
+def test_records_of_the_published_schema_are_bundled_as_they_are(path, tmp_path):
     old = load(path)
     bundle.write([old], tmp_path / "x.jsonl.xz")
     assert bundle.unpacked(tmp_path / "x.jsonl.xz") == [old]
@@ -72,13 +69,13 @@ def test_records_of_the_published_schema_are_bundled_as_they_are(path: Path, tmp
     assert line == json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_worlds_are_neighbours() -> None:
+def test_worlds_are_neighbours():
     ids = [line["id"] for line in lines_of_records(bundle.packed(RECORDS))]
     assert ids == sorted(ids, key=ids.index)
     assert [ids[index] == ids[index + 1] for index in range(0, len(ids), 2)] == [True] * (len(ids) // 2)
 
 
-def test_what_can_not_be_read_is_named(tmp_path: Path) -> None:
+def test_what_can_not_be_read_is_named(tmp_path):
     broken = tmp_path / "broken.jsonl.xz"
     for data in (b"", b"no xz", bundle.packed(RECORDS)[:-20]):
         broken.write_bytes(data)
@@ -114,7 +111,7 @@ def test_what_can_not_be_read_is_named(tmp_path: Path) -> None:
         bundle.read([binary])
 
 
-def test_what_can_not_be_written_is_named(tmp_path: Path) -> None:
+def test_what_can_not_be_written_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"ends in \.jsonl\.xz"):
         bundle.write(RECORDS, tmp_path / "x.xz")
     with pytest.raises(ValueError, match=r"x\.jsonl\.xz: can't be written \(No such file"):
@@ -124,7 +121,7 @@ def test_what_can_not_be_written_is_named(tmp_path: Path) -> None:
             write(tmp_path / ("x" * 300))
 
 
-def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
+def test_a_device_or_a_pipe_is_never_replaced(tmp_path):
     pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)
     link.symlink_to(pipe)
@@ -136,12 +133,12 @@ def test_a_device_or_a_pipe_is_never_replaced(tmp_path: Path) -> None:
     assert link.is_symlink()
 
 
-def test_a_record_that_changed_is_another_one() -> None:
+def test_a_record_that_changed_is_another_one():
     changed = dataclasses.replace(RECORDS[0], duration_s=2.0)
     assert bundle.line_of(changed) != bundle.line_of(RECORDS[0])
 
 
-def test_what_worlds_have_alike_is_one_object(tmp_path: Path) -> None:
+def test_what_worlds_have_alike_is_one_object(tmp_path):
     """10,000 records have few different checks and counters; an audit holds them in two processes."""
     bundle.write([record(world=world, counters={"steps": 3}) for world in range(2)], path := tmp_path / "two.jsonl.xz")
     first, second = bundle.read([path])

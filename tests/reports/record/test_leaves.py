@@ -1,7 +1,5 @@
 """Leaves of nested values: their paths, and where lists and empty mappings count as leaves."""
 
-from __future__ import annotations
-
 from reports.record.leaves import by_dotted_path, leaves
 
 NESTED = {
@@ -13,7 +11,7 @@ NESTED = {
 }
 
 
-def test_lists_are_leaves() -> None:
+def test_lists_are_leaves():
     assert by_dotted_path(NESTED) == {
         "op": "all_reduce",
         "timing.mode": "graph",
@@ -24,7 +22,7 @@ def test_lists_are_leaves() -> None:
     }
 
 
-def test_lists_of_mappings_and_of_lists_are_looked_into_when_asked() -> None:
+def test_lists_of_mappings_and_of_lists_are_looked_into_when_asked():
     found = dict(leaves(NESTED, into_lists=True))
     assert found[("sizes",)] == [8, 16]
     assert {path: leaf for path, leaf in found.items() if path[0] == "gpus"} == {
@@ -36,7 +34,7 @@ def test_lists_of_mappings_and_of_lists_are_looked_into_when_asked() -> None:
     assert by_dotted_path(NESTED, into_lists=True)["gpus.1.links.1"] == [2]
 
 
-def test_nothing_has_no_leaves() -> None:
+def test_nothing_has_no_leaves():
     assert list(leaves({})) == []
     assert list(leaves({"a": {}})) == [(("a",), {})]
     assert list(leaves(7)) == [((), 7)]

@@ -1,13 +1,10 @@
 """The summary of large commands: as much as fits in few lines, with the right counts and the worst and best figures."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import pytest
 
-from cases.record.record import Check, Mismatch, Record, Status
+from cases.record.record import Check, Mismatch, Status
 from reports.table import brief, sheet
 from reports.table.text import MAX_LINES, has_many, is_long
 from tests.reports.synthetic import KIB, record, refused, with_case
@@ -15,22 +12,22 @@ from tests.reports.synthetic import KIB, record, refused, with_case
 WRONG = Check("bitwise", 64, 7, 8.5, 900, 0.1, True, 2, True, first_mismatch=Mismatch(0, 0, 1, 1.0, 2.0, "0x1", "0x2"))
 
 
-def told(records: list[Record]) -> list[list[str]]:
+def told(records):
     """The lines of a summary, by cells."""
     return [re.split(r"  +", line.strip()) for line in brief.text(records, sheet.text).splitlines() if line]
 
 
-def jobs(count: int, algorithms: int = 1) -> list[Record]:
+def jobs(count, algorithms=1):
     """Records of so many jobs that differ in their data's kind, with so many algorithms each."""
-    made: list[Record] = []
+    made = []
     for number in range(count):
-        case: dict[str, Any] = {"world_size": number + 1, "op": "all_reduce"}
+        case = {"world_size": number + 1, "op": "all_reduce"}
         for index in range(algorithms):
             made.append(with_case(refused(f"kernel_{index}"), **case))
     return made
 
 
-def test_a_line_for_each_series_with_its_worst_error_and_its_best_time() -> None:
+def test_a_line_for_each_series_with_its_worst_error_and_its_best_time():
     timed = [record("one_shot", size, samples_us=[[time_us] * 3] * 4) for size, time_us in ((KIB, 5.0), (4 * KIB, 7.0))]
     wrong = record("two_shot", status=Status.WRONG, check=WRONG, is_timed=False)
     hung = record("two_shot", 4 * KIB, status=Status.TIMEOUT, check=None, reason="hung", is_timed=False)
@@ -52,7 +49,7 @@ def test_a_line_for_each_series_with_its_worst_error_and_its_best_time() -> None
     [(5, 2, "algorithm"), (40, 3, "job"), (70, 3, "kernel")],
     ids=["a line a series", "a line a job", "a line a kernel"],
 )
-def test_more_jobs_are_told_in_less_detail(count: int, algorithms: int, first: str) -> None:
+def test_more_jobs_are_told_in_less_detail(count, algorithms, first):
     lines = told(jobs(count, algorithms))
     assert lines[1][0] == first
     assert len(lines) <= MAX_LINES
@@ -61,7 +58,7 @@ def test_more_jobs_are_told_in_less_detail(count: int, algorithms: int, first: s
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_a_summary_fits_its_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_summary_fits_its_terminal(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     records = [record("multimem_two_shot", status=Status.WRONG, check=WRONG, is_timed=False), record()]
     text = brief.text(records)
@@ -70,7 +67,7 @@ def test_a_summary_fits_its_terminal(columns: int, monkeypatch: pytest.MonkeyPat
     assert "wrong" in text
 
 
-def test_what_is_long() -> None:
+def test_what_is_long():
     assert not is_long("\n".join("x" * MAX_LINES))
     assert is_long("\n".join("x" * (MAX_LINES + 1)))
     many = [refused("ll", KIB * size) for size in range(1, 500)]

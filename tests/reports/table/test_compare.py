@@ -1,19 +1,14 @@
 """What a section of a table is called, and which records stand in it."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
-from cases.record.record import Record
 from reports.table.compare import accumulator, heading, split
 from reports.table.table import plain
 from reports.table.timed_table import flat
 from tests.reports.synthetic import KIB, record, with_case
 
 
-def of(**changes: Any) -> Record:
+def of(**changes):
     """A record whose case has these changes."""
     return with_case(record(), **changes)
 
@@ -37,11 +32,11 @@ def of(**changes: Any) -> Record:
         ),
     ],
 )
-def test_a_heading_says_what_an_op_does(changes: dict[str, Any], expected: str) -> None:
+def test_a_heading_says_what_an_op_does(changes, expected):
     assert heading(of(**changes)) == expected
 
 
-def test_a_baseline_stands_beside_the_accumulator_that_auto_became() -> None:
+def test_a_baseline_stands_beside_the_accumulator_that_auto_became():
     asked = {"configuration": {"accumulator": "auto"}, "resolved": {"accumulator": "float32"}, "overrides": []}
     both = [record("one_shot", request=asked), record("nccl", request=asked)]
     assert [accumulator(one) for one in both] == ["float32", "float32"]
@@ -49,19 +44,19 @@ def test_a_baseline_stands_beside_the_accumulator_that_auto_became() -> None:
     assert len(section.records) == 2
 
 
-def test_a_baseline_of_before_says_what_its_configuration_said() -> None:
+def test_a_baseline_of_before_says_what_its_configuration_said():
     assert accumulator(record("nccl", request={"configuration": {"accumulator": "native"}})) == "native"
     assert accumulator(record("nccl", request={})) == "library"
 
 
-def test_roots_and_offsets_are_sections_of_their_own_and_values_of_their_own() -> None:
+def test_roots_and_offsets_are_sections_of_their_own_and_values_of_their_own():
     records = [of(op="broadcast", reduction="none", root=root) for root in (0, 3)]
     sections, _ = split(records)
     assert len(sections) == 2
     assert [(one["root"], one["offset"]) for one in flat([], sections)] == [(0, 0), (3, 0)]
 
 
-def test_an_empty_message_has_a_time_and_no_share_of_the_link() -> None:
+def test_an_empty_message_has_a_time_and_no_share_of_the_link():
     empty = record(size_bytes=0, timing={"slot_bytes": 0, "checked_before": 0, "checked_after": 0})
     text = plain([empty, record(size_bytes=KIB)])
     (line,) = (line for line in text.splitlines() if line.split()[:1] == ["0"])

@@ -1,17 +1,15 @@
 """Percentiles of samples, and errors over sizes: figures worked out by hand."""
 
-from __future__ import annotations
-
 import pytest
 
-from cases.record.record import Check, FabricInfo, Record
+from cases.record.record import Check, FabricInfo
 from reports.numerics import accuracy
 from reports.table import spread
 from reports.table.compare import rows, split
 from tests.reports.synthetic import KIB, record, refused, with_case
 
 
-def test_percentiles_are_of_all_worlds_samples_and_of_the_slowest_rank() -> None:
+def test_percentiles_are_of_all_worlds_samples_and_of_the_slowest_rank():
     first = [[float(sample) for sample in range(1, 51)], [0.5] * 50]
     second = [[0.25] * 50, [float(sample) for sample in range(51, 101)]]
     records = [record(samples_us=samples, world=world, world_size=2) for world, samples in enumerate((first, second))]
@@ -25,12 +23,12 @@ def test_percentiles_are_of_all_worlds_samples_and_of_the_slowest_rank() -> None
     assert line.cells["p95/p50"] == "1.900"
 
 
-def checked(ulps: int, rms: float, elements: int, **changes: object) -> Record:
+def checked(ulps, rms, elements, **changes):
     check = Check("bitwise", elements, 0, ulps / 8, ulps, rms, True, 2, True)
-    return record(check=check, **changes)  # type: ignore[arg-type]
+    return record(check=check, **changes)
 
 
-def test_errors_over_sizes_and_over_all_of_them() -> None:
+def test_errors_over_sizes_and_over_all_of_them():
     records = [
         checked(1, 1.0, 10, size_bytes=KIB),
         checked(5, 2.0, 30, size_bytes=KIB, world=1),
@@ -50,7 +48,7 @@ def test_errors_over_sizes_and_over_all_of_them() -> None:
     assert (line.cells["of bound"], line.cells["max rel (u)"]) == ("-", "-")
 
 
-def test_simulated_sums_are_a_group_of_their_own() -> None:
+def test_simulated_sums_are_a_group_of_their_own():
     simulator = FabricInfo("simulator", "sm_90a", 4, 1, True, "", True)
     records = [checked(1, 1.0, 10), checked(2, 1.0, 10, fabric=simulator, is_timed=False)]
     assert [group.heading for group in accuracy.groups(records)] == [
@@ -62,7 +60,7 @@ def test_simulated_sums_are_a_group_of_their_own() -> None:
     ]
 
 
-def test_only_checked_sums_of_floats_have_errors() -> None:
+def test_only_checked_sums_of_floats_have_errors():
     assert accuracy.groups([with_case(record(), reduction="max")]) == []
     assert accuracy.groups([with_case(record(), dtype="int32")]) == []
     assert accuracy.groups([with_case(record(), inputs="edge")]) == []

@@ -1,18 +1,15 @@
 """The table: every figure in its place, nothing claimed that was not measured."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Record, Status
+from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Status
 from cases.refusal import Refusal
 from reports.table.table import captions, console_table, markdown, plain, sections, sheets_of
 from reports.table.text import size_text
@@ -23,7 +20,7 @@ FABRIC = FabricInfo("simulator", "sm_90a", 8, 1 << 28, True, "", True)
 CHECK = Check("bound", 8192, 0, 0.0078125, 1, 0.1, True, 2, True, bound="E", bound_value=0.1, bound_used=0.5)
 
 
-def record(algorithm: str = "one_shot", size_bytes: int = 1024, **changes: Any) -> Record:
+def record(algorithm="one_shot", size_bytes=1024, **changes):
     case = {
         "op": "all_reduce",
         "algorithm": algorithm,
@@ -36,7 +33,7 @@ def record(algorithm: str = "one_shot", size_bytes: int = 1024, **changes: Any) 
         "inputs": "normal",
         "seed": 0,
     }
-    fields: dict[str, Any] = {
+    fields = {
         "status": Status.PASSED,
         "case": case,
         "started": "2026-11-20T12:00:00Z",
@@ -52,7 +49,7 @@ def record(algorithm: str = "one_shot", size_bytes: int = 1024, **changes: Any) 
 WRONG = dataclasses.replace(
     CHECK, wrong=12, first_mismatch=Mismatch(1, 0, 5, 1.0, 2.0, "0x3f80", "0x4000"), max_absolute_error=math.nan
 )
-REFUSED: dict[str, Any] = {
+REFUSED = {
     "status": Status.REFUSED,
     "check": None,
     "counters": {},
@@ -60,24 +57,24 @@ REFUSED: dict[str, Any] = {
 }
 
 
-def test_a_plain_table() -> None:
+def test_a_plain_table():
     same_text(plain([record(), record("multimem_two_shot", 1 << 20)]))
 
 
-def test_each_reason_is_said_once_and_whole_below_the_table() -> None:
+def test_each_reason_is_said_once_and_whole_below_the_table():
     wrong = record(status=Status.WRONG, check=WRONG)
     deadlock = record("two_shot", status=Status.DEADLOCK, check=None, reason="x" * 500)
     same_text(plain([record(), record(**REFUSED), wrong, deadlock, record("two_shot", **REFUSED)]))
 
 
-def test_unchecked_is_never_shown_as_verified() -> None:
+def test_unchecked_is_never_shown_as_verified():
     text = plain([record(check=None, reason=CHECK_WAS_OFF)])
     assert re.search(r"PASSED \(unchecked\) +- +- +- +- ", text)
     assert "its result was not checked" in text
     assert "[1]" not in text
 
 
-def test_jobs_have_sections() -> None:
+def test_jobs_have_sections():
     records = [record(), record(accumulator="native"), record("two_shot")]
     found = sections(records)
     assert [len(section.records) for section in found] == [2, 1]
@@ -85,7 +82,7 @@ def test_jobs_have_sections() -> None:
     assert plain(records).count("  algorithm") == 2
 
 
-def test_sections_name_what_differs_between_jobs_and_is_not_shown_anyway() -> None:
+def test_sections_name_what_differs_between_jobs_and_is_not_shown_anyway():
     records = [
         record(request={"overrides": ["launches=2", f"seed={seed}", f"sizes.list=[{seed}]", "fabric.multimem=stated"]})
         for seed in (1, 2)
@@ -94,14 +91,14 @@ def test_sections_name_what_differs_between_jobs_and_is_not_shown_anyway() -> No
     assert sections(records[:1])[0].heading.endswith("normal inputs")
 
 
-def test_placement_is_shown_where_it_differs() -> None:
+def test_placement_is_shown_where_it_differs():
     assert " place " not in plain([record(), record()])
     text = plain([record(), record(placement="in_place")])
     assert re.search(r"one_shot +out +1 KiB", text)
     assert re.search(r"one_shot +in +1 KiB", text)
 
 
-def test_no_simulated_figure_looks_like_a_measurement() -> None:
+def test_no_simulated_figure_looks_like_a_measurement():
     text = plain([record()]) + console_table([record()], styled=True)
     assert not re.search(r"GB/s|\bus\b|busbw|algbw", text)
     assert text.count("simulated") == 2
@@ -125,12 +122,12 @@ def test_no_simulated_figure_looks_like_a_measurement() -> None:
         (1 << 44, "16 TiB"),
     ],
 )
-def test_sizes(size_bytes: int, text: str) -> None:
+def test_sizes(size_bytes, text):
     assert size_text(size_bytes) == text
 
 
 @pytest.mark.parametrize("columns", ["120", "300"])
-def test_a_drawn_table_shows_the_same(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drawn_table_shows_the_same(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
     records = [record(), record(**REFUSED), record(status=Status.WRONG, check=WRONG)]
     drawn = console_table(records, styled=True)
@@ -144,13 +141,13 @@ def test_a_drawn_table_shows_the_same(columns: str, monkeypatch: pytest.MonkeyPa
     assert "\x1b" not in plain(records)
 
 
-def uncoloured(text: str) -> str:
+def uncoloured(text):
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 @pytest.mark.parametrize("styled", [False, True])
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
-def test_no_line_is_longer_than_the_terminals(columns: int, styled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_is_longer_than_the_terminals(columns, styled, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     records = [record(), record("multimem_two_shot", 1 << 20, **REFUSED), record(status=Status.WRONG, check=WRONG)]
     records += [
@@ -164,27 +161,26 @@ def test_no_line_is_longer_than_the_terminals(columns: int, styled: bool, monkey
             assert word in text
 
 
-def test_a_narrow_table_names_the_columns_that_it_hides_and_what_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_table_names_the_columns_that_it_hides_and_what_shows_them(monkeypatch):
     monkeypatch.setenv("COLUMNS", "48")
     text = console_table([record()], styled=False)
     assert text.splitlines()[2].split() == ["algorithm", "size", "status", "wrong", "max", "abs", "error"]
     assert "hidden, as a line has 48 characters: max ulp," in text
     needed = re.search(r"COLUMNS=(\d+) shows them", " ".join(text.split()))
-    assert needed is not None
     monkeypatch.setenv("COLUMNS", needed[1])
     assert "hidden" not in console_table([record()], styled=False)
     monkeypatch.setenv("COLUMNS", str(int(needed[1]) - 10))  # one more than narrower gaps save
     assert "hidden" in console_table([record()], styled=False)
 
 
-def test_what_fits_no_line_is_stacked_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fits_no_line_is_stacked_and_nothing_is_lost(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     records = [record("multimem_two_shot"), record("multimem_two_shot", placement="in_place", **REFUSED)]
     same_text(console_table(records, styled=False))
 
 
-def test_refusals_for_one_key_are_one_note() -> None:
-    def refused(algorithm: str, size_bytes: int, key: str, reason: str, hint: str = "") -> Record:
+def test_refusals_for_one_key_are_one_note():
+    def refused(algorithm, size_bytes, key, reason, hint=""):
         said = f"{reason}: {hint}" if hint else reason
         return record(algorithm, size_bytes, **REFUSED | {"reason": said, "refusal": Refusal(key, reason, hint)})
 
@@ -198,16 +194,16 @@ def test_refusals_for_one_key_are_one_note() -> None:
     same_text(plain(records))
 
 
-def test_what_is_told_elsewhere_is_referred_to_by_its_id() -> None:
+def test_what_is_told_elsewhere_is_referred_to_by_its_id():
     wrong = [record(status=Status.WRONG, check=WRONG), record("two_shot", status=Status.WRONG, check=WRONG)]
     same_text(console_table([*wrong, record(**REFUSED)], styled=False, elsewhere="see there"))
 
 
-def test_an_empty_table_is_empty() -> None:
+def test_an_empty_table_is_empty():
     assert plain([]) == ""
 
 
-def test_reports_import_nothing_heavy() -> None:
+def test_reports_import_nothing_heavy():
     program = (
         "import sys, cases.record.record, reports.table.table; "
         "print([m for m in ('torch', 'numpy', 'rich', 'runner', 'kernels', 'simulator', 'mlflow') if m in sys.modules])"
@@ -217,8 +213,8 @@ def test_reports_import_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_same_cases_of_several_commands_stand_in_one_part_and_are_told_apart() -> None:
-    def of(command: str, size_bytes: int = 1024) -> Record:
+def test_the_same_cases_of_several_commands_stand_in_one_part_and_are_told_apart():
+    def of(command, size_bytes=1024):
         made = record(size_bytes=size_bytes)
         return dataclasses.replace(made, request=dataclasses.replace(made.request, command=command))
 
@@ -232,7 +228,7 @@ def test_the_same_cases_of_several_commands_stand_in_one_part_and_are_told_apart
     assert "world: 1 is first, 2 is second" in captions(same)
 
 
-def test_markdown_shows_text_as_it_is_whatever_renders_it() -> None:
+def test_markdown_shows_text_as_it_is_whatever_renders_it():
     evil = "<img src=x onerror=alert(1)> & <b>|\n| `x` *y* [z](w)"
     failed = {"status": Status.FAILED, "check": None, "reason": evil}
     text = markdown([record(**failed)])

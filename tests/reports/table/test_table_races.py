@@ -1,7 +1,5 @@
 """Races in tables: a column only where some case was checked, and "not checked" is never shown as none."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io
@@ -19,17 +17,17 @@ ADVISORY = finding("advisory", assumption="vector_16")
 SAID = "vector_16: a store is a single one (someone said so)"
 
 
-def line_of(text: str, algorithm: str) -> str:
+def line_of(text, algorithm):
     return next(line for line in text.splitlines() if line.strip().startswith(algorithm))
 
 
-def test_no_column_where_nothing_was_checked() -> None:
+def test_no_column_where_nothing_was_checked():
     for records in ([unchecked()], [record()]):
         assert "races" not in plain(records)
         assert all("races" not in one for one in table.values(records))
 
 
-def test_each_case_says_what_was_found_or_that_it_was_not_checked() -> None:
+def test_each_case_says_what_was_found_or_that_it_was_not_checked():
     records = [
         checked(finding(), FORMAL),
         checked(algorithm="two_shot"),
@@ -46,7 +44,7 @@ def test_each_case_says_what_was_found_or_that_it_was_not_checked() -> None:
     assert "[1] race: a release is missing between `st.global.u32 [%rd1], %r2;` (push.py:12)" in text
 
 
-def test_what_does_not_fail_a_case_is_named_below() -> None:
+def test_what_does_not_fail_a_case_is_named_below():
     kernel = KernelInfo("all_reduce/one_shot", "k", "sm_90a", "sha256:0", "", "", "", 1, 32, assumptions=(SAID, "b: c"))
     text = plain([checked(FORMAL, ADVISORY, kernel=kernel), checked(FORMAL, size_bytes=2048)])
     assert "all_reduce/one_shot, 2 cases: formal: an acquire is missing between" in text
@@ -55,7 +53,7 @@ def test_what_does_not_fail_a_case_is_named_below() -> None:
     assert "b: c" not in text, "it explains nothing here"
 
 
-def test_a_long_list_is_cut_and_says_so() -> None:
+def test_a_long_list_is_cut_and_says_so():
     many = [dataclasses.replace(FORMAL, missing=f"thing {number}") for number in range(7)]
     text = plain([checked(*many)])
     assert "thing 4 is missing" in text
@@ -63,7 +61,7 @@ def test_a_long_list_is_cut_and_says_so() -> None:
     assert "2 findings more that do not fail" in text
 
 
-def test_values_for_programs() -> None:
+def test_values_for_programs():
     records = [checked(finding(), FORMAL), unchecked(algorithm="two_shot")]
     first, second = json.loads(json_of(table.values(records)))
     assert {key: first[key] for key in first if key.startswith(("races", "findings"))} == {
@@ -79,7 +77,7 @@ def test_values_for_programs() -> None:
     assert [row["findings_race"] for row in rows] == ["", "1", ""]
 
 
-def test_the_brief_form_counts_findings() -> None:
+def test_the_brief_form_counts_findings():
     records = [checked(finding(), FORMAL), unchecked(algorithm="two_shot")]
     text = brief.text(records)
     assert "findings" in text

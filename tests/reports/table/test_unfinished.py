@@ -1,15 +1,10 @@
 """What is said of commands that an interrupt or a kill cut short: how many cases are missing, and what runs them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.record.record import Record
 from reports.table.unfinished import unfinished
 from symlab.command import main
 from tests.reports.synthetic import KIB, MIB, study
@@ -20,7 +15,7 @@ RECORDS = tuple(
 )
 
 
-def command(folder: Path, *records: Record, **changes: Any) -> Path:
+def command(folder, *records, **changes):
     """A folder with these records of a command that was asked for RECORDS and two cases more."""
     folder.mkdir(parents=True)
     for index, record in enumerate(records):
@@ -31,7 +26,7 @@ def command(folder: Path, *records: Record, **changes: Any) -> Path:
     return folder
 
 
-def test_a_command_that_was_cut_short_is_named_with_what_runs_the_rest(tmp_path: Path) -> None:
+def test_a_command_that_was_cut_short_is_named_with_what_runs_the_rest(tmp_path):
     folder = command(tmp_path / "all of it" / "cut", *RECORDS)
     total = len(RECORDS) + 2
     (line,) = unfinished([tmp_path], RECORDS)
@@ -40,14 +35,14 @@ def test_a_command_that_was_cut_short_is_named_with_what_runs_the_rest(tmp_path:
     assert line.startswith(f"3 of {total} cases")
 
 
-def test_a_whole_command_is_not_named(tmp_path: Path) -> None:
+def test_a_whole_command_is_not_named(tmp_path):
     jobs = [{"number": 0, "cases": [one.id for one in RECORDS]}]
     folder = command(tmp_path / "cut", *RECORDS, jobs=jobs)
     assert unfinished([folder, folder / "0.json"], RECORDS) == []
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "{", '{"plan": {}, "command": "cut", "jobs": [1]}'])
-def test_what_can_not_be_resumed_is_not_counted(tmp_path: Path, text: str) -> None:
+def test_what_can_not_be_resumed_is_not_counted(tmp_path, text):
     folder = command(tmp_path / "cut", *RECORDS)
     (folder / "command.json").write_text(text, encoding="utf-8")
     assert unfinished([folder], RECORDS) == []
@@ -55,9 +50,7 @@ def test_what_can_not_be_resumed_is_not_counted(tmp_path: Path, text: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", [["table"], ["table", "--format", "json"], ["audit", "--inputs-up-to", "0"]])
-def test_table_and_audit_say_it_on_standard_error(
-    verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_table_and_audit_say_it_on_standard_error(verb, tmp_path, capsys):
     folder = command(tmp_path / "cut", *RECORDS)
     main([*verb, str(folder)])
     said = capsys.readouterr()

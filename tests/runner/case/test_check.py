@@ -8,7 +8,6 @@ import pickle
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,44 +68,6 @@ def right(one: Case, order: Fold) -> torch.Tensor:
     return fold(contributions(one), one.accumulator, "sum", first)
 
 
-@pytest.mark.parametrize("inputs", ["exact", "normal"])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("accumulator", ["float32", "native"])
-def test_a_dropped_rank_is_caught(inputs: str, order: Fold, accumulator: str) -> None:
-    one = case(accumulator=accumulator, inputs=inputs)
-    for dropped in (0, 3, 7):
-        parts = [part for rank, part in enumerate(contributions(one)) if rank != dropped]
-        result = fold(parts, accumulator)
-        found = checked(one, order, lambda rank, result=result: [result])  # type: ignore[misc]
-        assert found.wrong > 0.5 * found.elements
-        assert found.first_mismatch is not None
-        assert found.first_mismatch.rank == 0
-        assert "elements are wrong" in found.faults[0]
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_another_accumulator_than_asked_for_is_caught(dtype: str) -> None:
-    for order in ORDERS:
-        one = case(dtype)
-        wrong = right(replace(one, accumulator="native"), order)
-        found = checked(one, order, lambda rank, wrong=wrong: [wrong])  # type: ignore[misc]
-        assert found.wrong > 0.05 * found.elements
-        assert found.max_ulp_error >= 2
-        assert found.bound_used is None or found.bound_used > 1.0
-    one = case(dtype, "native")
-    better = right(replace(one, accumulator="float32"), "rank_order")
-    assert checked(one, "rank_order", lambda rank: [better]).wrong > 0
-    # a switch may well be better than it was asked to be
-    assert checked(one, "unordered", lambda rank: [better]).wrong == 0
-
-
-def test_the_wrong_order_is_caught() -> None:
-    one = case(accumulator="native")
-    for order, other in (("rank_order", "from_next_rank"), ("from_next_rank", "rank_order")):
-        result = right(one, other)  # type: ignore[arg-type]
-        assert checked(one, order, lambda rank, result=result: [result]).wrong > 100  # type: ignore[arg-type,misc]
-
-
 def test_one_wrong_element_is_placed() -> None:
     one = case("float32", inputs="exact")
     result = right(one, "rank_order")
@@ -118,7 +79,6 @@ def test_one_wrong_element_is_placed() -> None:
 
     found = checked(one, "rank_order", outputs)
     assert found.wrong == 1
-    assert found.first_mismatch is not None
     at = found.first_mismatch
     assert (at.rank, at.launch, at.index) == (5, 1, 417)
     assert (at.expected, at.actual) == (float(result[417]), float(result[417]) + 2)
@@ -136,7 +96,6 @@ def test_ranks_that_differ() -> None:
     low = round_to(torch.stack([part.double() for part in contributions(one)]).sum(0), torch.bfloat16)
     step = torch.nextafter(low, torch.full_like(low, math.inf))
     limit = reference.make_reference(one, spec("unordered"), ALL_REDUCE, 0, contributions(one)).limit
-    assert limit is not None
     other = torch.where(limit.permits(step), step, low)
     assert not torch.equal(other, low)
 
@@ -180,7 +139,6 @@ def test_special_payloads(dtype: str, accumulator: str) -> None:
         broken[index] = bad
         found = checked(one, "rank_order", lambda rank, broken=broken: [broken], parts)  # type: ignore[misc]
         assert found.wrong == 2
-        assert found.first_mismatch is not None
         assert found.first_mismatch.index == index
     assert found.max_absolute_error == math.inf  # 1.0 where infinity must be
 

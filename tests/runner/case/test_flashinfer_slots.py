@@ -17,10 +17,9 @@ from kernels.baselines import find_baseline
 from kernels.flashinfer import MODULES, TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
 from memory.pool import SymmetricPool
 from runner.case import flashinfer_slots, library_modules
-from runner.case.check import check_rank, merge
+from runner.case.check import check_rank
 from runner.case.inputs import make_input
 from runner.case.libraries import open_baseline
-from runner.case.program import Plan, run_case
 from runner.request.experiments import CONF
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
@@ -28,6 +27,7 @@ from simulator.world import SimulatorOptions
 from tests.golden import refused
 from tests.patience import NEVER_S
 from tests.runner.case.flashinfer_stand_in import PUBLIC, StandIn, bytes_at
+from tests.runner.judged import judged
 
 PLACES = sorted(CONF.parent.glob(".venv-foreign/lib/python3*/site-packages/flashinfer"))
 
@@ -72,15 +72,7 @@ def case_of(name: str, ranks: int, dtype: str = "bfloat16", size_bytes: int = 40
 
 def checked(library: StandIn, case: Case, launches: int = 3) -> Any:
     """The check of a case that ran on all ranks."""
-    baseline = find_baseline(case.algorithm)
-    assert baseline is not None
-
-    def program(fabric: Any, plan: Plan) -> Any:
-        return run_case(GpuLike(fabric, library), plan)  # type: ignore[arg-type]
-
-    world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 20))
-    outcomes = world.run(program, Plan(case, baseline, launches=launches), NEVER_S)
-    return merge(case, baseline, [outcome.check for outcome in outcomes if outcome.check is not None])
+    return judged(case, find_baseline(case.algorithm), launches=launches, wrap=lambda fabric: GpuLike(fabric, library))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -108,8 +100,6 @@ def test_a_librarys_accumulator_is_in_the_bound() -> None:
     parts = [make_input(case, rank, case.numel) for rank in range(4)]
     narrow = parts[0] + parts[1] + parts[2] + parts[3]
     flashinfer, nccl = find_baseline(TRTLLM_LAMPORT), find_baseline("nccl")
-    assert flashinfer is not None
-    assert nccl is not None
     other = replace(case, algorithm="nccl", placement="in_place")
     assert check_rank(other, nccl, 0, [narrow], ()).wrong == 0
     assert check_rank(case, flashinfer, 0, [narrow], ()).wrong > 100

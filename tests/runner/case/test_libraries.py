@@ -80,7 +80,7 @@ def test_slots_have_room_for_what_the_op_gives_and_takes(op: str, source: Slices
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
 def test_nvshmem_reads_the_input_and_writes_the_output_and_each_call_is_noted(on_ranks: Any, placement: str) -> None:
-    from memory_nvshmem_stand_in import StandInWorld
+    from tests.memory.nvshmem_stand_in import StandInWorld
 
     case = Case("all_reduce", "nvshmem", "float32", "library", "sum", 20, RANKS, placement=placement)
     noted: list[str] = []
@@ -179,7 +179,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...], d
 
 def nccl_case(op: str, dtype: str = "bfloat16", **changes: Any) -> Case:
     baseline = find_baseline("nccl")
-    assert baseline is not None
     offer = baseline.offer(op)
     values: dict[str, Any] = {"placement": offer.placements[0], "reduction": offer.reductions[0], "root": 0}
     return Case(op, "nccl", dtype, "library", size_bytes=64, world_size=RANKS, **(values | changes))
@@ -216,7 +215,6 @@ def test_data_that_moves_goes_as_bytes(calls: Any, op: str, dtype: str) -> None:
 def test_split_sizes_are_made_once_and_not_within_a_timed_call(monkeypatch: pytest.MonkeyPatch) -> None:
     meant = libraries.collective("all_to_all_v")
     sends, asked = meant.sends, list[Case]()
-    assert sends is not None
 
     def counted_sends(case: Case) -> tuple[tuple[int, ...], ...]:
         asked.append(case)

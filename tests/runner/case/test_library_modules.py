@@ -89,7 +89,6 @@ child.wait()
     )
     child = child_of(place)
     assert process.poll() is None
-    assert process.stdin is not None
     process.stdin.close()
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
     until(lambda: gone(child), "the child's end")

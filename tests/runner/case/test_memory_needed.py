@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import pytest
-from memory_nvshmem_stand_in import StandInWorld
 
 from cases.case import Case
 from kernels.baselines import find_baseline
@@ -26,6 +25,7 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
+from tests.memory.nvshmem_stand_in import StandInWorld
 from tests.patience import NEVER_S
 from tests.runner.case.not_compiled import NOT_COMPILED
 
@@ -91,7 +91,6 @@ def test_nvshmems_heap_of_the_need_holds_all_that_is_timed_together(fields: dict
 def test_a_baseline_needs_the_heap_only_where_it_works_there(name: str, needed: int) -> None:
     case = case_of(find("all_reduce/one_shot"), size_bytes=1000, world_size=2, dtype="float32")
     baseline = find_baseline(name)
-    assert baseline is not None
     assert heap_bytes_needed(dataclasses.replace(case, algorithm=name), baseline, NVSHMEM) == needed
 
 

@@ -19,7 +19,6 @@ from cases.record.record import Check
 from kernels import catalogue
 from kernels.compile import executable
 from memory.pool import SymmetricPool
-from runner.case.check import merge
 from runner.case.inputs import make_input
 from runner.case.program import Plan, run_case
 from runner.interrupt import Interrupted, interruptible
@@ -28,6 +27,7 @@ from runner.world.world import WorldFailure
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import refused
 from tests.patience import NEVER_S, PATIENCE_S, within
+from tests.runner.judged import judged
 
 OPTIONS = SimulatorOptions(heap_bytes=1 << 22)
 CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 70, 3)
@@ -46,23 +46,22 @@ def sha256(data: torch.Tensor) -> str:
     return hashlib.sha256(data.view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
-def checked(world: ThreadWorld, case: Case, compile_cache: Path) -> Check:
-    outcomes = world.run(run_case, plan_of(case, compile_cache), NEVER_S)
-    return merge(case, catalogue.find(case.name), [outcome.check for outcome in outcomes if outcome.check])
+def checked(case: Case, compile_cache: Path) -> Check:
+    plan = plan_of(case, compile_cache)
+    return judged(case, plan.spec, plan.executable)
 
 
 @pytest.mark.slow
 def test_digests_are_of_what_went_in_and_of_what_came_out(compile_cache: Path) -> None:
-    world = ThreadWorld(3, machine=SimulatedWorld(3, OPTIONS))
     case = Case("broadcast", "pull", "int32", "none", "none", 40, 3, root=1)
-    check = checked(world, case, compile_cache)
+    check = checked(case, compile_cache)
     given = [sha256(make_input(case, rank, 10)) for rank in range(3)]
     assert len(set(given)) == 3
     assert check.input_digests == tuple(given)
     assert check.output_digests == ((given[1],) * 2,) * 3, "each rank has the root's bits"
     case = Case("reduce", "pull", "int32", "native", "sum", 40, 3, root=2)
     total = sum((make_input(case, rank, 10) for rank in range(3)), torch.zeros(10, dtype=torch.int32))
-    assert checked(world, case, compile_cache).output_digests == ((), (), (sha256(total),) * 2)
+    assert checked(case, compile_cache).output_digests == ((), (), (sha256(total),) * 2)
 
 
 class InterruptedMachine:
@@ -146,43 +145,18 @@ def test_a_slice_that_outlives_its_tensor_is_named() -> None:
     assert held(machine) == []
 
 
-class SignalledFabric:
-    """A fabric that, at the count-th call of any of its methods, sends the process a signal, and goes on."""
-
-    def __init__(self, fabric: Any, count: int, number: signal.Signals) -> None:
-        self.fabric, self.count, self.number = fabric, count, number
-        self.calls = 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self.fabric, name)
-        if not callable(found):
-            return found
-
-        def call(*arguments: Any) -> Any:
-            self.calls += 1
-            if self.calls == self.count:
-                os.kill(os.getpid(), self.number)
-            return found(*arguments)
-
-        return call
-
-
 @pytest.mark.slow
-def test_sigterm_at_every_call_of_a_rank_empties_the_heap(compile_cache: Path) -> None:
+def test_sigterm_at_every_call_of_a_rank_empties_the_heap(compile_cache: Path, interrupted: Any) -> None:
     plan = replace(plan_of(replace(CASE, world_size=2), compile_cache), launches=1)
     codes: list[int] = []
     count = 0
     while len(codes) == count:
         count += 1
         machine = SimulatedWorld(2, OPTIONS)
-        signalled: list[SignalledFabric] = []
 
-        def fabric(rank: int, machine: Any = machine, signalled: Any = signalled, count: int = count) -> Any:
+        def fabric(rank: int, machine: Any = machine, count: int = count) -> Any:
             made = SimulatedWorld.fabric(machine, rank)
-            if rank == 0:
-                signalled.append(SignalledFabric(made, count, signal.SIGTERM))
-                return signalled[0]
-            return made
+            return made if rank else interrupted(made, count, signal.SIGTERM)
 
         machine.fabric = fabric  # type: ignore[method-assign,assignment]
         try:

@@ -36,6 +36,7 @@ from runner.case.memory_needed import heap_bytes_needed
 from runner.case.program import Plan
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.conftest import run_ranks
+from tests.memory.outcomes import good
 from tests.patience import NEVER_S
 from tests.runner.case.not_compiled import NOT_COMPILED
 
@@ -89,7 +90,6 @@ def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
     for plan in plans:
         with SymmetricPool(fabric) as pool:
             assert isinstance(plan.spec, KernelSpec)
-            assert plan.executable is not None
             kernel = bind(fabric, pool, plan.spec, [plan.case], [plan.executable], plan.patience_s)
             source, target = kernel.inputs[0], kernel.outputs[0]
             data = make_input(plan.case, fabric.rank, source.size_bytes // plan.case.itemsize).cpu()
@@ -108,13 +108,6 @@ def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
 def digests(fabric: Any, plans: Sequence[Plan]) -> list[str]:
     """SHA-256 of each of outputs(): some gigabytes of them need not come home."""
     return [hashlib.sha256(content).hexdigest() for content in outputs(fabric, plans)]
-
-
-def good(outcomes: list[Any]) -> list[Any]:
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
-    return outcomes
 
 
 def named(case: Case) -> str:
@@ -194,26 +187,6 @@ def test_the_program_brings_home_what_was_added(compiled: Callable[[Case, str], 
         assert len(found) == LAUNCHES
         for content in found:
             assert torch.equal(torch.frombuffer(bytearray(content), dtype=dtype).double(), total)
-
-
-@pytest.mark.parametrize("op", sorted({spec.op for spec in PEER_TO_PEER} - {"barrier"}))
-def test_the_program_runs_every_op_at_its_smallest_size(op: str, compiled: Callable[[Case, str], Plan]) -> None:
-    """Of ops that divide their buffer the smallest has no elements; the sizes are those that GPUs are given below."""
-    case = min(sizes(next(one for one in CASES if one.op == op)), key=lambda one: one.size_bytes)
-    for found in simulated([compiled(case, "sm_90a")], "sm_90a"):
-        assert len(found) == LAUNCHES
-
-
-@pytest.mark.slow
-def test_what_is_simulated_ahead_is_what_is_simulated_here(
-    compiled: Callable[[Case, str], Plan], compile_cache: Path, ahead: Callable[[Case, str], list[list[str]]]
-) -> None:
-    """By another process, and named in the order of the sizes and launches."""
-    case = next(one for one in CASES if one.op == "send_recv")
-    found = ahead(case, "sm_90a")
-    here = simulated([compiled(one, "sm_90a") for one in sizes(case)], "sm_90a")
-    assert found == [[hashlib.sha256(content).hexdigest() for content in contents] for contents in here]
-    assert len(found[0]) == LAUNCHES * len(sizes(case))
 
 
 @pytest.mark.gpu

@@ -86,7 +86,6 @@ def test_what_is_not_finite_does_not_count() -> None:
     inputs[0][:8] = torch.tensor([math.inf, math.nan, -math.inf, 3e38] * 2)
     found = checked(case, inputs, [rotated(case, inputs, rank) for rank in range(4)])
     assert found.wrong == 0
-    assert found.rms_relative_error is not None
     assert math.isfinite(found.rms_relative_error)
 
 

@@ -16,34 +16,17 @@ from cases.dtypes import ITEMSIZES
 from cases.record.record import Check
 from kernels.compile import executable
 from kernels.spec import KernelSpec
-from memory.fabric import Executable
-from runner.case.check import merge
-from runner.case.program import Plan, run_case
-from runner.world.threads import ThreadWorld
-from runner.world.world import WorldFailure
-from simulator.world import SimulatorOptions
-from tests.patience import NEVER_S
-
-HEAP_BYTES = 1 << 22
-
-Compiled = Callable[[KernelSpec, Case], Executable]
-
-
-@pytest.fixture(scope="module")
-def compiled(compile_cache: Path) -> Compiled:
-    return lambda spec, case: executable(spec, case, "sm_90a", compile_cache)
+from tests.runner.judged import judged
 
 
 @pytest.fixture
-def checked(compiled: Compiled, sabotaged: dict[str, KernelSpec]) -> Callable[..., Check]:
+def checked(compile_cache: Path, sabotaged: dict[str, KernelSpec]) -> Callable[..., Check]:
     """checked(name, case, launches, **options of the simulator): what the runner finds of that kernel."""
 
     def check(name: str, case: Case, launches: int = 2, **options: object) -> Check:
         spec = sabotaged[name]
         case = replace(case, op=spec.op, algorithm=spec.algorithm)
-        world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=HEAP_BYTES, **options))  # type: ignore[arg-type]
-        outcomes = world.run(run_case, Plan(case, spec, compiled(spec, case), launches=launches), NEVER_S)
-        return merge(case, spec, [outcome.check for outcome in outcomes if outcome.check is not None])
+        return judged(case, spec, executable(spec, case, "sm_90a", compile_cache), launches, **options)
 
     return check
 
@@ -106,26 +89,3 @@ def test_a_wrong_root_is_caught(checked: Callable[..., Check]) -> None:
     everywhere = checked("reduce/pull_for_all", case_of(root=2))
     assert everywhere.wrong == 0
     assert {text.split(":")[0] for text in everywhere.guard_faults} == {"rank 0", "rank 1", "rank 3"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "defect",
-    [
-        "one_shot_no_entry_barrier",
-        "one_shot_no_exit_barrier",
-        "two_shot_pushed_no_middle_barrier",
-        "lamport_one_bank",
-        "ll_one_bank",
-    ],
-)
-def test_what_an_earlier_launch_has_left_is_seen(checked: Callable[..., Check], defect: str) -> None:
-    """By some seed: between two checked launches others run on other data, and no hosts meet."""
-    for seed in range(20):
-        try:
-            found = checked(f"all_reduce/{defect}", case_of(), schedule="random", seed=seed)
-        except WorldFailure:
-            return
-        if found.wrong:
-            return
-    pytest.fail(f"{defect} passed by every seed")

@@ -12,9 +12,7 @@ from kernels.baselines import find_baseline
 from kernels.sglang import PULL, PUSH
 from memory.pool import SymmetricPool
 from runner.case import library_modules, sglang_slots
-from runner.case.check import merge
 from runner.case.libraries import open_baseline
-from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
@@ -22,6 +20,7 @@ from tests.golden import refused
 from tests.patience import NEVER_S
 from tests.runner.case.sglang_stand_in import StandIn
 from tests.runner.case.test_flashinfer_slots import GpuLike
+from tests.runner.judged import judged
 
 MULTIPROCESSORS = 12
 
@@ -51,22 +50,13 @@ class Meeting(GpuLike):
 
 def case_of(name: str, ranks: int, size_bytes: int, dtype: str = "bfloat16") -> Case:
     baseline = find_baseline(name)
-    assert baseline is not None
     placement = baseline.placement("all_reduce", "out_of_place", ranks)
     return Case("all_reduce", name, dtype, "library", "sum", size_bytes, ranks, placement=placement)
 
 
 def checked(case: Case, launches: int = 3) -> Any:
     """The check of a case that ran on all ranks."""
-    baseline = find_baseline(case.algorithm)
-    assert baseline is not None
-
-    def program(fabric: Any, plan: Plan) -> Any:
-        return run_case(GpuLike(fabric), plan)
-
-    world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 20))
-    outcomes = world.run(program, Plan(case, baseline, launches=launches), NEVER_S)
-    return merge(case, baseline, [outcome.check for outcome in outcomes if outcome.check is not None])
+    return judged(case, find_baseline(case.algorithm), launches=launches, wrap=GpuLike)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

@@ -65,9 +65,7 @@ def run(fabric: Fabric, wanted: Contestant) -> list[list[torch.Tensor]]:
 @pytest.mark.parametrize(
     ("algorithm", "placement"),
     [
-        ("one_shot", "out_of_place"),
-        ("two_shot", "out_of_place"),
-        ("two_shot", "in_place"),
+        *(("one_shot", "out_of_place"), ("two_shot", "out_of_place"), ("two_shot", "in_place")),
         ("multimem_two_shot", "out_of_place"),
     ],
 )
@@ -153,7 +151,6 @@ def test_two_contestants_live_side_by_side_and_launching_is_all_the_host_does(co
 
 def test_each_slot_is_told_its_own_counts() -> None:
     spec, sends = find("all_to_all_v/push"), collective("all_to_all_v").sends
-    assert sends is not None
     cases = [Case(spec.op, "push", "float32", "none", "none", 1200, 3, counts="skewed", seed=seed) for seed in (1, 2)]
     assert sends(cases[0]) != sends(cases[1])
     place = [one.kind for one in spec.parameters].index("counts")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from kernels.compile import executable
 from reports.record.bundle import read
 from runner.case.todays_code import sources
 from tests.reports.synthetic import with_case
-from tests.runner.conftest import Outcome
-
-Symlab = Callable[..., Outcome]
+from tests.runner.conftest import Symlab
 
 
 def silent(text: str) -> None:
@@ -26,7 +23,6 @@ def silent(text: str) -> None:
 
 
 def with_kernel(record: Record, **changes: Any) -> Record:
-    assert record.kernel is not None
     return dataclasses.replace(record, kernel=dataclasses.replace(record.kernel, **changes))
 
 
@@ -53,8 +49,6 @@ def test_kernels_whose_sources_moved_are_compared_by_code(symlab: Symlab, tmp_pa
     assert found(with_kernel(moved, code_digest="sha256:1"), two) == named(same=[other], changed=[name])
     assert found(moved, with_kernel(moved, code_digest="sha256:1")) == named(changed=[name])
     assert found(moved, with_kernel(moved, code_digest=None)) == named(older=[name])
-    assert moved.kernel is not None
-    assert moved.fabric is not None
     kernel, fabric = (dataclasses.replace(one, arch="sm_80") for one in (moved.kernel, moved.fabric))
     ((strange, reason),) = found(dataclasses.replace(moved, kernel=kernel, fabric=fabric))["not_comparable"]
     assert strange == name
@@ -63,7 +57,6 @@ def test_kernels_whose_sources_moved_are_compared_by_code(symlab: Symlab, tmp_pa
 
 def test_kernels_that_are_gone_are_named(symlab: Symlab, tmp_path: Path) -> None:
     one, two = read([symlab("sizes=[8]").folder / "records"])
-    assert one.kernel is not None
     gone = with_case(dataclasses.replace(two, kernel=None), algorithm="three_shot")
     gone = dataclasses.replace(gone, kernel=dataclasses.replace(one.kernel, name="all_reduce/three_shot"))
     assert sources([gone], tmp_path, silent) == named(gone=["all_reduce/three_shot"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from cases.record.record import load
 from runner.world.world import WorldFailure
 from tests.rooms import needs
-from tests.runner.conftest import BAD, Outcome, Script, record_files
+from tests.runner.conftest import BAD, Outcome, Script, Symlab, record_files
 from tests.runner.found import finding
 
 RACES = "check.races=true"
@@ -23,7 +22,7 @@ def findings_of(outcome: Outcome) -> dict[str, Any]:
 
 
 @needs("checks")
-def test_no_finding_and_races_that_were_not_looked_for(symlab: Callable[..., Outcome], script: Script) -> None:
+def test_no_finding_and_races_that_were_not_looked_for(symlab: Symlab, script: Script) -> None:
     done = symlab("sizes=[8]", RACES)
     assert done.code == 0
     assert script.worlds[0].fabric.races
@@ -42,9 +41,7 @@ def test_no_finding_and_races_that_were_not_looked_for(symlab: Callable[..., Out
 
 @needs("checks")
 @pytest.mark.parametrize(("severity", "missing"), [("race", "a release"), ("proxy", "fence.proxy.alias")])
-def test_a_case_with_a_race_is_wrong(
-    symlab: Callable[..., Outcome], script: Script, severity: str, missing: str
-) -> None:
+def test_a_case_with_a_race_is_wrong(symlab: Symlab, script: Script, severity: str, missing: str) -> None:
     script.findings["one_shot"] = (FORMAL, finding(severity, missing, count=3))
     done = symlab("sizes=[8]", RACES)
     assert done.code == 1
@@ -62,7 +59,7 @@ def test_a_case_with_a_race_is_wrong(
 
 
 @needs("checks")
-def test_wrong_results_come_first(symlab: Callable[..., Outcome], script: Script) -> None:
+def test_wrong_results_come_first(symlab: Symlab, script: Script) -> None:
     script.outcomes["one_shot"] = BAD
     script.findings["one_shot"] = (finding(), finding("proxy", "fence.proxy.async"))
     done = symlab("sizes=[8]", RACES)
@@ -73,7 +70,7 @@ def test_wrong_results_come_first(symlab: Callable[..., Outcome], script: Script
 
 
 @needs("checks")
-def test_a_case_that_failed_keeps_what_was_found(symlab: Callable[..., Outcome], script: Script) -> None:
+def test_a_case_that_failed_keeps_what_was_found(symlab: Symlab, script: Script) -> None:
     script.outcomes["one_shot"] = WorldFailure("DEADLOCK", 0, "rank 0: every thread waits")
     script.findings["one_shot"] = (finding(),)
     done = symlab("sizes=[8]", RACES)
@@ -82,7 +79,7 @@ def test_a_case_that_failed_keeps_what_was_found(symlab: Callable[..., Outcome],
 
 
 @needs("checks")
-def test_a_world_without_a_checker_passes_nothing(symlab: Callable[..., Outcome], script: Script) -> None:
+def test_a_world_without_a_checker_passes_nothing(symlab: Symlab, script: Script) -> None:
     script.findings["one_shot"] = None
     done = symlab("sizes=[8]", RACES)
     assert done.code == 1
@@ -91,7 +88,7 @@ def test_a_world_without_a_checker_passes_nothing(symlab: Callable[..., Outcome]
 
 
 @pytest.mark.parametrize("multirun", [False, True])
-def test_gpus_are_refused(symlab: Callable[..., Outcome], multirun: bool) -> None:
+def test_gpus_are_refused(symlab: Symlab, multirun: bool) -> None:
     done = symlab(*(["-m", "fabric=simulator,nvshmem"] if multirun else ["fabric=nvshmem"]), "sizes=[8]", RACES)
     assert done.code == 2
     assert done.records == []

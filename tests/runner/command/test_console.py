@@ -20,18 +20,16 @@ from typing import Any
 
 import pytest
 
-import runner
 from cases.case import Case
 from cases.record.record import Check, Mismatch, Record, Status
+from kernels.sources import ROOT
 from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures, summary
-from runner.command.ending import exit_code_for
+from runner.records.command_json import exit_code_for
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
 from tests.reports.raced import checked, finding
 from tests.reports.synthetic import KIB, record, refused, with_case, with_request
 from tests.runner.conftest import BAD, Outcome, Script
-
-ROOT = Path(runner.__file__).parent.parent
 
 AT = Mismatch(1, 0, 5, 1.0, 2.0, "0x3f80", "0x4000")
 WRONG = Check(
@@ -164,7 +162,6 @@ def test_one_reason_of_many_cases_is_told_once_and_many_are_cut() -> None:
 
 def test_the_summary_counts_cases_and_races() -> None:
     fabric = passed().fabric
-    assert fabric is not None
     simulated = passed(fabric=dataclasses.replace(fabric, simulated=True))
     on_gpus, raced = [passed(), refused()], checked(finding())
     lines = [
@@ -220,7 +217,6 @@ def in_terminal(columns: int, code: str, *arguments: str, cwd: Path = ROOT) -> t
 
         reader = threading.Thread(target=read)
         reader.start()
-        assert process.stderr is not None
         err = process.stderr.read().decode()
         reader.join(PATIENCE_S)
     os.close(ours)
@@ -268,10 +264,8 @@ def test_the_bar_in_a_real_terminal(columns: int) -> None:
     assert any("multimem_two_shot" in line for line in bars) == (columns == 100)
     assert not any("left" in line for line in bars if "0/6" in line or "1/6" in line), "too little to tell by"
     assert screen(text) == [
-        "symlab: a heading",
-        f"[2/6] one_shot 1K n4 WRONG: 12 of 64 elements; {wrong().id}",
-        "[4/6] one_shot 1K n4 TIMEOUT: rank 2 hung",
-        "the summary",
+        *("symlab: a heading", f"[2/6] one_shot 1K n4 WRONG: 12 of 64 elements; {wrong().id}"),
+        *("[4/6] one_shot 1K n4 TIMEOUT: rank 2 hung", "the summary"),
     ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from runner.command.plan import Command, prepare
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import HostOffer
 from tests.golden import same_text
-from tests.runner.conftest import Outcome
+from tests.runner.conftest import Symlab
 
-Symlab = Callable[..., Outcome]
 GIB = 1 << 30
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -19,7 +18,7 @@ from unittest.mock import Mock
 import pytest
 
 from cases.code_digest import code_digest
-from cases.record.record import Record, Status
+from cases.record.record import Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from kernels.catalogue import find
 from memory.fabric import Executable, Traits
@@ -34,34 +33,13 @@ from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.world import WorldFailure
 from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld, on_its_fabric
+from tests.runner.shelf import Shelf
 
 HERE = RecordedEnvironment(host={"name": "here"})
 
 
-class Shelf:
-    """job.Keeper in memory, with a new stub world whenever the last one is hurt."""
-
-    def __init__(self, job: Job, full_after: int = 1000) -> None:
-        self.records: list[Record] = []
-        self.worlds: list[StubWorld] = []
-        self._job = job
-        self._full_after = full_after
-
-    def world(self) -> Any:
-        if not self.worlds or not self.worlds[-1].healthy:
-            self.worlds.append(StubWorld(self._job.request.fabric, self._job.request.world_size))
-        return self.worlds[-1]
-
-    def starting(self, case: Any) -> None:
-        pass
-
-    def preparing(self, what: str) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-    def keep(self, record: Record, executable: Executable | None) -> None:
-        if len(self.records) >= self._full_after:
-            raise StoreError("no room")
-        self.records.append(record)
+def shelf_for(job: Job, full_after: int = 1000) -> Shelf:
+    return Shelf(lambda: StubWorld(job.request.fabric, job.request.world_size), full_after)
 
 
 @functools.cache
@@ -83,13 +61,12 @@ ONE = ("sizes=8", "algorithms=one_shot")
 
 def means_with(**changes: Any) -> Means:
     means = Script().tools().means
-    assert means is not None
     return dataclasses.replace(means, **changes)
 
 
 def done(script: Script, *arguments: str) -> Shelf:
     job = job_of(*arguments)
-    shelf = Shelf(job)
+    shelf = shelf_for(job)
     run_job(job, shelf, script.tools().means)
     return shelf
 
@@ -118,12 +95,10 @@ def test_passed() -> None:
     assert record.check == GOOD
     assert record.counters["instructions"] == 2000
     assert record.counters["of"] == {"launches": 5, "ranks": 2, "checked": 2}
-    assert record.kernel is not None
     given: dict[str, Any] = {"choices": find(record.kernel.name).choices(record.case), "patience_s": 10.0}
     assert given["choices"]["unroll"] >= 1
     assert record.environment == HERE
     assert record.request == RecordedRequest(command="c", kernel=given)
-    assert record.fabric is not None
     assert (record.fabric.name, record.fabric.simulated, record.fabric.settings) == ("simulator", True, {"seed": 0})
     assert record.case.size_bytes == 8
     assert len(shelf.worlds) == 1
@@ -137,7 +112,7 @@ def test_what_is_prepared_before_a_case_is_no_part_of_its_time() -> None:
         prepared.append(datetime.now(UTC).isoformat(timespec="milliseconds"))
 
     job = job_of("sizes=[8,16]")
-    shelf = Shelf(job)
+    shelf = shelf_for(job)
     run_job(job, shelf, means_with(prepared=prepare))
     assert len(prepared) == len(shelf.records) == 4
     assert all(before <= record.started for before, record in zip(prepared, shelf.records, strict=True))
@@ -146,7 +121,6 @@ def test_what_is_prepared_before_a_case_is_no_part_of_its_time() -> None:
 def test_what_is_said_about_the_kernel() -> None:
     kernel = done(Script(), *ONE).records[0].kernel
     spec = find("all_reduce/one_shot")
-    assert kernel is not None
     assert kernel.ptx_digest == "sha256:" + hashlib.sha256(PTX.encode()).hexdigest()
     assert kernel.code_digest == code_digest(PTX)
     assert kernel.multimem == ("multimem.ld_reduce.relaxed.sys.global.add.f32",)
@@ -193,12 +167,12 @@ def test_an_error_of_our_own_is_a_failed_case_with_its_place() -> None:
 
 def test_a_kernel_that_does_not_compile_or_a_world_that_can_not_be_made_fails_each_case() -> None:
     job = job_of("sizes=8")
-    shelf = Shelf(job)
+    shelf = shelf_for(job)
     run_job(job, shelf, means_with(compiled=Mock(side_effect=RuntimeError("compiling failed: no such instruction"))))
     assert [str(record.status) for record in shelf.records] == ["FAILED", "FAILED"]
     assert "no such instruction" in shelf.records[0].reason
     assert shelf.records[0].kernel is None
-    shelf = Shelf(job)
+    shelf = shelf_for(job)
     shelf.world = Mock(side_effect=MemoryError("no memory for 2 heaps"))  # type: ignore[method-assign]
     run_job(job, shelf, Script().tools().means)
     assert [str(record.status) for record in shelf.records] == ["FAILED", "FAILED"]
@@ -211,16 +185,18 @@ def test_a_cases_time_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, ready = [100.0], list[datetime]()
     monkeypatch.setattr("runner.command.attempt.time", SimpleNamespace(monotonic=lambda: clock[0]))
 
-    class Slow(Shelf):
-        def world(self) -> Any:
-            clock[0] += 50.0
-            time.sleep(0.05)
-            made = super().world()
-            ready.append(datetime.now(UTC))
-            return made
-
     job = job_of("sizes=[8]")
-    shelf = Slow(job)
+    shelf = shelf_for(job)
+    world = shelf.world
+
+    def slowly() -> Any:
+        clock[0] += 50.0
+        time.sleep(0.05)
+        made = world()
+        ready.append(datetime.now(UTC))
+        return made
+
+    shelf.world = slowly  # type: ignore[method-assign]
     run_job(job, shelf, Script().tools().means)
     assert {record.status for record in shelf.records} == {"PASSED"}
     for record, at in zip(shelf.records, ready, strict=True):
@@ -255,12 +231,12 @@ print(main(sys.argv[1:]), new)
 
 def test_an_interrupt_and_a_full_disk_get_out() -> None:
     job = job_of("sizes=8")
-    shelf = Shelf(job)
+    shelf = shelf_for(job)
     with pytest.raises(KeyboardInterrupt):
         run_job(job, shelf, Script({"two_shot": KeyboardInterrupt()}).tools().means)
     assert [record.case.algorithm for record in shelf.records] == ["one_shot"]
     with pytest.raises(StoreError, match="no room"):
-        run_job(job, Shelf(job, full_after=1), Script().tools().means)
+        run_job(job, shelf_for(job, full_after=1), Script().tools().means)
 
 
 def test_the_compilers_versions_are_those_that_ptx_and_cubin_name() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from cases.record.prediction import INTERRUPTED, PredictedTerms, PredictedTime, RecordedPrediction
+from cases.record.prediction import INTERRUPTED, RecordedPrediction
 from cases.record.record import Record, Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.record.timing import Timing
@@ -23,31 +22,15 @@ from runner.command.job import run_job
 from runner.command.means import Means
 from runner.command.plan import Job
 from tests.golden import same_text
+from tests.reports.beside import predicted
+from tests.reports.synthetic import record
 from tests.rooms import needs
 from tests.runner.command.test_job_timing import Shelf, asked_for
-from tests.runner.conftest import Outcome, Script
-
-TERMS = PredictedTerms(
-    launch_us=0.5, begin_us=1.0, least_us=2.0, link_us=0.25, memory_us=0.125, more_us=0.5, cold_us=0.0
-)
+from tests.runner.conftest import Script, Symlab
 
 
 def told(timing: Timing, time_us: float = 4.0) -> RecordedPrediction:
-    return RecordedPrediction(
-        PredictedTime(
-            gpu="h200",
-            floors_digest="sha256:" + "a" * 64,
-            constants_digest="sha256:" + "b" * 64,
-            time_us=time_us,
-            low_us=0.9 * time_us,
-            high_us=1.1 * time_us,
-            regime="latency",
-            ratio=timing.median_us / time_us,
-            terms=TERMS,
-            path_us={"hop": 1.5, "fence": 1.0},
-            work={"least": {"hop": 2.0}, "steps": {"hop": 2.0, "fence": 1.0}, "directions": [], "how": "simulated"},
-        )
-    )
+    return predicted(dataclasses.replace(record(world_size=2), timing=timing), time_us).prediction
 
 
 @dataclasses.dataclass
@@ -69,7 +52,6 @@ def predicted_job(shelf: Shelf, script: Script, *arguments: str, interrupts: str
     request = asked_for(*arguments)
     job = Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
     means = script.tools().means
-    assert means is not None
     given = Means(means.refuses, means.compiled, means.ran, shelf.measure, predicted=Told(shelf, interrupts))
     run_job(job, shelf, given)
     return shelf
@@ -127,7 +109,7 @@ def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_command_that_measures_nothing_is_refused_with_one_line(
-    symlab: Callable[..., Outcome], words: list[str], reason: str
+    symlab: Symlab, words: list[str], reason: str
 ) -> None:
     outcome = symlab("sizes=8", "timing.predict=true", *words)
     assert outcome.code == 2
@@ -139,7 +121,6 @@ def test_a_command_that_measures_nothing_is_refused_with_one_line(
 def test_a_line_of_the_console_has_the_predicted_time_and_points_out_what_is_slower() -> None:
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     slow, _, library = shelf.records
-    assert slow.timing is not None
     quick = dataclasses.replace(slow, prediction=told(slow.timing, slow.timing.median_us))
     stream = io.StringIO()
     console = Console(stream)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import functools
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,36 +17,25 @@ from kernels.baselines import find_baseline
 from memory.fabric import DeadlineExceeded, Traits
 from runner.case.cases import cases_of
 from runner.case.contestant import Contestant, spec_for
-from runner.command.ending import exit_code_for
 from runner.command.job import run_job
 from runner.command.means import Means, usual_means
 from runner.command.plan import Job
 from runner.interrupt import interruptible
+from runner.records.command_json import exit_code_for
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.validate import ResolvedRequest
 from runner.timing.combine import TimedResult
 from runner.timing.measure import measure
 from runner.world.world import WorldFailure
+from tests.reports.synthetic import record
 from tests.runner.conftest import BAD, GOOD, TWO, Script, on_its_fabric
+from tests.runner.shelf import Shelf as Kept
 
 LIMIT = LinkLimit(380.0, 370.0, 1 << 28)
 
 
-def timing_of(limit: LinkLimit | None) -> Timing:
-    return Timing(
-        mode="graph",
-        window="kernel",
-        l2="rotate",
-        slots=4,
-        slot_bytes=8192,
-        warmup_calls=12,
-        calls_per_sample=4,
-        bus_factor=1.0,
-        samples_us=((5.0, 6.0), (5.5, 5.0)),
-        checked_before=64,
-        checked_after=128,
-        limit=limit,
-    )
+def timing_of(limit: LinkLimit | None) -> Timing | None:
+    return record(samples_us=((5.0, 6.0), (5.5, 5.0)), world_size=2, timing={"limit": limit}).timing
 
 
 class GpuWorld:
@@ -70,38 +57,20 @@ class GpuWorld:
         return None
 
 
-@dataclasses.dataclass
-class Shelf:
-    """job.Keeper on GPUs, and what measured: by the algorithms timed together, an exception or each TimedResult."""
+class Shelf(Kept):
+    """On GPUs; and what measured: by the algorithms timed together, an exception or each TimedResult."""
 
-    outcomes: dict[str, Any] = dataclasses.field(default_factory=dict)
-    failures: list[BaseException] = dataclasses.field(default_factory=list)
-    simulated: bool = False
-    heap_bytes: int = 8 << 30
-    records: list[Record] = dataclasses.field(default_factory=list)
-    worlds: list[GpuWorld] = dataclasses.field(default_factory=list)
-    measured: list[tuple[int, tuple[str, ...], LinkLimit | None]] = dataclasses.field(default_factory=list)
-    events: list[str] = dataclasses.field(default_factory=list)
-
-    def world(self) -> Any:
-        if not self.worlds or not self.worlds[-1].healthy:
-            traits = Traits(
-                "nvshmem", "sm_90a", 2, self.heap_bytes, False, "no switch", self.simulated, library="NVSHMEM 0.0.0"
-            )
-            self.worlds.append(GpuWorld(traits))
-        return self.worlds[-1]
-
-    def starting(self, case: Any) -> None:
-        self.events.append(f"start {case.size_bytes} {case.algorithm}")
-
-    @contextlib.contextmanager
-    def preparing(self, what: str) -> Iterator[None]:
-        self.events.append(what)
-        yield
-
-    def keep(self, record: Record, executable: Any) -> None:
-        self.events.append(f"keep {record.case.size_bytes} {record.case.algorithm}")
-        self.records.append(record)
+    def __init__(
+        self,
+        outcomes: dict[str, Any] | None = None,
+        failures: Sequence[BaseException] = (),
+        heap_bytes: int = 8 << 30,
+    ) -> None:
+        super().__init__(
+            lambda: GpuWorld(Traits("nvshmem", "sm_90a", 2, heap_bytes, False, "no switch", library="NVSHMEM 0.0.0"))
+        )
+        self.outcomes, self.failures = outcomes or {}, [*failures]
+        self.measured: list[tuple[int, tuple[str, ...], LinkLimit | None]] = []
 
     def measure(
         self, world: Any, contestants: Sequence[Contestant], request: Any, limit: LinkLimit | None
@@ -138,7 +107,6 @@ def done(shelf: Shelf, script: Script, *arguments: str, late: dict[Any, int] | N
     request = asked_for(*arguments)
     job = Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
     means = script.tools().means
-    assert means is not None
     run_job(
         job, shelf, Means(means.refuses, means.compiled, means.ran, shelf.measure, late={} if late is None else late)
     )
@@ -181,7 +149,6 @@ def test_a_record_of_nccl_names_what_it_was_restricted_to_or_why_it_was_refused(
     assert shelf.told == each(8, ("one_shot", "nccl"), "PASSED", True)
     shelf = done(Shelf(), Script(), "sizes=8", "algorithms=one_shot", "library.nccl_algo=PAT")
     assert shelf.told[1] == (8, "nccl", "REFUSED", False)
-    assert shelf.records[1].refusal is not None
     assert shelf.records[1].refusal.key == "library.nccl_algo"
 
 
@@ -190,9 +157,7 @@ def test_what_did_not_pass_is_not_timed_and_keeps_its_place() -> None:
     shelf = done(Shelf(), script, "sizes=8", "algorithms=[one_shot,multimem_one_shot,two_shot]")
     assert shelf.measured == [(8, ("one_shot", "nccl"), None)]
     assert shelf.told == [
-        (8, "one_shot", "PASSED", True),
-        (8, "multimem_one_shot", "REFUSED", False),
-        (8, "two_shot", "WRONG", False),
+        *((8, "one_shot", "PASSED", True), (8, "multimem_one_shot", "REFUSED", False), (8, "two_shot", "WRONG", False)),
         (8, "nccl", "PASSED", True),
     ]
 
@@ -328,7 +293,7 @@ def test_a_failure_that_is_no_hang_ends_what_is_timed_again() -> None:
 def test_an_interrupt_keeps_what_was_checked(where: str) -> None:
     shelf, script = Shelf(), Script()
     if where == "measuring":
-        shelf.failures.append(KeyboardInterrupt())  # type: ignore[arg-type]
+        shelf.failures.append(KeyboardInterrupt())
     else:
         script.outcomes["nccl"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -376,7 +341,6 @@ def test_measuring_gets_time_for_its_samples_and_measures_the_links_once(
     case = next(one for one in cases_of(request) if one.algorithm == "nccl")
     world = OnlyAsked(Traits("nvshmem", "sm_90a", 2, 8 << 30, False))
     measured = usual_means().measured
-    assert measured is not None
     with pytest.raises(Asked):
         measured(world, [Contestant(case, spec_for(case))], request, limit)
     program, plan, deadline_s = world.asked

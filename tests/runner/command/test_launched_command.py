@@ -35,9 +35,8 @@ from runner.request.options import RunOptions
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
 from tests.patience import PATIENCE_S
-from tests.runner.conftest import Outcome
+from tests.runner.conftest import Symlab
 
-Symlab = Callable[..., Outcome]
 SWEEP = ("seed=1,2,3", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator", "track=none")
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tests.runner.conftest import Outcome
-
-Symlab = Callable[..., Outcome]
+from tests.runner.conftest import Symlab
 
 
 def test_the_first_lines_of_an_op_that_moves_data(symlab: Symlab) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,7 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import HostOffer
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import same_text
-from tests.runner.conftest import Outcome, Script, on_its_fabric
-
-Symlab = Callable[..., Outcome]
+from tests.runner.conftest import Script, Symlab, on_its_fabric
 
 GREEDY = """
 from dataclasses import replace
@@ -54,11 +51,8 @@ def test_a_simulated_world_refuses_what_was_expected(multicast: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        "op=barrier algorithms=all sizes=[1K]",
-        "algorithms=[ll] sizes=[1M]",
-        "algorithms=[nccl] sizes=[1K]",
-        "-m algorithms=[lamport] dtype=int32,int64 sizes=[1K]",
-        "sizes=[1000000G]",
+        *("op=barrier algorithms=all sizes=[1K]", "algorithms=[ll] sizes=[1M]", "algorithms=[nccl] sizes=[1K]"),
+        *("-m algorithms=[lamport] dtype=int32,int64 sizes=[1K]", "sizes=[1000000G]"),
     ],
 )
 def test_a_command_of_which_nothing_can_run_is_refused_as_a_whole(

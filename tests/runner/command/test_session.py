@@ -50,9 +50,7 @@ def command_in(folder: Path) -> CommandDocument:
     (one,) = folder.iterdir()
     assert not (one / LOCK_NAME).exists()
     assert (one / MANIFEST).exists()
-    command = command_document_of(one)
-    assert command is not None
-    return command
+    return command_document_of(one)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +92,6 @@ def test_nothing_is_left_behind_by_an_error(
     assert caught.value is error
     assert [world.closed for world in script.worlds] == [True]
     command = command_in(tmp_path / "records")
-    assert command.end is not None
     assert (command.end.exit_code, command.end.outcome, command.end.why) == (code, outcome, why)
     assert [case for _, case in command.end.cases_not_run] == [command.cases[1][1]]
     followers[0].wait(PATIENCE_S)  # abandoning waits for seconds only; a follower that imports MLflow takes longer
@@ -105,7 +102,6 @@ def test_a_stdout_that_takes_nothing_leaves_no_empty_folder(script: Script, tmp_
     with pytest.raises(OSError, match="No space left"), open("/dev/full", "w") as full:
         run(script, Console(full, ["a heading"]), f"records={tmp_path}/records", "track=none")
     command = command_in(tmp_path / "records")
-    assert command.end is not None
     assert command.end.outcome == "stopped"
     assert len(command.end.cases_not_run) == len(command.cases) == 2
     assert script.worlds == []

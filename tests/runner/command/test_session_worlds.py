@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,9 +15,7 @@ from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
 from runner.world.launcher import Outer
 from runner.world.world import WorldFailure
-from tests.runner.conftest import Outcome, Script
-
-Symlab = Callable[..., Outcome]
+from tests.runner.conftest import Script, Symlab
 
 
 class Startless(Script):

@@ -10,43 +10,27 @@ import yaml
 from kernels.sources import ROOT
 
 ADD_PEERS = ROOT / "conf" / "exp" / "own" / "add_peers.ptx"
-ADD_STRUCT = """
-.version 8.0
-.target sm_80
-.address_size 64
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+ADD_STRUCT = f"""{HEAD}
 .visible .entry add_struct(.param .align 8 .b8 given[80])
-{
-	.reg .pred %p<3>;
-	.reg .b32 %r<8>;
-	.reg .b64 %rd<10>;
-	.reg .f32 %f<3>;
-	ld.param.u64 %rd2, [given+64];
-	ld.param.u16 %r1, [given+72];
-	ld.param.u32 %r2, [given+76];
-	mov.u32 %r3, %ctaid.x;
-	mov.u32 %r4, %ntid.x;
-	mov.u32 %r5, %tid.x;
-	mad.lo.s32 %r6, %r3, %r4, %r5;
-	setp.ge.u32 %p1, %r6, %r2;
-	@%p1 bra done;
-	mul.wide.u32 %rd3, %r6, 4;
-	mov.f32 %f1, 0f00000000;
+{{
+	.reg .pred %p<3>; .reg .b32 %r<8>; .reg .b64 %rd<10>; .reg .f32 %f<3>;
+	ld.param.u64 %rd2, [given+64]; ld.param.u16 %r1, [given+72]; ld.param.u32 %r2, [given+76];
+	mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x; mad.lo.s32 %r6, %r3, %r4, %r5;
+	setp.ge.u32 %p1, %r6, %r2; @%p1 bra done;
+	mul.wide.u32 %rd3, %r6, 4; mov.f32 %f1, 0f00000000;
 ADDED
-	add.s64 %rd6, %rd2, %rd3;
-	st.global.f32 [%rd6], %f1;
+	add.s64 %rd6, %rd2, %rd3; st.global.f32 [%rd6], %f1;
 done:
 	ret;
-}
+}}
 """.replace(
     "ADDED",
     "\n".join(
         f"""
-	setp.le.u32 %p2, %r1, {rank};
-	@%p2 bra next{rank};
-	ld.param.u64 %rd4, [given+{8 * rank}];
-	add.s64 %rd5, %rd4, %rd3;
-	ld.global.f32 %f2, [%rd5];
-	add.rn.f32 %f1, %f1, %f2;
+	setp.le.u32 %p2, %r1, {rank}; @%p2 bra next{rank};
+	ld.param.u64 %rd4, [given+{8 * rank}]; add.s64 %rd5, %rd4, %rd3;
+	ld.global.f32 %f2, [%rd5]; add.rn.f32 %f1, %f1, %f2;
 next{rank}:"""
         for rank in range(8)
     ),
@@ -54,10 +38,7 @@ next{rank}:"""
 """The same with one struct: eight addresses, the output's, the number of ranks in 16 bits, and the elements in 32."""
 
 _PARAMETERS = "(.param .u64 inputs, .param .u64 output, .param .u32 world_size, .param .u32 numel)"
-LIMITS = f"""
-.version 8.0
-.target sm_80
-.address_size 64
+LIMITS = f"""{HEAD}
 .visible .entry most_threads{_PARAMETERS}
 .maxntid 64
 {{ ret; }}
@@ -65,21 +46,14 @@ LIMITS = f"""
 {{ .shared .align 4 .b8 mine[50000]; ret; }}
 """
 
-COUNT = """
-.version 8.0
-.target sm_80
-.address_size 64
+COUNT = f"""{HEAD}
 .visible .entry count(.param .u64 output, .param .u32 launch)
-{
-	.reg .b32 %r<4>;
-	.reg .b64 %rd<3>;
-	ld.param.u64 %rd1, [output];
-	ld.param.u32 %r1, [launch];
-	ld.global.u32 %r2, [%rd1];
-	mad.lo.u32 %r3, %r2, 10, %r1;
-	st.global.u32 [%rd1], %r3;
+{{
+	.reg .b32 %r<4>; .reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [output]; ld.param.u32 %r1, [launch];
+	ld.global.u32 %r2, [%rd1]; mad.lo.u32 %r3, %r2, 10, %r1; st.global.u32 [%rd1], %r3;
 	ret;
-}
+}}
 """
 """Appends the launch's number to a decimal number."""
 
@@ -151,34 +125,22 @@ def both(inputs):
 LIMIT = 7
 """
 
-WAITS = """
-.version 8.0
-.target sm_80
-.address_size 64
+WAITS = f"""{HEAD}
 .visible .entry waits(.param .u64 flag)
-{
-	.reg .pred %p<2>;
-	.reg .b32 %r<2>;
-	.reg .b64 %rd<2>;
+{{
+	.reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %rd<2>;
 	ld.param.u64 %rd1, [flag];
 again:
-	ld.acquire.sys.global.u32 %r1, [%rd1];
-	setp.eq.u32 %p1, %r1, 0;
-	@%p1 bra again;
+	ld.acquire.sys.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra again;
 	ret;
-}
+}}
 .visible .entry beyond(.param .u64 flag)
-{
-	.reg .b32 %r<2>;
-	.reg .b64 %rd<2>;
-	ld.param.u64 %rd1, [flag];
-	mov.u32 %r1, 7;
-	st.global.u32 [%rd1], %r1;
-	st.global.u32 [%rd1+64], %r1;
+{{
+	.reg .b32 %r<2>; .reg .b64 %rd<2>;
+	ld.param.u64 %rd1, [flag]; mov.u32 %r1, 7; st.global.u32 [%rd1], %r1; st.global.u32 [%rd1+64], %r1;
 	ret;
-}
+}}
 """
-
 
 CUTE = """
 import cutlass
@@ -234,33 +196,16 @@ def write_experiment(folder: Path, name: str = "mine", keys: dict[str, Any] | No
         "limits.ptx": LIMITS,
         "waits.ptx": WAITS,
     }
-    files |= {"add_peers.py": REFERENCE, "cute.py": CUTE, "tensors.py": TENSORS}
+    files |= {
+        "add_peers.py": REFERENCE,
+        "cute.py": CUTE,
+        "tensors.py": ADD_PEERS.with_name("add_tensors.py").read_text(),
+    }
     for file, content in files.items():
         if not (exp / file).exists():  # a process takes a file that was written again for one that changed
             (exp / file).write_text(content)
     text = yaml.safe_dump({"op": "custom", "world_size": 4, "custom": section(**changes), **(keys or {})})
     (exp / f"{name}.yaml").write_text(f"# @package _global_\n# my own\n{text}")
 
-
-TENSORS = """
-import cutlass
-import cutlass.cute as cute
-
-
-@cute.kernel
-def _add(inputs: list[cute.Tensor], output: cute.Tensor, threads: cutlass.Constexpr):
-    index = cute.arch.block_idx()[0] * threads + cute.arch.thread_idx()[0]
-    if index < cute.size(output):
-        total = cutlass.Float32(0)
-        for peer in cutlass.range_constexpr(len(inputs)):
-            total = total + inputs[peer][index]
-        output[index] = total
-
-
-@cute.jit
-def add_tensors(inputs: list[cute.Tensor], output: cute.Tensor, threads: cutlass.Constexpr):
-    blocks = cute.ceil_div(cute.size(output), threads)
-    _add(inputs, output, threads).launch(grid=[blocks, 1, 1], block=[threads, 1, 1])
-"""
 
 TENSOR_ARGUMENTS = [{"tensors": "input"}, {"address": "output"}, {"constexpr": 128}]

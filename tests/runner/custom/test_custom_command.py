@@ -1,7 +1,5 @@
 """op=custom on the command line: run, planned, recorded, judged, replayed, audited, and refused in one line."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -9,13 +7,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cases.assumptions import sentence_of
-from cases.record.record import CHECK_WAS_OFF, Record, Status
+from cases.record.record import CHECK_WAS_OFF, Status
 from kernels.sources import ROOT
 from reports.record.bundle import read
 from reports.record.seal import broken
@@ -29,7 +25,7 @@ from tests.reports.synthetic import with_request
 from tests.rooms import needs
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
 
-BAD_STRUCTS: list[Any] = [
+BAD_STRUCTS = [
     *([], {"size": 8}, {0: "output", 4: "rank"}, {"a": 5}, {40_000: 5}, {0: 5}, {0: "output", "size": 4}),
     *({0: "outptu"}, {0: {"peer": ["input", 4]}}, {0: {"addresses": ["input", 3]}}, {0: "output+4000"}),
     *({0: {"u8": 300}}, {0: {"struct": {4: {"u32": "ranks"}}}}, ["output"], {0: {"tensor": "output"}}),
@@ -41,10 +37,10 @@ Said = Callable[[], str]
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
+def said(capsys):
     """said(): the one line that a command wrote as an error."""
 
-    def go() -> str:
+    def go():
         lines = capsys.readouterr().err.splitlines()
         assert len(lines) <= 1
         return "\n".join(lines)
@@ -53,32 +49,29 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path, monkeypatch):
     """run(*arguments, keys=.., **changes of the section): the exit code of a command in tmp_path."""
     monkeypatch.chdir(tmp_path)
 
-    def go(*arguments: str, keys: dict[str, Any] | None = None, **changes: Any) -> int:
+    def go(*arguments, keys=None, **changes):
         write_experiment(tmp_path / "conf", keys=keys, **changes)
         return main(["--config-dir", "conf", "+exp=mine", "fabric=simulator", "track=none", *arguments])
 
     return go
 
 
-def record_in(folder: Path) -> Record:
+def record_in(folder):
     (record,) = read([folder])
     return record
 
 
-def test_ptx_runs_and_its_record_says_all_of_it(run: Run, tmp_path: Path) -> None:
+def test_ptx_runs_and_its_record_says_all_of_it(run, tmp_path):
     assert run() == 0
     record = record_in(tmp_path / "records")
     assert record.id == "custom-add_peers-float32-none-none-n4-8000B-out_of_place-normal-s0"
     assert (record.status, record.verified) == (Status.PASSED, True)
-    assert record.check is not None
     assert (record.check.method, record.check.elements, record.check.wrong) == ("bitwise", 2 * 4 * 1000, 0)
-    assert record.check.output_digests is not None
     assert len({digest for row in record.check.output_digests for digest in row}) == 1, "all have the sum"
-    assert record.kernel is not None
     digest = hashlib.sha256(ADD_PEERS.read_bytes()).hexdigest()
     assert record.kernel.ptx_digest == f"sha256:{digest}"
     assert (record.kernel.entry, record.kernel.grid, record.kernel.block) == ("add_peers", 8, 128)
@@ -91,10 +84,9 @@ def test_ptx_runs_and_its_record_says_all_of_it(run: Run, tmp_path: Path) -> Non
     assert broken(folder) == []
 
 
-def test_a_record_keeps_the_assumptions(run: Run, tmp_path: Path) -> None:
+def test_a_record_keeps_the_assumptions(run, tmp_path):
     assert run(launch={"grid": 8, "block": 128, "assumptions": ["kernel_end"]}) == 0
     kernel = record_in(tmp_path / "records").kernel
-    assert kernel is not None
     assert kernel.assumptions == (sentence_of("kernel_end"),)
 
 
@@ -108,18 +100,14 @@ def test_a_record_keeps_the_assumptions(run: Run, tmp_path: Path) -> None:
         ([], {"kernel": "limits.ptx:most_bytes"}),
     ],
 )
-def test_a_block_that_the_kernel_or_the_gpu_can_not_have_is_refused_before_the_start(
-    run: Run, said: Said, tmp_path: Path, lines: list[str], given: dict[str, Any]
-) -> None:
+def test_a_block_that_the_kernel_or_the_gpu_can_not_have_is_refused_before_the_start(run, said, tmp_path, lines, given):
     assert run(*lines, **given) == 2
     same_text(said())
     assert not (tmp_path / "records").exists()
 
 
 @pytest.mark.slow
-def test_races_are_looked_for_unless_it_is_said_otherwise(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_races_are_looked_for_unless_it_is_said_otherwise(run, tmp_path, capsys):
     assert run() == 0
     assert capsys.readouterr().out.count("1 case: 1 passed; no race in any of 1 checked case, also with ") == 1
     assert run("check.races=false", "records=others") == 0
@@ -129,7 +117,7 @@ def test_races_are_looked_for_unless_it_is_said_otherwise(
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_a_struct_by_value_has_fields_at_offsets(run: Run, tmp_path: Path, ranks: int) -> None:
+def test_a_struct_by_value_has_fields_at_offsets(run, tmp_path, ranks):
     """Addresses of all ranks' inputs, of the own output, and numbers, as records keep them, too."""
     given = {"struct": {0: {"addresses": ["input", 8]}, 64: "output", 72: {"u16": "world_size"}, 76: {"s32": 1000}}}
     assert run(f"world_size={ranks}", kernel="add_struct.ptx:add_struct", arguments=[given]) == 0
@@ -140,7 +128,7 @@ def test_a_struct_by_value_has_fields_at_offsets(run: Run, tmp_path: Path, ranks
     assert run("records=again", kernel="add_struct.ptx:add_struct", arguments=custom["arguments"]) == 0
 
 
-COUNTED: dict[str, Any] = {
+COUNTED = {
     "kernel": "count.ptx:count",
     "launch": {"grid": 1, "block": 1},
     "buffers": {"output": {"dtype": "int32", "shape": [1], "fill": "add_peers.py:one"}},
@@ -149,27 +137,25 @@ COUNTED: dict[str, Any] = {
 }
 
 
-def test_launches_in_a_row_keep_the_buffers_and_the_next_check_fills_them(run: Run, tmp_path: Path) -> None:
+def test_launches_in_a_row_keep_the_buffers_and_the_next_check_fills_them(run, tmp_path):
     assert run("launches=2", **COUNTED, launches=3) == 0
     check = record_in(tmp_path / "records").check
-    assert check is not None
     assert (check.launches, check.wrong) == (2, 0)
     assert run("records=other", **COUNTED, launches=2) == 1
 
 
-STEP: dict[str, Any] = {
+STEP = {
     "kernel": "count.ptx:count",
     "launch": {"grid": 1, "block": 1},
     "arguments": ["output", {"u32": 2}],
 }
 
 
-def test_kernels_follow_one_another_in_each_launch(run: Run, tmp_path: Path) -> None:
+def test_kernels_follow_one_another_in_each_launch(run, tmp_path):
     """1 becomes 10, 102, 1021, 10212."""
     given = {**COUNTED, "launches": 2, "reference": "add_peers.py:both"}
     assert run("launches=2", **given, then=[STEP]) == 0
     record = record_in(tmp_path / "records")
-    assert record.kernel is not None
     assert record.kernel.entry == "count, count"
     (folder,) = (tmp_path / "records").iterdir()
     text = (tmp_path / "conf" / "exp" / "count.ptx").read_text()
@@ -180,7 +166,7 @@ def test_kernels_follow_one_another_in_each_launch(run: Run, tmp_path: Path) -> 
     assert run("records=other", **given) == 1
 
 
-def test_followers_have_streams_and_assumptions_of_their_own(run: Run, tmp_path: Path) -> None:
+def test_followers_have_streams_and_assumptions_of_their_own(run, tmp_path):
     """On one stream 1 becomes 10, 102, 1021, 10212, as in order."""
     one, other = ({"grid": 1, "block": 1, "stream": 3, "assumptions": [name]} for name in ("vector_8", "kernel_end"))
     given = {**COUNTED, "launches": 2, "reference": "add_peers.py:both", "launch": one}
@@ -191,7 +177,7 @@ def test_followers_have_streams_and_assumptions_of_their_own(run: Run, tmp_path:
     assert run("records=apart", **given, then=[{**STEP, "launch": {**other, "stream": 4}}]) == 1, "a race"
 
 
-def test_a_follower_beyond_a_gpu_is_refused_before_anything_runs(run: Run, said: Said, tmp_path: Path) -> None:
+def test_a_follower_beyond_a_gpu_is_refused_before_anything_runs(run, said, tmp_path):
     step = {**STEP, "launch": {"grid": 1, "block": 1, "shared_bytes": 1 << 19}}
     assert run("fabric.gpu=h100", **COUNTED, then=[step]) == 2
     same_text(said())
@@ -212,21 +198,18 @@ def test_a_follower_beyond_a_gpu_is_refused_before_anything_runs(run: Run, said:
         [{**STEP, "launch": {"grid": 1, "block": 1, "stream": "side"}}],
     ],
 )
-def test_a_wrong_follower_is_one_line(run: Run, said: Said, tmp_path: Path, then: Any) -> None:
+def test_a_wrong_follower_is_one_line(run, said, tmp_path, then):
     assert run(**COUNTED, then=then) == 2
     same_text(said())
     assert not (tmp_path / "records").exists()
 
 
-def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp_path: Path) -> None:
+def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run, tmp_path):
     """The second world's reference spoils its inputs, and gives all ranks one tensor."""
     assert run("records=one", "fabric.schedule=random", "fabric.seed=1") == 0
     assert run("records=two", "fabric.schedule=random", "fabric.seed=2", reference="add_peers.py:spoils") == 0
     assert run("records=three", "seed=1") == 0
     one, two, three = (record_in(tmp_path / name).check for name in ("one", "two", "three"))
-    assert one is not None
-    assert two is not None
-    assert three is not None
     assert (one.input_digests, one.output_digests) == (two.input_digests, two.output_digests)
     assert one.output_digests != three.output_digests
 
@@ -234,19 +217,16 @@ def test_two_worlds_have_the_same_bits_and_another_seed_has_others(run: Run, tmp
 @needs("evidence")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["", "tensors", "dynamic_tensors", "peers"])
-def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_path: Path, kind: str) -> None:
+def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run, tmp_path, kind):
     """With tensors it computes its own launch."""
-    values: dict[str, Any] = {"kernel": "cute.py:add", "arguments": CUTE_ARGUMENTS}
+    values = {"kernel": "cute.py:add", "arguments": CUTE_ARGUMENTS}
     if kind:
         arguments = [{kind: "input"}, *TENSOR_ARGUMENTS[1:]]
         values = {"kernel": "tensors.py:add_tensors", "arguments": arguments, "launch": None}
     assert run("records=ptx") == 0
     assert run("records=cute", **values) == 0
     ptx, cute = record_in(tmp_path / "ptx"), record_in(tmp_path / "cute")
-    assert ptx.check is not None
-    assert cute.check is not None
     assert cute.check.output_digests == ptx.check.output_digests
-    assert cute.kernel is not None
     assert (cute.kernel.grid, cute.kernel.block, "nvidia-cutlass-dsl" in cute.kernel.compiler) == (8, 128, True)
     ((name, entry),) = cute.request.brought.items()
     files = {"add": ["add_peers.py", "cute.py"], "add_tensors": ["add_peers.py", "tensors.py"]}
@@ -254,7 +234,7 @@ def test_a_function_of_cute_dsl_gives_the_same_bits_as_the_ptx(run: Run, tmp_pat
     assert main(["replay", "cute", "--records", "new"]) == 0
 
 
-def test_a_function_launched_otherwise_than_was_said_has_failed(run: Run, tmp_path: Path) -> None:
+def test_a_function_launched_otherwise_than_was_said_has_failed(run, tmp_path):
     values = {"kernel": "tensors.py:add_tensors", "arguments": TENSOR_ARGUMENTS, "launch": {"grid": 9}}
     assert run(**values) == 1
     record = record_in(tmp_path / "records")
@@ -262,17 +242,16 @@ def test_a_function_launched_otherwise_than_was_said_has_failed(run: Run, tmp_pa
     same_text(record.reason)
 
 
-def test_a_fill_may_be_a_function_and_a_tolerance_is_recorded_as_a_bound(run: Run, tmp_path: Path) -> None:
+def test_a_fill_may_be_a_function_and_a_tolerance_is_recorded_as_a_bound(run, tmp_path):
     buffers = {**BUFFERS, "input": {"dtype": "float32", "shape": [1000], "fill": "add_peers.py:ramp"}}
     assert run(buffers=buffers, reference="add_peers.py:off_by_one", tolerance={"absolute": 1.5}) == 0
     check = record_in(tmp_path / "records").check
-    assert check is not None
     assert (check.method, check.bound, check.wrong) == ("bound", "1.5 + 0 * |expected|", 0)
     assert check.bound_used == pytest.approx(1 / 1.5, rel=1e-5)
 
 
 @pytest.mark.parametrize("reference", ["off_by_one", "given"])
-def test_a_wrong_result_names_rank_element_and_buffer(run: Run, tmp_path: Path, reference: str) -> None:
+def test_a_wrong_result_names_rank_element_and_buffer(run, tmp_path, reference):
     """A reference that gives each rank's input is not changed by the run: so all but one rank's sum are wrong."""
     assert run(reference=f"add_peers.py:{reference}") == 1
     record = record_in(tmp_path / "records")
@@ -290,9 +269,7 @@ def seven(inputs):
     ("entry", "shape", "reference", "status"),
     [("waits", 1, None, Status.DEADLOCK), ("beyond", 4, "seven.py:seven", Status.WRONG)],
 )
-def test_a_deadlock_is_one_and_a_write_beyond_a_buffer_is_seen(
-    run: Run, tmp_path: Path, entry: str, shape: int, reference: str | None, status: Status
-) -> None:
+def test_a_deadlock_is_one_and_a_write_beyond_a_buffer_is_seen(run, tmp_path, entry, shape, reference, status):
     (tmp_path / "conf" / "exp").mkdir(parents=True)
     (tmp_path / "conf" / "exp" / "seven.py").write_text(SEVEN)
     buffers = {"flag": {"dtype": "int32", "shape": [shape], "fill": "zeros"}}
@@ -304,13 +281,13 @@ def test_a_deadlock_is_one_and_a_write_beyond_a_buffer_is_seen(
     same_text(record.reason)
 
 
-def test_without_a_check_no_reference_is_needed(run: Run, tmp_path: Path) -> None:
+def test_without_a_check_no_reference_is_needed(run, tmp_path):
     assert run("check=false", reference=None) == 0
     record = record_in(tmp_path / "records")
     assert (record.status, record.reason, record.check) == (Status.PASSED, CHECK_WAS_OFF, None)
 
 
-def test_a_plan_says_what_would_run(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_says_what_would_run(run, tmp_path, capsys):
     assert run("--plan") == 0
     out = capsys.readouterr().out
     assert "4 ranks, 8 blocks x 128 threads, input float32 [1000], output float32 [1000] = 1 case" in out
@@ -319,9 +296,7 @@ def test_a_plan_says_what_would_run(run: Run, tmp_path: Path, capsys: pytest.Cap
     assert not (tmp_path / "records").exists()
 
 
-def test_a_sweep_goes_over_ranks_and_keys_of_the_section(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_goes_over_ranks_and_keys_of_the_section(run, tmp_path, capsys):
     assert run("-m", "world_size=1,2", "custom.launch.grid=8,16") == 0
     assert "4 cases: 4 passed" in capsys.readouterr().out
     assert {record.case.world_size for record in read([tmp_path / "records"])} == {1, 2}
@@ -336,9 +311,7 @@ def test_a_sweep_goes_over_ranks_and_keys_of_the_section(
     ],
     ids=["no body", "cut off", "another architecture"],
 )
-def test_ptx_that_is_no_module_for_this_gpu_is_refused_with_its_line(
-    run: Run, said: Said, tmp_path: Path, spoil: Callable[[str], str]
-) -> None:
+def test_ptx_that_is_no_module_for_this_gpu_is_refused_with_its_line(run, said, tmp_path, spoil):
     (tmp_path / "conf" / "exp").mkdir(parents=True)
     (tmp_path / "conf" / "exp" / "spoilt.ptx").write_text(spoil(ADD_PEERS.read_text()))
     assert run(kernel="spoilt.ptx:add_peers") == 2
@@ -347,7 +320,7 @@ def test_ptx_that_is_no_module_for_this_gpu_is_refused_with_its_line(
 
 
 BUFFERS = {"input": {"dtype": "float32", "shape": [1000]}, "output": {"dtype": "float32", "shape": [1000]}}
-MISUSE: list[dict[str, Any]] = [
+MISUSE = [
     {"kernel": None},
     {"kernel": "none.ptx:add_peers"},
     {"kernel": "add_peers.ptx:add"},
@@ -393,7 +366,7 @@ MISUSE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", MISUSE, ids=str)
-def test_misuse_is_one_line(run: Run, said: Said, tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_misuse_is_one_line(run, said, tmp_path, changes):
     assert run(**changes) == 2
     same_text(said(), "(?<=RuntimeError: ).*(?=, add_peers.py)")
     assert not (tmp_path / "records").exists()
@@ -402,32 +375,26 @@ def test_misuse_is_one_line(run: Run, said: Said, tmp_path: Path, changes: dict[
 @pytest.mark.parametrize(
     "argument",
     [
-        "dtype=float16",
-        "algorithms=[one_shot]",
-        "sizes=[1K]",
-        "op=all_reduce",
-        "fabric.heap_bytes=8K",
-        "custom.tolerence=1",
-        "custom.buffers.output.symetric=false",
-        "custom.tolerance=0.1",
+        *("dtype=float16", "algorithms=[one_shot]", "sizes=[1K]", "op=all_reduce", "fabric.heap_bytes=8K"),
+        *("custom.tolerence=1", "custom.buffers.output.symetric=false", "custom.tolerance=0.1"),
     ],
 )
-def test_keys_that_do_not_go_with_it(run: Run, said: Said, argument: str) -> None:
+def test_keys_that_do_not_go_with_it(run, said, argument):
     assert run(argument) == 2
     same_text(said())
 
 
-def test_keys_of_the_section_that_the_experiment_leaves_out_are_given_like_any_other(run: Run, tmp_path: Path) -> None:
+def test_keys_of_the_section_that_the_experiment_leaves_out_are_given_like_any_other(run, tmp_path):
     given = ["custom.bytes=12K", "custom.tolerance.absolute=1.5", "custom.buffers.output.symmetric=true"]
     assert run(*given) == 0
     record = record_in(tmp_path / "records")
-    section: Any = (record.request.configuration or {})["custom"]
+    section = (record.request.configuration or {})["custom"]
     found = (section["bytes"], section["tolerance"]["absolute"], section["buffers"]["output"]["symmetric"])
     assert found == ("12K", 1.5, True)
     assert set(given) <= set(record.request.overrides)
 
 
-def test_the_op_needs_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+def test_the_op_needs_its_section(tmp_path, monkeypatch, said):
     monkeypatch.chdir(tmp_path)
     assert main(["op=custom", "fabric=simulator", "track=none"]) == 2
     same_text(said())
@@ -435,9 +402,7 @@ def test_the_op_needs_its_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @needs("evidence")
 @pytest.mark.slow
-def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(run, tmp_path, capsys):
     from tests.symlab.evidence.audit.complete_set import asked
 
     assert run() == 0
@@ -455,7 +420,7 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(
     assert "its kernel is not here" in capsys.readouterr().err
 
 
-def composed_again(records: list[Record]) -> dict[str, Any]:
+def composed_again(records):
     """What the audit's worker finds of the configurations."""
     from symlab.evidence.replay import recomposed
 
@@ -464,12 +429,11 @@ def composed_again(records: list[Record]) -> dict[str, Any]:
 
 @needs("evidence")
 @pytest.mark.slow
-def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_path: Path) -> None:
+def test_the_configurations_of_another_folder_are_composed_again(run, tmp_path):
     """The record has the folder of --config-dir with its digest, so that audit can compose its experiment."""
     assert run() == 0
     records = read(["records"])
     added = records[0].request.config_dir
-    assert added is not None
     assert (added["folder"], added["digest"][:7]) == ("conf", "sha256:")
     assert composed_again(records) == {"verified": 1, "different": [], "not_comparable": []}
     experiment = tmp_path / "conf" / "exp" / "mine.yaml"
@@ -483,7 +447,7 @@ def test_the_configurations_of_another_folder_are_composed_again(run: Run, tmp_p
         assert words in why
 
 
-def halved(tmp_path: Path) -> Path:
+def halved(tmp_path):
     """The folder of a command of two cases that was interrupted before the second."""
     (folder,) = (tmp_path / "records").iterdir()
     next(folder.glob("*n2*.json")).unlink()
@@ -493,23 +457,10 @@ def halved(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
-def test_a_command_is_resumed_and_keeps_what_its_records_say_of_the_folder(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("-m", "world_size=1,2") == 0
-    folder = halved(tmp_path)
-    assert main(["resume", str(folder)]) == 0
-    assert "1 of 2 cases left" in capsys.readouterr().out
-    first, second = read([folder])
-    assert {first.case.world_size, second.case.world_size} == {1, 2}
-    assert first.request.config_dir == second.request.config_dir is not None
-
-
 POISONED = "open('ran', 'w')\n"
 
 
-def poisoned(record: Record, place: str) -> Record:
+def poisoned(record, place):
     """The record with another place that fills its input, and the digest that the job then has here."""
     configuration = json.loads(json.dumps(record.request.configuration))
     configuration["custom"]["buffers"]["input"]["fill"] = place
@@ -523,7 +474,7 @@ def poisoned(record: Record, place: str) -> Record:
 
 @needs("evidence")
 @pytest.mark.parametrize("place", ["posix:getpid", "json.tool:main", "evil/fill.py:fill", "own/fill.py:fill"])
-def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place: str) -> None:
+def test_a_record_chooses_no_code_but_the_users(run, tmp_path, place):
     """The digest is right: it is the record's own claim."""
     from symlab.evidence import audit_worker
     from symlab.evidence.replay.rebuild import Wishes, rebuilt
@@ -547,7 +498,7 @@ def test_a_record_chooses_no_code_but_the_users(run: Run, tmp_path: Path, place:
 
 @needs("evidence")
 @pytest.mark.slow
-def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
+def test_changed_files_are_not_run(run, tmp_path):
     from tests.symlab.evidence.audit.complete_set import asked
 
     assert run() == 0
@@ -567,9 +518,7 @@ def test_changed_files_are_not_run(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_command_runs_no_file_that_came_with_its_records(
-    run: Run, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_command_runs_no_file_that_came_with_its_records(run, said, tmp_path, monkeypatch):
     assert run("-m", "world_size=1,2") == 0
     folder = halved(tmp_path)
     (tmp_path / "elsewhere").mkdir()
@@ -578,14 +527,17 @@ def test_a_resumed_command_runs_no_file_that_came_with_its_records(
     assert main(["resume", str(folder)]) == 2
     assert "name its folder with --code" in said()
     assert main(["resume", str(folder), "--code", str(tmp_path / "conf")]) == 0
+    first, second = read([folder])
+    assert {first.case.world_size, second.case.world_size} == {1, 2}
+    assert first.request.config_dir == second.request.config_dir is not None
 
 
-def test_a_digest_is_of_roles(tmp_path: Path) -> None:
+def test_a_digest_is_of_roles(tmp_path):
     """The same files with their contents exchanged are another job, also deeper down."""
     texts = {"a/f.py": "import torch\n", "b/f.py": "import math\n"}
     section = {"kernel": "k.ptx:k", "reference": "b/f.py:f", "buffers": {"x": {"fill": "a/f.py:f"}}}
 
-    def digest(name: str, **changes: str) -> str:
+    def digest(name, **changes):
         folder = tmp_path / name
         changed = {f"{key.replace('__', '/')}.py": one for key, one in changes.items()}
         for path, text in {**texts, "k.ptx": "", **changed}.items():
@@ -606,7 +558,7 @@ def test_a_digest_is_of_roles(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_experiments_of_conf_are_short_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiments_of_conf_are_short_and_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("own_kernel", "custom_ptx", "custom_cute"):
         assert len((ADD_PEERS.parents[1] / f"{name}.yaml").read_text().splitlines()) < 30

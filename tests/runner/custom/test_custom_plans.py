@@ -15,7 +15,7 @@ from runner.custom.program import CustomPlan, run_custom
 from runner.custom.running import plan_of
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
-from tests.runner.custom.own_ptx import section, write_experiment
+from tests.runner.custom.own_ptx import HEAD, section, write_experiment
 
 
 @pytest.fixture
@@ -35,7 +35,6 @@ def ran(job: CustomJob, launches: int) -> Check:
         outcomes = world.run(run_custom, plan, None)
     finally:
         world.close()
-    assert job.expected is not None
     return judged(job.spec, job.inputs, job.expected, outcomes).check
 
 
@@ -52,24 +51,15 @@ def test_a_plan_is_sent_without_its_functions_and_only_compared_buffers_come_hom
 def test_multicast_and_a_local_buffer_are_given_as_asked(files: Path) -> None:
     """Each rank stores a number from a local buffer, which it may read through the read-only cache, into all ranks'
     buffers by multicast."""
-    ptx = """
-.version 8.1
-.target sm_90
-.address_size 64
+    ptx = f"""{HEAD.replace("8.0", "8.1").replace("sm_80", "sm_90")}
 .visible .entry to_all(.param .u64 own, .param .u64 all, .param .u32 rank)
-{
-	.reg .b32 %r<3>;
-	.reg .b64 %rd<5>;
-	.reg .f32 %f<2>;
-	ld.param.u64 %rd1, [own];
-	ld.param.u64 %rd2, [all];
-	ld.param.u32 %r1, [rank];
-	mul.wide.u32 %rd3, %r1, 4;
-	add.s64 %rd4, %rd2, %rd3;
-	ld.global.nc.f32 %f1, [%rd1];
-	multimem.st.weak.global.f32 [%rd4], %f1;
+{{
+	.reg .b32 %r<3>; .reg .b64 %rd<5>; .reg .f32 %f<2>;
+	ld.param.u64 %rd1, [own]; ld.param.u64 %rd2, [all]; ld.param.u32 %r1, [rank];
+	mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd2, %rd3;
+	ld.global.nc.f32 %f1, [%rd1]; multimem.st.weak.global.f32 [%rd4], %f1;
 	ret;
-}
+}}
 """
     (files / "to_all.ptx").write_text(ptx)
     (files / "to_all.py").write_text("import torch\ndef all_ranks(inputs):\n"

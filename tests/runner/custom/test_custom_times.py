@@ -27,8 +27,8 @@ from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
 from tests.golden import same_text
-from tests.runner.case.test_brought_kernels import Shelf
 from tests.runner.custom.own_ptx import write_experiment
+from tests.runner.shelf import Shelf
 
 WAY = {"mode": "graph", "window": "kernel", "l2": "rotate", "slots": 4, "slot_bytes": 8000, "bus_factor": 1.0}
 CALLS = {"warmup_calls": 12, "calls_per_sample": 4, "checked_before": 64, "checked_after": 128, "moved_bytes": 0}
@@ -63,7 +63,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, *override
     fabric = dataclasses.replace(prepared.request.fabric, name=FabricName.nvshmem)
     request = dataclasses.replace(prepared.request, fabric=fabric)
     job = Job(request, prepared.cases, {}, RecordedEnvironment, RecordedRequest(), custom=prepared.custom)
-    shelf = Shelf(PassingForGpus(4, SimulatorOptions(heap_bytes=1 << 20)))
+    shelf = Shelf(lambda: PassingForGpus(4, SimulatorOptions(heap_bytes=1 << 20)))
     run_job(job, shelf, dataclasses.replace(usual_means(), measured=measured))
     (record,) = shelf.records
     assert len(asked) == (record.timing is not None or "while timing" in record.reason)

@@ -19,9 +19,7 @@ class FabricInfo(ctypes.Structure):
     """NVML's, as far as it is read."""
 
     _fields_ = (
-        ("clusterUuid", ctypes.c_uint8 * 16),
-        ("status", ctypes.c_uint),
-        ("cliqueId", ctypes.c_uint32),
+        *(("clusterUuid", ctypes.c_uint8 * 16), ("status", ctypes.c_uint), ("cliqueId", ctypes.c_uint32)),
         ("state", ctypes.c_uint),
     )
 
@@ -55,6 +53,9 @@ OF_A_DEVICE = {
     "NvLinkVersion": 4,
     "NvLinkRemotePciInfo": SimpleNamespace(busId="00000000:00:00.0"),
     "TopologyCommonAncestor": 40,
+    "Temperature": 41,
+    "PowerUsage": 123_456,
+    "CurrentClocksThrottleReasons": 0x24,
 }
 """What nvmlDeviceGet.. says of each GPU."""
 
@@ -76,6 +77,9 @@ def nvml(**changes: Any) -> Any:
         "nvmlDeviceGetHandleByIndex": lambda index: f"gpu-{index}",
         "nvmlDeviceGetPciInfo": lambda handle: SimpleNamespace(busId=f"00000000:0{handle[-1]}:00.0"),
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle[-1]}",
+        "nvmlDeviceGetHandleByUUID": lambda uuid: f"gpu-{['GPU-0', 'GPU-1'].index(uuid)}",
+        "NVML_TEMPERATURE_GPU": 0,
+        "nvmlDeviceGetClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
         "nvmlDeviceGetMaxClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
         "nvmlDeviceGetApplicationsClock": lambda handle, kind: {1: 1830, 2: 3200}[kind],
         "nvmlDeviceGetNvLinkState": no_link,

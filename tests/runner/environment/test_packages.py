@@ -58,7 +58,6 @@ def test_torch_says_how_it_was_built() -> None:
     missing: dict[str, str] = {}
     found = torch_build(missing)
     assert not missing
-    assert found is not None
     assert found["version"] == torch.__version__
     assert found["cuda"] == torch.version.cuda
     assert found["git_version"] == torch.version.git_version

@@ -33,7 +33,6 @@ def root(tmp_path: Path) -> Path:
 def look(root: Path) -> dict[str, Any]:
     missing: dict[str, str] = {}
     found = repository.git(root, missing)
-    assert found is not None
     assert not missing
     return found
 

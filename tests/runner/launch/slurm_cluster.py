@@ -116,7 +116,6 @@ class Cluster:
     def start_node(self, name: str) -> None:
         """Start a node's slurmd."""
         program = _program("slurmd")
-        assert program is not None
         self._nodes[name] = subprocess.Popen(
             [program, "-D", "-N", name],
             env={**self.environment, NODE: name},
@@ -239,7 +238,6 @@ def _started(stack: contextlib.ExitStack, folder: Path, nodes: int, cores: int, 
     stack.callback(_end_daemon, munged)
     until(lambda: (folder / "munge.socket").exists() or munged.poll() is not None, "the start of munged")
     controller = _program("slurmctld")
-    assert controller is not None
     daemon = subprocess.Popen(
         [controller, "-D", "-i"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -258,7 +256,6 @@ def _munged(folder: Path) -> subprocess.Popen[bytes]:
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
     program = _program("munged")
-    assert program is not None
     names = ("key", "socket", "pid", "seed", "log")
     options = [f"--{option}-file={folder / f'munge.{option}'}" for option in names if option != "socket"]
     return subprocess.Popen(

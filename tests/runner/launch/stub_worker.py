@@ -21,7 +21,6 @@ def main() -> int:
     orders = pickle.loads(sys.stdin.buffer.read(size))
     files = LaunchFiles(Path(orders.folder))
     state = files.state(orders.worker)
-    assert state is not None
     for step, (what, *number) in enumerate(pickle.loads(orders.content)):
         if what in ("job", "die") and number[0] in state.lost:
             continue

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,17 +28,13 @@ from tests.runner.launch.held_jobs import HeldJobs
 pytestmark = pytest.mark.slow
 
 SWEEP = (
-    "world_size=2",
-    "sizes=[64]",
-    "algorithms=[one_shot]",
-    "fabric=simulator",
-    "track.uri=sqlite:///t.db",
+    *("world_size=2", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator", "track.uri=sqlite:///t.db"),
     "seed=1,2,3,4",
 )
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
-def symlab(folder: Path, *words: str, held: HeldJobs | None = None) -> subprocess.Popen[str]:
+def symlab(folder: Path, *words: str, held: HeldJobs | None = None, **options: Any) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(
         [sys.executable, "-m", "symlab", *words],
@@ -46,6 +43,7 @@ def symlab(folder: Path, *words: str, held: HeldJobs | None = None) -> subproces
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        **options,
     )
 
 
@@ -63,7 +61,6 @@ def at_work(held: HeldJobs, folder: Path, count: int) -> list[WorkerState]:
 
 def read_until(text: bytes, process: subprocess.Popen[str]) -> None:
     """Read what a command says, up to a text."""
-    assert process.stdout is not None
     said = b""
     while text not in said:
         assert select.select([process.stdout], [], [], PATIENCE_S)[0], said
@@ -92,8 +89,6 @@ def test_a_killed_job_is_named_and_resume_runs_it(tmp_path: Path) -> None:
     said, _ = process.communicate(timeout=NEVER_S)
     (folder,) = (tmp_path / "records").iterdir()
     document = command_document_of(folder)
-    assert document is not None
-    assert document.end is not None
     lost = [job for worker in document.workers for job in worker.lost]
     assert process.returncode == 1, said
     assert lost == [killed.job]

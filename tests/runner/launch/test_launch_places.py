@@ -9,7 +9,7 @@ import pytest
 from reports.record.bundle import record_files
 from runner.launch.started import _literal, _quoted
 from tests.patience import NEVER_S
-from tests.runner.launch.test_launchers_interrupted import symlab
+from tests.runner.launch.test_joblib_sweep import symlab
 
 SWEEP = ("op=barrier", "world_size=2", "algorithms=[push]", "fabric=simulator", "launches=1", "track=none")
 ODD = "${y} it's \\ü, a=[b]"

@@ -58,7 +58,6 @@ def swept(folder: Path, environment: dict[str, str], *words: str) -> tuple[list[
     assert "who vouches" in audited.stdout, audited.stdout + audited.stderr
     assert "FINDING" not in audited.stdout.replace("0 FINDING", ""), audited.stdout
     document = command_document_of(records)
-    assert document is not None
     found = [load(path) for path in record_files(records)]
     assert [one.status for one in found] == [Status.PASSED] * JOBS
     return list(document.workers), found

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +13,7 @@ import pytest
 
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from tests.patience import NEVER_S, until
+from tests.runner.launch.test_joblib_sweep import symlab
 
 pytestmark = pytest.mark.slow
 
@@ -23,22 +22,9 @@ SWEEP = ("world_size=2", "sizes=[1M]", "algorithms=[one_shot]", "fabric=simulato
 Met = TypeVar("Met")
 
 
-def symlab(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """A command in a session of its own, as one that a terminal starts."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "symlab", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
 def interrupted(folder: Path, words: Sequence[str], met: Callable[[int], Met]) -> tuple[Met, str]:
     """Interrupt a sweep once met(its process) is true. Return what that was, and what the sweep said."""
-    process = symlab(folder, "run", "-m", *SWEEP, *words)
+    process = symlab(folder, "run", "-m", *SWEEP, *words, start_new_session=True)
     found: list[Met] = []
     try:
         until(lambda: found.append(met(process.pid)) or found[-1], "what the interrupt waits for")

@@ -81,9 +81,7 @@ def is_step_daemon(process: int) -> bool:
 
 
 def document(folder: Path) -> CommandDocument:
-    found = command_document_of(folder)
-    assert found is not None
-    return found
+    return command_document_of(folder)
 
 
 def resumed(slurm: Cluster, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -117,7 +115,6 @@ def test_a_cancelled_job_and_a_dead_node_cost_what_they_did(slurm: Cluster, tmp_
         said
     )
     lost = {job for one in found.workers for job in one.lost}
-    assert found.end is not None
     assert process.returncode == (1 if lost else 0), said
     assert lost == {job for job, _ in found.end.cases_not_run}
     for job in lost:
@@ -152,7 +149,6 @@ def test_a_requeued_worker_goes_on(slurm: Cluster, tmp_path: Path) -> None:
     assert process.returncode == 0, said
     assert "was requeued and goes on (start 2)" in said
     found = document(folder)
-    assert found.end is not None
     (worker,) = found.workers
     assert (worker.starts, worker.jobs, worker.lost, worker.how) == (2, (0, 1, 2), (), "finished")
     assert found.end.cases_not_run == ()
@@ -172,7 +168,6 @@ def test_an_interrupt_leaves_nothing_in_the_queue(slurm: Cluster, tmp_path: Path
     assert process.returncode == 130, said
     assert slurm.queue() == []
     found = document(folder)
-    assert found.end is not None
     assert (found.end.outcome, found.end.why) == ("interrupted", "SIGINT")
     left = set(found.end.cases_not_run)
     assert {job for job, _ in left} == set(range(2, 8))

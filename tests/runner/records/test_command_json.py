@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,12 @@ from reports.record import bundle
 from reports.record.seal import MANIFEST, broken
 from runner.records.command_json import KILLED, CommandDocument, command_document_of
 from runner.records.store import Store
-from tests.runner.conftest import Outcome, Script, record_files
-
-Symlab = Callable[..., Outcome]
+from tests.runner.conftest import Outcome, Script, Symlab, record_files
 
 
 def left_by(done: Outcome) -> tuple[CommandDocument, dict[str, Any]]:
     (path,) = done.folder.glob("records/*/command.json")
     manifest = command_document_of(path.parent)
-    assert manifest is not None
     assert path not in bundle.record_files(done.folder / "records")
     return manifest, json.loads(path.read_text())
 
@@ -74,7 +70,6 @@ def test_it_is_there_before_the_first_case(
 
     monkeypatch.setattr(Store, "write", write)
     symlab("sizes=[8]")
-    assert seen[0] is not None
     assert (seen[0].outcome, len(seen[0].cases)) == (KILLED, 2)
 
 
@@ -109,7 +104,6 @@ def test_every_jobs_plan_comes_back(symlab: Symlab) -> None:
     assert len(document.jobs) == 8
     for job in document.jobs:
         path = next((next(Path("records").iterdir())).glob(f"{job.number:02d}-configuration.yaml"))
-        assert job.plan is not None
         assert job.plan.configuration == yaml.safe_load(path.read_text())
         assert job.plan.fabric == "simulator"
     assert written["jobs"][0]["differs"] == {}
@@ -126,7 +120,6 @@ def test_a_sweep_of_7200_jobs_is_written_in_a_small_file(symlab: Symlab, tmp_pat
     """What the plans add is less than what the indented ids of cases took; a configuration alone has 1.5 KB."""
     document, _ = left_by(symlab("sizes=[1K,4K]"))
     (job,) = document.jobs
-    assert job.plan is not None
     jobs = []
     for number in range(7200):
         values = {"seed": number, "world_size": 2 + number % 7, "dtype": "bfloat16" if number % 2 else "float32"}

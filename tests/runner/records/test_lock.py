@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import runner
+from kernels.sources import ROOT
 from reports.record.seal import broken, seal
 from runner.records.lock import LOCK_NAME, FolderInUse, FolderLock, held_if_possible
-
-ROOT = Path(runner.__file__).parent.parent
 
 HOLDER = """
 import sys, time
@@ -34,7 +32,6 @@ def holder(folder: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
 

@@ -35,14 +35,8 @@ OF_HYDRA = "# @package _global_\n# its records lie in a folder named by Hydra\nr
 BROKEN = "# @package _global_\n# a word where a number belongs\nworld_size: many\n"
 
 GROUPS = [
-    [],
-    ["+exp=allreduce_bf16"],
-    ["+exp=barrier"],
-    ["+exp=allreduce_gpus"],
-    ["+exp=accumulator_study"],
-    ["+exp=mine"],
-    ["fabric=simulator"],
-    ["fabric=nvshmem", "track=none"],
+    *([], ["+exp=allreduce_bf16"], ["+exp=barrier"], ["+exp=allreduce_gpus"], ["+exp=accumulator_study"]),
+    *(["+exp=mine"], ["fabric=simulator"], ["fabric=nvshmem", "track=none"]),
     ["+exp=mine", "track=none", "fabric=nvshmem"],
 ]
 
@@ -152,14 +146,9 @@ def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "lines",
     [
-        ["seed=3", "seed=4"],
-        ["seed=3", "++seed=4"],
-        ["++seed=4", "seed=3"],
-        ["launches=3", "launches=${world_size}"],
-        ["timing.samples=3", "++timing={samples:4}"],
-        ["timing={samples:4}", "timing.samples=3"],
-        ["op=reduce", "~op"],
-        ["fabric.seed=4", "fabric=simulator"],
+        *(["seed=3", "seed=4"], ["seed=3", "++seed=4"], ["++seed=4", "seed=3"]),
+        *(["launches=3", "launches=${world_size}"], ["timing.samples=3", "++timing={samples:4}"]),
+        *(["timing={samples:4}", "timing.samples=3"], ["op=reduce", "~op"], ["fabric.seed=4", "fabric=simulator"]),
         ["fabric={seed:7}", "fabric.seed=4", "fabric=simulator"],
     ],
 )
@@ -173,10 +162,8 @@ def test_the_order_of_lines_about_one_key_is_kept(folder: Path, lines: list[str]
 @pytest.mark.parametrize(
     "lines",
     [
-        ["records=${hydra.job.name}"],
-        ["+exp=of_hydra", "records=here"],
-        ["timing=${hydra.job}", "timing.samples=3"],
-        ["+exp=of_hydra", "seed=${seed}"],
+        *(["records=${hydra.job.name}"], ["+exp=of_hydra", "records=here"]),
+        *(["timing=${hydra.job}", "timing.samples=3"], ["+exp=of_hydra", "seed=${seed}"]),
     ],
 )
 def test_interpolations_are_hydras(folder: Path, lines: list[str]) -> None:

@@ -21,7 +21,6 @@ def test_a_launchers_lines_are_no_jobs() -> None:
     assert none is None
     assert [job.overrides for job in jobs] == [("world_size=2",), ("world_size=3",)]
     assert jobs == plain
-    assert launcher is not None
     assert (launcher.name, launcher.lines, launcher.options["n_jobs"]) == ("joblib", SWEEP[1:], 3)
 
 
@@ -37,30 +36,20 @@ def test_they_are_planned_where_no_launcher_is_installed(monkeypatch: pytest.Mon
 ONE = ("hydra/launcher=joblib",)
 REFUSED = {
     "launchers": (
-        ("hydra/launcher=ray",),
-        (*ONE, "hydra.launcher.n_jobs=1,2"),
-        ("+hydra/launcher=joblib",),
-        (*ONE, "hydra/launcher=submitit_local"),
-        ("hydra.launcher.n_jobs=2",),
-        ("+hydra.launcher.n_jobs=2",),
+        *(("hydra/launcher=ray",), (*ONE, "hydra.launcher.n_jobs=1,2"), ("+hydra/launcher=joblib",)),
+        *((*ONE, "hydra/launcher=submitit_local"), ("hydra.launcher.n_jobs=2",), ("+hydra.launcher.n_jobs=2",)),
     ),
     "options": (
-        (*ONE, "hydra.launcher.jobs=2"),
-        (*ONE, "+hydra.launcher.foo=1"),
+        *((*ONE, "hydra.launcher.jobs=2"), (*ONE, "+hydra.launcher.foo=1")),
         ("hydra/launcher=submitit_local", "+hydra.launcher.foo=1"),
-        ("hydra/launcher=submitit_slurm", "+hydra.launcher.foo=1"),
-        (*ONE, "hydra.launcher._target_=os.system"),
+        *(("hydra/launcher=submitit_slurm", "+hydra.launcher.foo=1"), (*ONE, "hydra.launcher._target_=os.system")),
         ("hydra/launcher=submitit_slurm", "hydra.launcher.additional_parameters.exclusive=true"),
     ),
     "joblib": (
-        (*ONE, "hydra.launcher.backend=nonsense"),
-        (*ONE, "hydra.launcher.n_jobs=0"),
-        (*ONE, "hydra.launcher.timeout=5"),
-        (*ONE, "hydra.launcher.pre_dispatch=foo"),
-        (*ONE, "hydra.launcher.batch_size=-5"),
-        (*ONE, "hydra.launcher.mmap_mode=x"),
-        (*ONE, "hydra.launcher.max_nbytes=huge"),
-        (*ONE, "hydra.launcher.temp_folder=/no/such"),
+        *((*ONE, "hydra.launcher.backend=nonsense"), (*ONE, "hydra.launcher.n_jobs=0")),
+        *((*ONE, "hydra.launcher.timeout=5"), (*ONE, "hydra.launcher.pre_dispatch=foo")),
+        *((*ONE, "hydra.launcher.batch_size=-5"), (*ONE, "hydra.launcher.mmap_mode=x")),
+        *((*ONE, "hydra.launcher.max_nbytes=huge"), (*ONE, "hydra.launcher.temp_folder=/no/such")),
     ),
     "submitit": (
         ("hydra/launcher=submitit_slurm", "hydra.launcher.name='a,b'"),
@@ -107,5 +96,4 @@ def launcher_in(*lines: str) -> LaunchRequest:
     """The launcher of a sweep with these lines, of which no job is composed."""
     composer = Composer()
     plan_jobs(["world_size=2,3", *lines], True, composer)
-    assert composer.launcher is not None
     return composer.launcher

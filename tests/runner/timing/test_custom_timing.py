@@ -24,28 +24,18 @@ from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes, measu
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S
-from tests.runner.custom.own_ptx import CUTE_ARGUMENTS, section, write_experiment
+from tests.runner.custom.own_ptx import CUTE_ARGUMENTS, HEAD, section, write_experiment
 from tests.runner.measuring import CALL_US, TIMING, RecordingFabric, RecordingStopwatch
 from tests.runner.timing.test_measure import stopwatch_with
 
-SUM_IN_PLACE = """
-.version 8.0
-.target sm_80
-.address_size 64
+SUM_IN_PLACE = f"""{HEAD}
 .visible .entry add_one(.param .u64 data)
-{
-	.reg .f32 %f<3>;
-	.reg .b32 %r<2>;
-	.reg .b64 %rd<3>;
-	ld.param.u64 %rd1, [data];
-	mov.u32 %r1, %tid.x;
-	mul.wide.u32 %rd2, %r1, 4;
-	add.u64 %rd1, %rd1, %rd2;
-	ld.global.f32 %f1, [%rd1];
-	add.f32 %f2, %f1, 0f3F800000;
-	st.global.f32 [%rd1], %f2;
+{{
+	.reg .f32 %f<3>; .reg .b32 %r<2>; .reg .b64 %rd<3>;
+	ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd1, %rd1, %rd2;
+	ld.global.f32 %f1, [%rd1]; add.f32 %f2, %f1, 0f3F800000; st.global.f32 [%rd1], %f2;
 	ret;
-}
+}}
 """
 
 
@@ -76,7 +66,6 @@ Spoil = Callable[[RecordingFabric, RecordingStopwatch], None]
 
 def plan_for(job: CustomJob, **changes: Any) -> MeasurePlan:
     compiled = job.kernel.compiled(job.spec, 2, "sm_90a")
-    assert job.expected is not None
     run = plan_of(job, compiled, seed=0, launches=1, is_checked=True)
     return MeasurePlan((CustomContestant(run, job.expected),), dataclasses.replace(TIMING, **changes))
 
@@ -109,7 +98,6 @@ def rows_of(
 def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job: Callable[..., CustomJob]) -> None:
     rows, timed, logs, limit = measured(job())
     timing = timed.timing
-    assert timing is not None
     assert timing.samples_us == tuple(row.samples_us for row in rows)
     for row in rows:
         assert row.samples_us == pytest.approx([(4 + 1) * CALL_US / 4] * 3), "four launches and the replay"
@@ -143,7 +131,6 @@ def test_with_declared_bytes_there_is_a_bandwidth_and_the_links_are_measured_whe
 ) -> None:
     _, timed, _, limit = measured(job(bytes="4K"), link=True)
     timing = timed.timing
-    assert timing is not None
     assert (timing.moved_bytes, timing.has_bandwidth, timing.limit) == (4096, True, limit)
     assert limit is not None
     assert timing.busbw_gbps(8000) == timing.algbw_gbps(8000) == pytest.approx(4096 / timing.median_us / 1e3)
@@ -152,7 +139,6 @@ def test_with_declared_bytes_there_is_a_bandwidth_and_the_links_are_measured_whe
 def test_calls_that_go_on_from_the_last_are_compared_afterwards(job: Callable[..., CustomJob]) -> None:
     """data + 1 in place: a second call gives + 2, so that only what follows new inputs is compared."""
     rows, timed, logs, _ = measured(job(**IN_PLACE))
-    assert timed.timing is not None
     assert timed.timing.checked_after == 2 * 4 * 32
     assert [line for line in logs[0] if line == "capture"] == ["capture"] * 2, "calls to be compared are from a graph"
     assert len(rows[0].samples_us) == 3
@@ -161,7 +147,6 @@ def test_calls_that_go_on_from_the_last_are_compared_afterwards(job: Callable[..
 def test_graphs_of_a_custom_kernel_that_do_nothing_are_found_out(job: Callable[..., CustomJob]) -> None:
     timed = measured(job(), stopwatch_with(empty_graphs=True))[1]
     assert timed.timing is None
-    assert timed.wrong is not None
     assert timed.wrong.wrong == timed.wrong.elements == 2 * 1000, "the first wrong slot of each rank"
     timed = measured(job(**IN_PLACE), stopwatch_with(empty_graphs=True))[1]
     assert timed.timing is None
@@ -173,23 +158,18 @@ def test_graphs_of_a_custom_kernel_that_do_nothing_are_found_out(job: Callable[.
 
 def test_what_is_wrong_before_is_timed_on_no_rank(job: Callable[..., CustomJob]) -> None:
     one = job()
-    assert one.expected is not None
     off = {"output": one.expected[1]["output"] + 1}
     spoilt = dataclasses.replace(one, expected=(one.expected[0], off))
     rows, timed, _, _ = measured(spoilt)
     assert [row.samples_us for row in rows] == [(), ()]
     assert timed.timing is None
-    assert timed.wrong is not None
-    assert timed.wrong.first_mismatch is not None
     assert timed.wrong.first_mismatch.rank == 1
 
 
 def test_a_rank_of_which_nothing_is_compared_has_a_time(job: Callable[..., CustomJob]) -> None:
     one = job()
-    assert one.expected is not None
     rows, timed, _, _ = measured(dataclasses.replace(one, expected=(one.expected[0], {})))
     assert [row.elements[0] for row in rows] == [4000, 0]
-    assert timed.timing is not None
     assert all(len(row) == 3 for row in timed.timing.samples_us)
 
 
@@ -214,9 +194,7 @@ def test_a_job_times_what_was_compiled_of_it_with_its_seed(job: Callable[..., Cu
     one = CompiledJob(made, made.kernel.compiled(made.spec, 2, "sm_90a"))
     request: Any = SimpleNamespace(seed=0, timing=TIMING, deadline_s=NEVER_S)
     means = usual_means()
-    assert means.measured is not None
     (timed,), _ = means.measured(World(), [one], request, None)  # type: ignore[arg-type]
-    assert timed.timing is not None
     assert timed.timing.moved_bytes == 4096
     request.seed = 1
     (wrong,), _ = means.measured(World(), [one], request, None)  # type: ignore[arg-type]
@@ -226,5 +204,4 @@ def test_a_job_times_what_was_compiled_of_it_with_its_seed(job: Callable[..., Cu
 
 def test_a_timed_call_moves_the_declared_bytes_of_each_launch_in_a_row(job: Callable[..., CustomJob]) -> None:
     _, timed, _, _ = measured(job(bytes="4K", launches=3))
-    assert timed.timing is not None
     assert timed.timing.moved_bytes == 3 * 4096

@@ -11,34 +11,16 @@ import torch
 
 from runner.timing import gpu_state
 from runner.timing.gpu_state import read_clocks, reason_names
+from tests.runner.environment.test_gpus import nvml, unsupported
 
 DEVICE = torch.device("cuda", 1)
-
-
-def nvml(**changes: Any) -> Any:
-    """A pynvml that knows one GPU."""
-    calls: list[str] = []
-    found = {
-        "nvmlInit": lambda: calls.append("init"),
-        "nvmlShutdown": lambda: calls.append("shutdown"),
-        "nvmlDeviceGetHandleByUUID": lambda uuid: {"GPU-12-34": "handle"}[uuid],
-        "NVML_CLOCK_SM": 1,
-        "NVML_CLOCK_MEM": 2,
-        "NVML_TEMPERATURE_GPU": 0,
-        "nvmlDeviceGetClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
-        "nvmlDeviceGetTemperature": lambda handle, sensor: 41,
-        "nvmlDeviceGetPowerUsage": lambda handle: 123_456,
-        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: 0x24,
-        "calls": calls,
-    }
-    return SimpleNamespace(**found | changes)
 
 
 @pytest.fixture
 def with_nvml(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(module: Any) -> Any:
         monkeypatch.setitem(sys.modules, "pynvml", module)
-        monkeypatch.setattr(gpu_state, "_uuid", lambda device: "GPU-12-34")
+        monkeypatch.setattr(gpu_state, "_uuid", lambda device: "GPU-1")
         return module
 
     return use
@@ -47,7 +29,7 @@ def with_nvml(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_everything_is_read_and_nothing_left_open(with_nvml: Any) -> None:
     module = with_nvml(nvml())
     assert read_clocks(DEVICE) == {
-        "uuid": "GPU-12-34",
+        "uuid": "GPU-1",
         "sm_mhz": 1980,
         "memory_mhz": 3201,
         "temperature_c": 41,
@@ -58,9 +40,6 @@ def test_everything_is_read_and_nothing_left_open(with_nvml: Any) -> None:
 
 
 def test_what_one_query_lacks_the_others_still_tell(with_nvml: Any) -> None:
-    def unsupported(*_: Any) -> int:
-        raise RuntimeError("Not Supported")
-
     found = read_clocks(DEVICE) if with_nvml(nvml(nvmlDeviceGetPowerUsage=unsupported)) else {}
     assert found["sm_mhz"] == 1980
     assert "power_w" not in found

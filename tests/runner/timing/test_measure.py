@@ -180,8 +180,6 @@ def test_what_is_wrong_before_is_not_timed_on_any_rank(both: MeasurePlan, monkey
     timed, _ = combine(both, ranks, None)
     assert timed[0].timing is not None
     assert timed[1].timing is None
-    assert timed[1].wrong is not None
-    assert timed[1].wrong.first_mismatch is not None
     assert (timed[1].wrong.first_mismatch.rank, timed[1].wrong.first_mismatch.index) == (1, 3)
 
 
@@ -192,7 +190,6 @@ def test_what_is_wrong_after_has_no_time(both: MeasurePlan, monkeypatch: pytest.
     assert all(len(found.contestants[0].samples_us) == 3 for found in ranks)
     timed, _ = combine(both, ranks, None)
     assert timed[0].timing is None
-    assert timed[0].wrong is not None
     assert timed[0].wrong.wrong == 1
     assert timed[1].timing is not None
 
@@ -225,7 +222,6 @@ def test_in_place_the_last_check_is_of_calls_from_a_graph(compile_cache: Path) -
     plan = MeasurePlan((contestant(compile_cache, "two_shot", placement="in_place"),), TIMING)
     (timed,), _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(doubled_graphs=True)).run(), None)
     assert timed.timing is None
-    assert timed.wrong is not None
     assert timed.wrong.wrong > 2048
 
 
@@ -384,20 +380,17 @@ def test_a_timing_says_how_it_was_taken(both: MeasurePlan) -> None:
     bench = Bench(plan, 2)
     timed, limit = combine(plan, bench.run(), None)
     found = timed[0].timing
-    assert found is not None
     assert (found.mode, found.window, found.l2, found.slots, found.slot_bytes) == ("graph", "kernel", "rotate", 4, 8192)
     assert (found.warmup_calls, found.calls_per_sample, found.bus_factor) == (8, 4, 1.0)
     assert (found.l2_bytes, found.fits_l2) == (1 << 14, False)
     assert found.interleaved_with == ("two_shot",)
     assert [len(row) for row in found.samples_us] == [3, 3]
     assert [set(row) for row in found.devices] == [{"before", "after"}] * 2
-    assert limit is not None
     assert found.limit == limit
     assert limit.size_bytes == (1 << 23) // 4
     assert bench.logs[0].count(f"copy {limit.size_bytes}") == 12
     again, kept = combine(both, Bench(both, 2).run(), limit)
     assert kept == limit
-    assert again[1].timing is not None
     assert again[1].timing.limit == limit
 
 
@@ -405,7 +398,6 @@ def test_the_links_limit_is_the_slowest_ranks_in_the_best_try() -> None:
     size = 256 << 20
     ranks = [LinkTimes(size, (800.0, 700.0), (900.0, 1000.0)), LinkTimes(size, (900.0, 1000.0), (700.0, 800.0))]
     limit = link_limit(ranks)
-    assert limit is not None
     assert limit.push_gbps == pytest.approx(size / 900e-6 / 1e9)
     assert limit.pull_gbps == pytest.approx(size / 900e-6 / 1e9)
     assert link_limit([ranks[0], None]) is None

@@ -24,15 +24,12 @@ def plan_of(compile_cache: Path, algorithm: str, op: str, **changes: Any) -> Mea
 @pytest.mark.parametrize(
     ("op", "algorithm", "changes", "factor"),
     [
-        ("reduce_scatter", "pull", {"offset": 3}, 0.5),
-        ("reduce_scatter", "push", {"placement": "in_place"}, 0.5),
+        *(("reduce_scatter", "pull", {"offset": 3}, 0.5), ("reduce_scatter", "push", {"placement": "in_place"}, 0.5)),
         ("all_gather", "push", {"placement": "in_place"}, 0.5),
-        ("broadcast", "pull", {"root": 1, "placement": "in_place"}, 1.0),
-        ("reduce", "pull", {"root": 1}, 1.0),
+        *(("broadcast", "pull", {"root": 1, "placement": "in_place"}, 1.0), ("reduce", "pull", {"root": 1}, 1.0)),
         ("reduce", "pull", {"root": 1, "placement": "in_place"}, 1.0),
         ("reduce", "pull", {"root": 1, "placement": "in_place", "reduction": "max", "accumulator": "native"}, 1.0),
-        ("all_to_all", "push", {}, 0.5),
-        ("all_to_all_v", "push", {"counts": "zeros"}, 0.5),
+        *(("all_to_all", "push", {}, 0.5), ("all_to_all_v", "push", {"counts": "zeros"}, 0.5)),
         ("send_recv", "pull", {}, 1.0),
     ],
 )
@@ -53,12 +50,10 @@ def test_every_op_has_a_time_and_its_own_bus_factor(
 def test_a_barrier_and_an_empty_message_have_a_time(compile_cache: Path) -> None:
     plan = plan_of(compile_cache, "peers", "barrier", dtype="uint32", size_bytes=4)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
-    assert timed.timing is not None
     assert timed.timing.busbw_gbps(4) == 0
     assert timed.timing.slot_bytes == 4 + 8
     plan = plan_of(compile_cache, "pull", "all_gather", size_bytes=0)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
-    assert timed.timing is not None
     assert (timed.timing.slot_bytes, timed.timing.checked_before, timed.timing.checked_after) == (0, 0, 0)
 
 
@@ -67,7 +62,6 @@ def test_in_place_what_the_timed_calls_of_data_that_moves_left_is_compared(compi
     plan = plan_of(compile_cache, "push", "all_gather", placement="in_place")
     (timed,), _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(tired_graphs=tired)).run(), None)
     assert timed.timing is None
-    assert timed.wrong is not None
     assert timed.wrong.wrong > 0
 
 
@@ -94,5 +88,4 @@ def test_a_write_to_the_output_of_a_rank_that_is_given_none_has_no_time(
     monkeypatch.setattr(of_case.Measurement, "outputs", outputs)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.timing is None
-    assert timed.wrong is not None
     assert "the output of a rank that is given none changed in slot 2" in timed.wrong.faults[0]

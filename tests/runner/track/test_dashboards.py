@@ -98,7 +98,6 @@ def test_the_report_is_seen_where_artifacts_are(browser: Any, dashboard: Dashboa
         picture = report.locator("svg[role=img]").first
         picture.scroll_into_view_if_needed()
         box = picture.bounding_box()
-        assert box is not None
         assert min(box["width"], box["height"]) > 100
 
 

@@ -8,21 +8,19 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import runner
+from kernels.sources import ROOT
 from runner.track.__main__ import main as send_later
 from runner.track.database import DatabaseError, make_ready
 from runner.track.problems import problem_of, told
 from tests.golden import same_text
 from tests.patience import NEVER_S
-from tests.runner.conftest import Outcome
+from tests.runner.conftest import Symlab
 
-ROOT = Path(runner.__file__).parent.parent
-Symlab = Callable[..., Outcome]
 NO_DRIVER = "mysql+pymysql://me:hunter2@127.0.0.1:9/runs"
 
 
@@ -60,17 +58,14 @@ def of_sqlite(code: int, text: str) -> sqlite3.OperationalError:
 @pytest.mark.parametrize(
     "error",
     [
-        OSError(errno.ENOSPC, "No space left on device"),
-        OSError(errno.EFBIG, "File too large", "/x/y"),
+        *(OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EFBIG, "File too large", "/x/y")),
         OSError(errno.EROFS, "Read-only file system", "/x/y"),
         of_sqlite(sqlite3.SQLITE_FULL, "database or disk is full"),
-        of_sqlite(sqlite3.SQLITE_CORRUPT_VTAB, "malformed"),
-        of_sqlite(sqlite3.SQLITE_READONLY_DBMOVED, "readonly"),
+        *(of_sqlite(sqlite3.SQLITE_CORRUPT_VTAB, "malformed"), of_sqlite(sqlite3.SQLITE_READONLY_DBMOVED, "readonly")),
         of_sqlite(sqlite3.SQLITE_IOERR_WRITE, "disk I/O error"),
         of_sqlite(sqlite3.SQLITE_BUSY, "database is locked"),
         ModuleNotFoundError("No module named 'psycopg2'", name="psycopg2"),
-        ConnectionRefusedError(111, "Connection refused"),
-        DatabaseError("x.db is damaged"),
+        *(ConnectionRefusedError(111, "Connection refused"), DatabaseError("x.db is damaged")),
         RuntimeError("no such experiment\nmore"),
     ],
     ids=str,

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from runner.track.__main__ import main as send_later
-from tests.runner.conftest import Outcome
-
-Symlab = Callable[..., Outcome]
-Runs = Callable[[str], dict[str, list[Any]]]
+from tests.runner.conftest import Runs, Symlab
 
 
 @pytest.mark.slow

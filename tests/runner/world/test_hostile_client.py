@@ -61,7 +61,6 @@ def world(tmp_path: Path) -> Iterator[ProcessWorld]:
 
 @pytest.mark.slow
 def test_a_flood_of_a_world_of_this_machine_changes_nothing(world: ProcessWorld, tmp_path: Path) -> None:
-    assert world.port is not None
     with contextlib.ExitStack() as sockets:
         for one in flood(world.port):
             sockets.enter_context(one)
@@ -81,7 +80,6 @@ def test_a_flood_of_a_world_of_this_machine_changes_nothing(world: ProcessWorld,
 @pytest.mark.slow
 def test_forged_messages_in_a_world_of_this_machine_change_no_result(world: ProcessWorld, tmp_path: Path) -> None:
     """A rank may write its own over a forged one before the other reads: then all is right."""
-    assert world.port is not None
     hostile = client(world.port)
     for turn in range(20):
         for rank in range(2):
@@ -125,9 +123,7 @@ NOT_OURS = "was not written by a rank of this world"
 @pytest.mark.parametrize(
     ("kind", "environment", "said"),
     [
-        ("pickle", {}, ORDER),
-        ("program", {}, "asks for something else than"),
-        ("deep", {}, ORDER),
+        *(("pickle", {}, ORDER), ("program", {}, "asks for something else than"), ("deep", {}, ORDER)),
         ("program", KEY, NOT_OURS),
         ("answer", {}, "the store holds something else than an answer where this rank writes its answers"),
     ],
@@ -193,7 +189,6 @@ class World:
     def _run(self) -> None:
         until(self._is_served, "the world's store")
         store = client(self.ranks.port)
-        assert self.attack is not None
         self.attack(store, self.ranks.port)
         self.has_attacked = True
         with contextlib.suppress(RuntimeError):

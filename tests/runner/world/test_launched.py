@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-import runner
+from kernels.sources import ROOT
 from memory.fabric import FabricError
 from runner.__main__ import main
 from runner.request_error import RequestError
@@ -28,7 +28,6 @@ from tests.runner.rank_programs import listening_addresses
 Patch = pytest.MonkeyPatch
 Said = pytest.CaptureFixture[str]
 
-ROOT = Path(runner.__file__).parent.parent
 
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "gpu01", "MASTER_PORT": "29500"}
 SRUN = {
@@ -194,7 +193,7 @@ SCRIPT = """
 
     def ran(world, contestant, request):
         if request.fabric.name == "simulator":
-            world.run(rank_programs.nothing, None, 10.0)
+            world.run(rank_programs.nothing, None, 600.0)
             return GOOD
         bad = fault and contestant.case.size_bytes == 16
         if fault == "wait":
@@ -348,7 +347,6 @@ def test_a_rank_without_an_order_ends_with_rank_0s_exit_code(code: int, monkeypa
     monkeypatch.setattr(launched.time, "sleep", lambda seconds: None)
     store = Told(**{launched.END: str(code)})
     outer = find({**TORCHRUN, "SYMLAB_KEY": "0123456789abcdef" * 2})
-    assert outer is not None
     follower = launched._Follower(outer, cast(Any, store), lambda: pytest.fail("nothing to compose"))
     assert follower.follow() == code
     assert store.asked[0] == "order/1", "an order that is there comes before the end"
@@ -365,6 +363,4 @@ def test_torchrun_is_found_and_nothing_else_for_it() -> None:
 
 
 def found(of: dict[str, str], **change: str) -> Outer:
-    one = find({**of, **change})
-    assert one is not None
-    return one
+    return find({**of, **change})

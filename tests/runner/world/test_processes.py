@@ -84,7 +84,6 @@ class Started:
         self.shared = shared_names()
         self.world = ProcessWorld(world_size, FileOpener(str(folder)))
         self.processes = self.world.processes
-        assert self.world.port is not None
         self.port = self.world.port
 
     def fail(self, fault: Fault) -> WorldFailure:
@@ -248,7 +247,6 @@ def test_a_parent_that_is_ended_leaves_no_rank(tmp_path: Path, number: signal.Si
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert parent.stdout is not None
     port, *ranks = map(int, parent.stdout.readline().split())
     until(lambda: (tmp_path / "sleeping-1").exists())
     assert all(is_running(one) for one in ranks)

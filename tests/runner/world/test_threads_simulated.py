@@ -21,32 +21,19 @@ from tests.golden import refused
 from tests.patience import NEVER_S, Clock, pressed, within
 
 COUNTED_SPIN = """
-    ld.param.u64 %rd1, [data];
-    mov.u32 %r2, 0;
+    ld.param.u64 %rd1, [data]; mov.u32 %r2, 0;
 SPIN:
-    add.u32 %r2, %r2, 1;
-    ld.acquire.sys.global.u32 %r1, [%rd1];
-    setp.eq.u32 %p1, %r1, 0;
-    @%p1 bra SPIN;
+    add.u32 %r2, %r2, 1; ld.acquire.sys.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra SPIN;
     ret;
 """
 """A spin that counts its turns, so that nobody can see that it makes no progress."""
 
 SIGNALLED_SPIN = """
-    ld.param.u64 %rd1, [data];
-    mov.u32 %r3, %tid.x;
-    mov.u32 %r2, 0;
-    setp.eq.u32 %p2, %r3, 0;
-    @%p2 bra STORE;
+    ld.param.u64 %rd1, [data]; mov.u32 %r3, %tid.x; mov.u32 %r2, 0; setp.eq.u32 %p2, %r3, 0; @%p2 bra STORE;
 SPIN:
-    add.u32 %r2, %r2, 1;
-    ld.acquire.sys.global.u32 %r1, [%rd1];
-    setp.eq.u32 %p1, %r1, 0;
-    @%p1 bra SPIN;
-    bra END;
+    add.u32 %r2, %r2, 1; ld.acquire.sys.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra SPIN; bra END;
 STORE:
-    mov.u32 %r4, 1;
-    st.release.sys.global.u32 [%rd1], %r4;
+    mov.u32 %r4, 1; st.release.sys.global.u32 [%rd1], %r4;
 END:
     ret;
 """
@@ -142,12 +129,8 @@ def test_no_batch_starves_while_several_take_turns() -> None:
 def test_the_lane_of_a_guarded_instruction_is_named() -> None:
     misaligned = kernel(
         """
-    ld.param.u64 %rd1, [data];
-    mov.u32 %r1, %tid.x;
-    setp.ge.u32 %p1, %r1, 21;
-    cvt.u64.u32 %rd2, %r1;
-    add.u64 %rd3, %rd1, %rd2;
-    @%p1 st.global.b32 [%rd3], %r1;
+    ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 21; cvt.u64.u32 %rd2, %r1;
+    add.u64 %rd3, %rd1, %rd2; @%p1 st.global.b32 [%rd3], %r1;
     ret;
 """
     )

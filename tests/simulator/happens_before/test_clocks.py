@@ -1,7 +1,5 @@
 """Groups of rows of clocks, and the shadow of all ranks' tensors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from simulator.happens_before.shadow import Shadow
 
 @pytest.mark.parametrize("has_proxies", [False, True])
 @pytest.mark.parametrize("knows_others", [False, True])
-def test_groups_of_rows_know_the_maximum_of_their_rows(has_proxies: bool, knows_others: bool) -> None:
+def test_groups_of_rows_know_the_maximum_of_their_rows(has_proxies, knows_others):
     draw = np.random.default_rng(7)
     for turn in range(60):
         clocks = Clocks(3)
@@ -30,7 +28,7 @@ def test_groups_of_rows_know_the_maximum_of_their_rows(has_proxies: bool, knows_
         np.testing.assert_array_equal(clocks.rows[made], expected)
 
 
-def test_a_shadow_of_all_ranks_names_bytes_of_one_tensor_and_readers_by_distance() -> None:
+def test_a_shadow_of_all_ranks_names_bytes_of_one_tensor_and_readers_by_distance():
     shadow = Shadow("x", 0, 4 * 64, row_bytes=64, ranks=4)
     assert [shadow.byte_of(unit) for unit in (0, 3, 4, 9)] == [0, 48, 0, 16]
     own, units = np.arange(4), np.arange(4) * 4

@@ -1,7 +1,5 @@
 """What rows know beyond their slots: the graph against dictionaries that are merged at each step."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ ROWS, KEYS = 24, 6
 Known = dict[tuple[int, int], int]
 
 
-def handed_on(known: Known, how: int) -> Known:
+def handed_on(known, how):
     """What an edge hands on."""
     if how == ALL:
         return {(part, key): stamp for (of, key), stamp in known.items() if of == GENERIC for part in range(3)}
@@ -25,7 +23,7 @@ def handed_on(known: Known, how: int) -> Known:
     return found
 
 
-def one_step(extras: Extras, model: list[Known], random: np.random.Generator, stamp: int) -> None:
+def one_step(extras, model, random, stamp):
     """Make some rows of others, in the graph and in the model."""
     rows = random.choice(ROWS, int(random.integers(1, 4)), replace=False)
     if random.random() < 0.4:
@@ -38,7 +36,7 @@ def one_step(extras: Extras, model: list[Known], random: np.random.Generator, st
     owners = np.sort(np.append(np.arange(len(rows)), random.integers(0, len(rows), 2)))
     sources = random.integers(0, ROWS, len(owners))
     hows = random.choice([SAME, SAME, NOT_ASYNC, ALL, FENCED + 1, FENCED + ASYNC], len(owners))
-    found: list[Known] = [{} for _ in rows]
+    found = [{} for _ in rows]
     for owner, source, how in zip(owners.tolist(), sources.tolist(), hows.tolist(), strict=True):
         for one, known in handed_on(model[source], how).items():
             found[owner][one] = max(found[owner].get(one, -1), known)
@@ -49,7 +47,7 @@ def one_step(extras: Extras, model: list[Known], random: np.random.Generator, st
 
 @pytest.mark.parametrize("steps", [2, 16])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_graph_knows_what_merged_dictionaries_know(seed: int, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_graph_knows_what_merged_dictionaries_know(seed, steps, monkeypatch):
     """steps: that all questions take together; each that is open then walks alone."""
     monkeypatch.setattr("simulator.happens_before.extras._STEPS", steps)
     random, extras, model = np.random.default_rng(seed), Extras(ROWS), [Known() for _ in range(ROWS)]
@@ -68,13 +66,13 @@ def test_the_graph_knows_what_merged_dictionaries_know(seed: int, steps: int, mo
             ]
             assert extras.known(rows, part, keys, keys, least).tolist() == expected
     for row in range(ROWS):
-        found: dict[int, int] = {}
+        found = {}
         for key, stamp in zip(*(column.tolist() for column in extras.facts_of(row)), strict=True):
             found[key] = max(found.get(key, -1), stamp)
         assert found == {key: stamp for (part, key), stamp in model[row].items() if part == GENERIC}
 
 
-def test_a_row_forgets_what_its_slots_say() -> None:
+def test_a_row_forgets_what_its_slots_say():
     extras = Extras(4)
     extras.add(np.array([1, 2]), GENERIC, np.array([7, 7]), np.array([5, 9]))
     extras.trim(np.array([1, 2]), np.array([5, 8]))
@@ -82,7 +80,7 @@ def test_a_row_forgets_what_its_slots_say() -> None:
     assert extras.of_row[2] > 0
 
 
-def test_pairs_are_told_apart() -> None:
+def test_pairs_are_told_apart():
     random = np.random.default_rng(5)
     columns = [np.repeat(random.integers(0, 5, 40), 3), random.integers(0, 1 << 40, 120) % 7 << 33]
     first, back = pairs_of(*columns)
@@ -103,7 +101,7 @@ def test_pairs_are_told_apart() -> None:
         ([4], 4, None),
     ],
 )
-def test_pieces_are_rows_of_a_matrix(firsts: list[int], each: int, rows: list[int] | None) -> None:
+def test_pieces_are_rows_of_a_matrix(firsts, each, rows):
     tiles = Tiles.of(np.array(firsts), each, 20)
     assert (tiles is None) == (rows is None)
     if tiles is not None:
@@ -112,6 +110,6 @@ def test_pieces_are_rows_of_a_matrix(firsts: list[int], each: int, rows: list[in
         assert tiles.are_apart == (len(set(firsts)) == len(firsts))
 
 
-def test_a_byte_of_shared_memory_is_named_by_its_block() -> None:
+def test_a_byte_of_shared_memory_is_named_by_its_block():
     assert Shadow("shared memory", 0, 3 * 48, row_bytes=48).byte_of(4) == (1 << 18) + 16
     assert Shadow("data", 0, 48).byte_of(2) == 32

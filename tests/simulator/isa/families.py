@@ -1,8 +1,5 @@
 """All families of vectors, each in one bench, and the keys that their kernels prove."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import lru_cache
 
 import tests.simulator.isa.vectors_approximations as approximations
@@ -24,10 +21,10 @@ import tests.simulator.isa.vectors_sets as sets
 import tests.simulator.isa.vectors_space as space
 import tests.simulator.isa.vectors_warp as warp
 import tests.simulator.multimem_bench as multimem
-from tests.simulator.bench import Bench, Vector
+from tests.simulator.bench import Bench
 from tests.simulator.harness import ARCH
 
-FAMILIES: dict[str, Callable[[], list[Vector]]] = {
+FAMILIES = {
     "integer": integer.family,
     "float": floats.family,
     "order": order.family,
@@ -57,7 +54,7 @@ FAMILIES: dict[str, Callable[[], list[Vector]]] = {
     "exit": lambda: control.endings()["exit"],
     "parameter": control.parameters,
 }
-SHARED: dict[str, str] = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED, "bulk": bulk.SHARED}
+SHARED = {"move": move.SHARED, "shared": memory.SHARED, "control": control.SHARED, "bulk": bulk.SHARED}
 SHARED |= {
     "within_shared": bulk.SHARED,
     "byte_masks": bulk.SHARED,
@@ -72,11 +69,11 @@ TARGETS = dict.fromkeys(
 SHARED |= {"cluster": cluster.SHARED}
 CLUSTERS = {"cluster": cluster.CLUSTER, "within_shared": 2}
 """Blocks of a cluster, of the families that have any."""
-BEFORE: dict[str, str] = {"space": space.BEFORE, "control": control.BEFORE}
+BEFORE = {"space": space.BEFORE, "control": control.BEFORE}
 
 
 @lru_cache(maxsize=32)
-def bench_of(family: str) -> Bench:
+def bench_of(family):
     parameters = control.PARAMETERS if family in ("parameter", "space") else ()
     return Bench(
         FAMILIES[family](),
@@ -89,6 +86,6 @@ def bench_of(family: str) -> Bench:
 
 
 @lru_cache(maxsize=1)
-def proven() -> frozenset[str]:
+def proven():
     """Keys of the table that some vector runs, multimem's among them."""
     return frozenset(multimem.bench_of(2).keys()).union(*(bench_of(family).keys() for family in FAMILIES))

@@ -1,7 +1,5 @@
 """Numbers from first principles: IEEE formats as Python integers and fractions. Nothing of the simulator is used."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -19,27 +17,27 @@ class Format:
     quiet: int
 
     @property
-    def mantissa_bits(self) -> int:
+    def mantissa_bits(self):
         return self.precision - 1
 
     @property
-    def exponent_bits(self) -> int:
+    def exponent_bits(self):
         return self.bits - self.precision
 
     @property
-    def bias(self) -> int:
+    def bias(self):
         return (1 << (self.exponent_bits - 1)) - 1
 
     @property
-    def infinity(self) -> int:
+    def infinity(self):
         return ((1 << self.exponent_bits) - 1) << self.mantissa_bits
 
     @property
-    def sign(self) -> int:
+    def sign(self):
         return 1 << (self.bits - 1)
 
     @property
-    def one(self) -> int:
+    def one(self):
         return self.bias << self.mantissa_bits
 
 
@@ -50,32 +48,32 @@ F64 = Format("f64", 64, 53, 0x7FFFFFFFFFFFFFFF)
 FORMATS = {one.name: one for one in (F16, BF16, F32, F64)}
 
 
-def is_nan(bits: int, kind: Format) -> bool:
+def is_nan(bits, kind):
     return bits & ~kind.sign > kind.infinity
 
 
-def cleared(bits: int, kind: Format) -> int:
+def cleared(bits, kind):
     """A subnormal as a zero of its sign."""
     return bits if bits & kind.infinity else bits & kind.sign
 
 
-def is_infinite(bits: int, kind: Format) -> bool:
+def is_infinite(bits, kind):
     return bits & ~kind.sign == kind.infinity
 
 
-def value(bits: int, kind: Format) -> Fraction:
+def value(bits, kind):
     """The exact value of a finite pattern."""
     mantissa, power = dyadic(bits, kind)
     return Fraction(mantissa << power) if power >= 0 else Fraction(mantissa, 1 << -power)
 
 
-def nearest(number: Fraction, kind: Format) -> int:
+def nearest(number, kind):
     """The pattern nearest to number, whose denominator is a power of two."""
     assert number.denominator & (number.denominator - 1) == 0
     return rounded(number.numerator, 1 - number.denominator.bit_length(), kind)
 
 
-def rounded(mantissa: int, power: int, kind: Format, direction: str = "rn", negative_zero: bool = False) -> int:
+def rounded(mantissa, power, kind, direction="rn", negative_zero=False):
     """The pattern that mantissa * 2**power is rounded to: rn to the nearest, ties to even, rz to zero, rm down, rp up.
     negative_zero: whether an exact zero is -0."""
     if mantissa == 0:
@@ -101,7 +99,7 @@ def rounded(mantissa: int, power: int, kind: Format, direction: str = "rn", nega
     return sign | (exponent + kind.bias) << kind.mantissa_bits | (whole & ((1 << kind.mantissa_bits) - 1))
 
 
-def dyadic(bits: int, kind: Format) -> tuple[int, int]:
+def dyadic(bits, kind):
     """A finite pattern as mantissa and power of two."""
     mantissa = bits & ((1 << kind.mantissa_bits) - 1)
     exponent = (bits & ~kind.sign) >> kind.mantissa_bits
@@ -110,18 +108,18 @@ def dyadic(bits: int, kind: Format) -> tuple[int, int]:
     return (-mantissa if bits & kind.sign else mantissa), max(exponent, 1) - kind.bias - kind.mantissa_bits
 
 
-def plus(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+def plus(a, b):
     low = min(a[1], b[1])
     return (a[0] << (a[1] - low)) + (b[0] << (b[1] - low)), low
 
 
-def zero_sum(a: int, b: int, kind: Format, direction: str) -> bool:
+def zero_sum(a, b, kind, direction):
     """Whether a sum that is exactly zero is -0, by the signs of what is added."""
     return direction == "rm" if (a ^ b) & kind.sign else bool(a & kind.sign)
 
 
 @cache
-def add(a: int, b: int, kind: Format, direction: str = "rn") -> int:
+def add(a, b, kind, direction="rn"):
     if is_nan(a, kind) or is_nan(b, kind):
         return kind.quiet
     if is_infinite(a, kind) or is_infinite(b, kind):
@@ -131,12 +129,12 @@ def add(a: int, b: int, kind: Format, direction: str = "rn") -> int:
     return rounded(*plus(dyadic(a, kind), dyadic(b, kind)), kind, direction, zero_sum(a, b, kind, direction))
 
 
-def subtract(a: int, b: int, kind: Format, direction: str = "rn") -> int:
+def subtract(a, b, kind, direction="rn"):
     return add(a, b if is_nan(b, kind) else b ^ kind.sign, kind, direction)
 
 
 @cache
-def multiply(a: int, b: int, kind: Format, direction: str = "rn") -> int:
+def multiply(a, b, kind, direction="rn"):
     if is_nan(a, kind) or is_nan(b, kind):
         return kind.quiet
     sign = (a ^ b) & kind.sign
@@ -146,7 +144,7 @@ def multiply(a: int, b: int, kind: Format, direction: str = "rn") -> int:
     return rounded(x * y, x_power + y_power, kind, direction) | sign
 
 
-def of_hardware(found: int, a: int, b: int, kind: Format) -> int:
+def of_hardware(found, a, b, kind):
     """The result of add.f64 or mul.f64 as an H100 gives it: a NaN has the bits of the operand that is one, quiet, and
     0xfff8000000000000 where none is. Other types' NaNs are canonical."""
     if kind is not F64 or not is_nan(found, kind):
@@ -155,7 +153,7 @@ def of_hardware(found: int, a: int, b: int, kind: Format) -> int:
     return operand | 1 << kind.mantissa_bits - 1
 
 
-def fused(a: int, b: int, c: int, kind: Format, direction: str = "rn") -> int:
+def fused(a, b, c, kind, direction="rn"):
     """a * b + c, rounded once."""
     if any(is_nan(one, kind) for one in (a, b, c)):
         return kind.quiet
@@ -171,7 +169,7 @@ def fused(a: int, b: int, c: int, kind: Format, direction: str = "rn") -> int:
     return rounded(*total, kind, direction, zero_sum(sign, c, kind, direction))
 
 
-def quotient(a: int, b: int, kind: Format, direction: str = "rn") -> int:
+def quotient(a, b, kind, direction="rn"):
     """a / b, rounded once: so many bits of the quotient that the last, which says whether there were more, is below
     every bit that counts."""
     if is_nan(a, kind) or is_nan(b, kind):
@@ -191,11 +189,11 @@ def quotient(a: int, b: int, kind: Format, direction: str = "rn") -> int:
     return rounded(-size if sign else size, x_power - y_power - shift - 1, kind, direction) | sign
 
 
-def reciprocal(a: int, kind: Format, direction: str = "rn") -> int:
+def reciprocal(a, kind, direction="rn"):
     return quotient(kind.one, a, kind, direction)
 
 
-def root(a: int, kind: Format, direction: str = "rn") -> int:
+def root(a, kind, direction="rn"):
     """A square root, rounded once, as quotient does it."""
     if is_nan(a, kind) or (a & kind.sign and a != kind.sign):
         return kind.quiet
@@ -207,20 +205,20 @@ def root(a: int, kind: Format, direction: str = "rn") -> int:
     return rounded(2 * whole + (whole * whole != mantissa << shift), (power - shift) // 2 - 1, kind, direction)
 
 
-def extreme(a: int, b: int, kind: Format, larger: bool, propagate: bool) -> int:
+def extreme(a, b, kind, larger, propagate):
     """min, or max if larger: -0 below +0; NaN wins (propagate) or counts for nothing beside a number."""
     if is_nan(a, kind) or is_nan(b, kind):
         if propagate or (is_nan(a, kind) and is_nan(b, kind)):
             return kind.quiet
         return b if is_nan(a, kind) else a
 
-    def place(bits: int) -> int:
+    def place(bits):
         return -(bits ^ kind.sign) - 1 if bits & kind.sign else bits
 
     return (max if larger else min)(a, b, key=place)
 
 
-def convert(bits: int, source: Format, target: Format, direction: str = "rn") -> int:
+def convert(bits, source, target, direction="rn"):
     """Float to float; NaN becomes canonical."""
     if is_nan(bits, source):
         return target.quiet
@@ -230,7 +228,7 @@ def convert(bits: int, source: Format, target: Format, direction: str = "rn") ->
     return rounded(*dyadic(bits, source), target, direction) | (target.sign if sign else 0)
 
 
-def exact_sum(parts: list[int], source: Format, target: Format) -> int:
+def exact_sum(parts, source, target):
     """The sum of all, rounded once; never -0 (what is measured of the switch)."""
     if any(is_nan(one, source) for one in parts):
         return target.quiet
@@ -245,16 +243,16 @@ def exact_sum(parts: list[int], source: Format, target: Format) -> int:
     return rounded(*total, target)
 
 
-def signed(bits: int, width: int) -> int:
+def signed(bits, width):
     bits &= (1 << width) - 1
     return bits - (1 << width) if bits >> (width - 1) else bits
 
 
-def wrap(number: int, width: int) -> int:
+def wrap(number, width):
     return number & ((1 << width) - 1)
 
 
-def divide(a: int, b: int) -> int:
+def divide(a, b):
     """Towards zero."""
     quotient = abs(a) // abs(b)
     return -quotient if (a < 0) != (b < 0) else quotient
@@ -276,11 +274,11 @@ FORMATS8 = {one.name: one for one in (E4M3, E5M2)}
 QUIET8 = 0x7F
 
 
-def is_nan8(code: int, kind: Format8) -> bool:
+def is_nan8(code, kind):
     return code & 0x7F >= kind.finite and code & 0x7F != kind.infinity
 
 
-def value8(code: int, kind: Format8) -> Fraction:
+def value8(code, kind):
     """The value of a finite code."""
     field, mantissa = (code & 0x7F) >> kind.mantissa_bits, code & ((1 << kind.mantissa_bits) - 1)
     bias = (1 << (6 - kind.mantissa_bits)) - 1
@@ -290,11 +288,11 @@ def value8(code: int, kind: Format8) -> Fraction:
 
 
 @cache
-def finite8(kind: Format8) -> tuple[Fraction, ...]:
+def finite8(kind):
     return tuple(value8(code, kind) for code in range(kind.finite))
 
 
-def saturated(number: Fraction, kind: Format8, negative: bool) -> int:
+def saturated(number, kind, negative):
     """The code nearest to |number|, ties to the even one, never beyond the largest finite, with a sign."""
     values = finite8(kind)
     size = abs(number)
@@ -307,7 +305,7 @@ def saturated(number: Fraction, kind: Format8, negative: bool) -> int:
 
 
 @cache
-def widened(code: int, kind: Format8, target: Format) -> int:
+def widened(code, kind, target):
     """An 8-bit float as a wider one, exactly; NaN becomes canonical."""
     if is_nan8(code, kind):
         return target.quiet
@@ -316,7 +314,7 @@ def widened(code: int, kind: Format8, target: Format) -> int:
 
 
 @cache
-def narrowed(bits: int, source: Format, kind: Format8) -> int:
+def narrowed(bits, source, kind):
     """cvt.rn.satfinite."""
     if is_nan(bits, source):
         return QUIET8

@@ -1,9 +1,6 @@
 """Every entry of the table of instructions, on vectors whose expected values come from an independent source."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -30,20 +27,20 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("family", "shape"), RUNS)
-def test_vectors(family: str, shape: str) -> None:
+def test_vectors(family, shape):
     bench = bench_of(family)
     compare_all(bench.vectors, bench.run(shape), shape)
 
 
-def missing(table: Collection[str], keys: Collection[str]) -> list[str]:
+def missing(table, keys):
     return sorted(set(table) - set(keys))
 
 
-def test_every_entry_of_the_table_has_vectors() -> None:
+def test_every_entry_of_the_table_has_vectors():
     assert missing(TABLE, proven()) == []
 
 
-def test_a_vector_counts_for_the_key_it_runs_only() -> None:
+def test_a_vector_counts_for_the_key_it_runs_only():
     """And an entry without vectors is noticed."""
     ones = np.ones(SAMPLES, np.uint32)
     vector = Vector("add.u32", "plain", "add.u32 d, a, 1;", (("a", "b32", ones),), (("d", "b32", 2 * ones),))
@@ -55,7 +52,7 @@ def test_a_vector_counts_for_the_key_it_runs_only() -> None:
 @pytest.mark.parametrize(
     ("key", "other"), [("add.u32", "sub.u32"), ("setp.lt.s32", "setp.le.s32"), ("shr.s64", "shr.u64")]
 )
-def test_a_wrong_entry_is_caught(key: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_entry_is_caught(key, other, monkeypatch):
     monkeypatch.setitem(TABLE, key, Operation(key, TABLE[other].build))
     family = "comparison" if key.startswith("setp") else "integer"
     bench = Bench([one for one in FAMILIES[family]() if one.entry == key])

@@ -1,7 +1,5 @@
 """The forms of atom and red: the oracle's list against the assembler, and the simulator's table against that list."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -24,7 +22,7 @@ ON_A_GPU = [
 
 
 @pytest.mark.parametrize("opcode", ["atom", "red"])
-def test_a_sum_of_floats_flushes_subnormals_as_a_gpu_does(opcode: str) -> None:
+def test_a_sum_of_floats_flushes_subnormals_as_a_gpu_does(opcode):
     old, added, wanted = (np.array(column, np.uint32) for column in zip(*ON_A_GPU, strict=True))
     target = "%r4, " if opcode == "atom" else ""
     body = f"""

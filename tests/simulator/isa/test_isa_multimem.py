@@ -1,7 +1,5 @@
 """multimem instructions over several ranks, in both models of the switch, against exact sums and stated folds."""
 
-from __future__ import annotations
-
 import pytest
 
 from cases.multimem import FLOAT8_ARCHS
@@ -13,12 +11,12 @@ from tests.simulator.multimem_bench import bench_of
 
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 @pytest.mark.parametrize("model", ["exact", "stated"])
-def test_vectors(ranks: int, model: str) -> None:
+def test_vectors(ranks, model):
     bench_of(ranks).check(model)
 
 
 @pytest.mark.parametrize("model", ["exact", "stated"])
-def test_a_wrong_register_and_a_wrong_cell_are_noticed(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_register_and_a_wrong_cell_are_noticed(model, monkeypatch):
     bench = bench_of(2)
     memories = bench.run(model)
     number = next(i for i, one in enumerate(bench.vectors) if one.after is not None and not one.outputs)
@@ -38,13 +36,13 @@ FP8 = (
 
 @pytest.mark.parametrize("text", FP8)
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100", "sm_120f"])
-def test_an_arch_without_8_bit_floats_in_its_switch_is_refused(text: str, arch: str) -> None:
+def test_an_arch_without_8_bit_floats_in_its_switch_is_refused(text, arch):
     with refused(DeviceFault):
         refuse_unsupported(module(text, target=arch), "kernel")
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100", "sm_110a", "sm_120a"])
-def test_an_arch_without_redux_of_floats_is_refused(arch: str) -> None:
+def test_an_arch_without_redux_of_floats_is_refused(arch):
     text = "redux.sync.min.abs.f32 %r1, %r2, -1;"
     with refused(DeviceFault):
         refuse_unsupported(module(text, target=arch))
@@ -54,10 +52,10 @@ def test_an_arch_without_redux_of_floats_is_refused(arch: str) -> None:
 
 @pytest.mark.parametrize("text", FP8)
 @pytest.mark.parametrize("arch", FLOAT8_ARCHS)
-def test_the_others_take_them(text: str, arch: str) -> None:
+def test_the_others_take_them(text, arch):
     refuse_unsupported(module(text, target=arch), "kernel")
 
 
-def test_the_header_is_that_of_the_arch() -> None:
+def test_the_header_is_that_of_the_arch():
     assert ".target sm_100a\n" in module("", target="sm_100a")
     assert module("").startswith(HEADER)

@@ -1,7 +1,5 @@
 """What registers an instruction can have: the simulator refuses those that ptxas refuses, and no others."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil
@@ -74,7 +72,7 @@ st.shared.u32 [tile], %ru1
 """
 
 
-def _ptxas() -> str | None:
+def _ptxas():
     found = importlib.util.find_spec("nvidia")
     for folder in found.submodule_search_locations if found and found.submodule_search_locations else ():
         for one in sorted(Path(folder).glob("c*/bin/ptxas")):
@@ -85,18 +83,18 @@ def _ptxas() -> str | None:
 PTXAS = _ptxas()
 
 
-def _listed(text: str) -> list[str]:
+def _listed(text):
     return [one.strip() for one in text.replace("\n", ";").split(";") if one.strip()]
 
 
-def generated() -> list[str]:
+def generated():
     forms = [form.replace("X", f"{bank}3") for form in _listed(FORMS) for bank in BANKS.values()]
     forms += [form.replace("X", value) for form in _listed(OF_LITERALS) for value in LITERALS]
     return [*forms, *_listed(SINGLE)]
 
 
 @pytest.mark.skipif(PTXAS is None, reason="needs ptxas (PyPI: nvidia-cuda-nvcc)")
-def test_the_same_registers_as_ptxas(tmp_path: Path) -> None:
+def test_the_same_registers_as_ptxas(tmp_path):
     forms = generated()
     registers = "".join(f".reg .{kind} {bank}<8>; " for kind, bank in BANKS.items())
     head = f"{HEADER.replace('sm_90a', 'sm_100a')}.visible .entry k(.param .u64 x, .param .u32 n) {{\n{registers}"
@@ -130,7 +128,7 @@ def test_the_same_registers_as_ptxas(tmp_path: Path) -> None:
         "call foo;",
     ],
 )
-def test_a_thread_that_gets_there_faults_with_the_line(body: str) -> None:
+def test_a_thread_that_gets_there_faults_with_the_line(body):
     world = make_world(1)
     ptx = module(f"mov.u32 %r1, 0;\n{body}", ["u32 n"])
 
@@ -138,8 +136,8 @@ def test_a_thread_that_gets_there_faults_with_the_line(body: str) -> None:
     same_text(str(outcome.error()))
 
 
-def test_a_mistake_of_the_simulator_names_the_thread_and_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*arguments: object) -> None:
+def test_a_mistake_of_the_simulator_names_the_thread_and_the_line(monkeypatch):
+    def broken(*arguments):
         raise ValueError("could not broadcast")
 
     monkeypatch.setattr("simulator.isa.memory.rows_of", broken)

@@ -1,18 +1,15 @@
 """printf, assert and trap: what they say, and who said it. Expected texts are C's, written out by hand or by Python."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import struct
 import sys
 from itertools import product
-from typing import Any
 
 import pytest
 
 from simulator.isa import system
-from simulator.observe.events import Listener, Printed
+from simulator.observe.events import Listener
 from tests.golden import same_text
 from tests.simulator.harness import executable, failed, launching, make_world, module, run
 
@@ -23,20 +20,20 @@ DECLARED = (
 
 
 class Log(Listener):
-    def __init__(self) -> None:
+    def __init__(self):
         self.said: list[tuple[int, int, int, str]] = []
 
-    def printed(self, event: Printed) -> None:
+    def printed(self, event):
         places = zip(event.ranks, event.blocks, event.threads, event.texts, strict=True)
         self.said += [(int(rank), int(block), int(thread), text) for rank, block, thread, text in places]
 
 
-def text_variable(name: str, text: str) -> str:
+def text_variable(name, text):
     raw = text.encode() + b"\0"
     return f".global .align 1 .b8 {name}[{len(raw)}] = {{{', '.join(map(str, raw))}}};\n"
 
 
-def printed(text: str, values: bytes, guard: str = "") -> list[tuple[int, int, int, str]]:
+def printed(text, values, guard=""):
     """Print with these values in local memory on 2 ranks of 2 blocks of 2 threads; the call's result is stored."""
     stores = "".join(f"st.local.b8 [depot+{at}], {byte};" for at, byte in enumerate(values))
     body = f"""
@@ -56,12 +53,12 @@ def printed(text: str, values: bytes, guard: str = "") -> list[tuple[int, int, i
     return log.said
 
 
-def test_every_thread_is_named() -> None:
+def test_every_thread_is_named():
     said = printed("%d!\n", struct.pack("<i", -7))
     assert sorted(said) == [(rank, block, thread, "-7!\n") for rank in (0, 1) for block in (0, 1) for thread in (0, 1)]
 
 
-def test_a_guard_holds_for_printing() -> None:
+def test_a_guard_holds_for_printing():
     assert sorted(printed("hi", b"", "@%p1")) == [(0, 1, 0, "hi"), (1, 1, 0, "hi")]
 
 
@@ -81,7 +78,7 @@ def test_a_guard_holds_for_printing() -> None:
         ("%8p|%-8p|", "<QQ", (16, 17), "    0x10|0x11    |"),
     ],
 )
-def test_conversions(text: str, kinds: str, values: tuple[Any, ...], expected: str) -> None:
+def test_conversions(text, kinds, values, expected):
     assert {said for *_, said in printed(text, struct.pack(kinds, *values))} == {expected}
 
 
@@ -98,15 +95,15 @@ C_FORMATS = {
 class Given(system._Values):
     """One value for whatever a conversion asks for."""
 
-    def __init__(self, number: float) -> None:
+    def __init__(self, number):
         self.number = number
 
-    def next(self, kind: str) -> Any:
+    def next(self, kind):
         return self.number
 
 
 @pytest.mark.parametrize("kind", C_FORMATS)
-def test_conversions_are_those_of_this_machines_c(kind: str) -> None:
+def test_conversions_are_those_of_this_machines_c(kind):
     """All flags, widths and precisions; glibc is the oracle, so elsewhere there is nothing to compare with."""
     if not sys.platform.startswith("linux"):
         pytest.skip("glibc's printf is the oracle")
@@ -115,7 +112,7 @@ def test_conversions_are_those_of_this_machines_c(kind: str) -> None:
     forms = [f"%{flags}{width}{precision}{word}" for flags, width, precision in product(
         ("", "-", "+", " ", "#", "0", "#0", "-0", "+#"), ("", "3", "24"), ("", ".", ".1", ".4", ".20")
     )]  # fmt: skip
-    frame: Any = None  # no string is read
+    frame = None  # no string is read
     for number, form in product(numbers, forms):
         given = ctypes.c_double(number) if isinstance(number, float) else ctypes.c_longlong(int(number))
         library.snprintf(into, 4096, form.encode(), given)
@@ -125,7 +122,7 @@ def test_conversions_are_those_of_this_machines_c(kind: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["%*d", "%.*d", "%100000d", "%.100000f"])
-def test_a_width_that_no_text_has_is_a_fault(text: str) -> None:
+def test_a_width_that_no_text_has_is_a_fault(text):
     before = DECLARED + text_variable("format", text)
     body = """.local .align 8 .b8 depot[16]; mov.u64 %d2, depot; st.local.u32 [depot], 2000000000; st.local.u32 [depot+4], 7;
       st.local.u64 [depot+8], 0; cvta.local.u64 %d2, %d2; mov.u64 %d1, format; cvta.global.u64 %d1, %d1;
@@ -133,7 +130,7 @@ def test_a_width_that_no_text_has_is_a_fault(text: str) -> None:
     same_text(failed(body, 2, 4, before=before))
 
 
-def test_a_failed_assertion_says_what_where_and_who() -> None:
+def test_a_failed_assertion_says_what_where_and_who():
     names = {"said": "x > 0", "file": "my/kernel.cu", "name": "void f(int)"}
     before = DECLARED + "".join(text_variable(name, text) for name, text in names.items())
     loads = "".join(f"mov.u64 %d{at}, {name}; cvta.global.u64 %d{at}, %d{at};" for at, name in enumerate(names, 1))
@@ -144,11 +141,11 @@ def test_a_failed_assertion_says_what_where_and_who() -> None:
 
 
 @pytest.mark.parametrize("word", ["trap", "brkpt"])
-def test_a_kernel_that_stops_itself(word: str) -> None:
+def test_a_kernel_that_stops_itself(word):
     same_text(failed(f"setp.eq.u32 %p1, %lane, 5; @%p1 {word};", 2, 4))
 
 
-def test_a_format_that_no_gpu_has_is_a_fault() -> None:
+def test_a_format_that_no_gpu_has_is_a_fault():
     before = DECLARED + text_variable("format", "%n")
     body = "mov.u64 %d1, format; { .param .b64 p; .param .b64 q; .param .b32 r; st.param.b64 [p], %d1; st.param.b64 [q], %d1; call (r), vprintf, (p, q); }"
     same_text(failed(body, 2, 4, before=before))

@@ -1,7 +1,5 @@
 """The vectors of clusters, of copies and of mbarriers on a GPU: it leaves what they expect, byte for byte."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,7 @@ from tests.simulator.isa.families import CLUSTERS, bench_of
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("family", ["cluster", "bulk", "within_shared", "lane_copies", "mbarriers"])
-def test_a_gpu_leaves_what_the_vectors_expect(family: str) -> None:
+def test_a_gpu_leaves_what_the_vectors_expect(family):
     if not torch.cuda.is_available() or torch.cuda.get_device_capability(0)[0] != 9:
         pytest.skip("there is no GPU of sm_90")
     bench = bench_of(family)

@@ -3,16 +3,13 @@
 The oracle is Python's math in float64, whose functions are not NumPy's, with which the simulator computes.
 """
 
-from __future__ import annotations
-
 import math
 import random
-from collections.abc import Callable, Iterator
 
 import ml_dtypes
 import numpy as np
 
-from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.bench import SAMPLES, Vector
 from tests.simulator.isa.oracle import FORMATS
 from tests.simulator.isa.vectors_float import column
 
@@ -24,16 +21,16 @@ RANGES = ((-7, 7), (0.5, 2), (-150, 150), (-320, 320))
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 
 
-def quotient(x: float, y: float) -> float:
+def quotient(x, y):
     if y == 0:
         return math.copysign(math.inf, x) * math.copysign(1, y) if x and not math.isnan(x) else math.nan
     return x / y
 
 
-def total(function: Callable[[float], float]) -> Callable[[float], float]:
+def total(function):
     """The function as IEEE has it where Python raises."""
 
-    def found(x: float) -> float:
+    def found(x):
         try:
             return function(x)
         except OverflowError:
@@ -44,7 +41,7 @@ def total(function: Callable[[float], float]) -> Callable[[float], float]:
     return found
 
 
-EXACT: dict[str, Callable[[float], float]] = {
+EXACT = {
     "rcp": lambda x: quotient(1.0, x),
     "sqrt": total(math.sqrt),
     "rsqrt": lambda x: quotient(1.0, total(math.sqrt)(x)),
@@ -56,11 +53,11 @@ EXACT: dict[str, Callable[[float], float]] = {
 }
 
 
-def flushed(values: Array) -> Array:
+def flushed(values):
     return np.where(np.abs(values) < TINY, np.copysign(0, values), values)
 
 
-def nearest(exact: list[float], name: str, flush: bool) -> Array:
+def nearest(exact, name, flush):
     """The bits of the values nearest to these; NaN is the canonical one."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = np.array(exact) if name != "f32" else np.array(exact).astype(np.float32)
@@ -69,7 +66,7 @@ def nearest(exact: list[float], name: str, flush: bool) -> Array:
     return np.where(np.isnan(exact), quiet, found.view("u4" if name == "f32" else "u2"))
 
 
-def drawn(name: str, role: int) -> Array:
+def drawn(name, role):
     """Bits of anything, of edges, and of numbers in RANGES."""
     rng = random.Random(f"approximations {name} {role}")
     numbers = [sign * one for one in EDGES for sign in (1, -1)]
@@ -80,13 +77,13 @@ def drawn(name: str, role: int) -> Array:
     return bits
 
 
-def values(bits: Array, name: str, flush: bool) -> Array:
+def values(bits, name, flush):
     with np.errstate(invalid="ignore"):  # signalling NaN
         numbers = bits.view(DTYPES[name]).astype(np.float64)
     return flushed(numbers) if flush else numbers
 
 
-def functions() -> Iterator[Vector]:
+def functions():
     forms = [(word, "f32", flush) for word in EXACT for flush in ("", ".ftz") if word != "tanh" or not flush]
     forms += [("ex2", "f16", ""), ("ex2", "bf16", ".ftz"), ("tanh", "f16", ""), ("tanh", "bf16", "")]
     for word, name, flush in forms:
@@ -101,7 +98,7 @@ def functions() -> Iterator[Vector]:
                 yield Vector(f"{key}x2", f"{role}", f"{key}x2 d, a;", inputs, outputs)
 
 
-def quotients() -> Iterator[Vector]:
+def quotients():
     """div.approx multiplies by 1 / b, which is 0 where |b| is above 2**126, as an H200 had it on 2026-11-22."""
     for word in ("approx", "full"):
         for flush in ("", ".ftz"):
@@ -114,10 +111,10 @@ def quotients() -> Iterator[Vector]:
             yield Vector(key, "drawn", f"{key} d, a, b;", inputs, (("d", "b32", found),))
 
 
-def doubles() -> Iterator[Vector]:
+def doubles():
     """Of the .ftz forms the upper 32 bits of the operand count, and the lower ones of the result are zeros, NaN's too."""
 
-    def upper(numbers: Array) -> Array:
+    def upper(numbers):
         return (numbers.view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
 
     given = column(FORMATS["f64"], 0)
@@ -135,5 +132,5 @@ def doubles() -> Iterator[Vector]:
         yield Vector(key, "drawn", f"{key} d, a;", (("a", "b64", given),), (("d", "b64", bits),))
 
 
-def family() -> list[Vector]:
+def family():
     return [*functions(), *quotients(), *doubles()]

@@ -3,10 +3,7 @@
 Lanes of one step are served in lane order, so the old values are known in the shapes that run all lanes in order.
 """
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,16 +34,16 @@ WORDS = {
 }
 
 
-def flushed(bits: int) -> int:
+def flushed(bits):
     """A subnormal of f32 as a zero of its sign."""
     return bits if bits & 0x7F800000 else bits & 0x80000000
 
 
-def by_halves(word: str, kind: str) -> Callable[..., int]:
+def by_halves(word, kind):
     """Both halves of a word, or the only one."""
     form = FORMATS[kind.removesuffix("x2")]
 
-    def one(a: int, b: int) -> int:
+    def one(a, b):
         if word == "add":
             return oracle.add(a, b, form)
         return oracle.extreme(a, b, form, word == "max", False)
@@ -56,7 +53,7 @@ def by_halves(word: str, kind: str) -> Callable[..., int]:
     return lambda a, b: one(a & 0xFFFF, b & 0xFFFF) | one(a >> 16, b >> 16) << 16
 
 
-def function_of(word: str, kind: str, in_global: bool = True) -> Callable[..., int]:
+def function_of(word, kind, in_global=True):
     if kind in HALVES:
         return by_halves(word, kind)
     if kind == "f64":
@@ -67,10 +64,10 @@ def function_of(word: str, kind: str, in_global: bool = True) -> Callable[..., i
         return lambda old, a: oracle.add(old, a, F32)
     bits = int(kind[1:])
 
-    def number(a: int) -> int:
+    def number(a):
         return signed(a, bits) if kind[0] == "s" else a
 
-    table: dict[str, Callable[..., int]] = {
+    table = {
         "add": lambda old, a: wrap(old + a, bits),
         "inc": lambda old, a: 0 if old >= a else old + 1,
         "dec": lambda old, a: a if old == 0 or old > a else old - 1,
@@ -85,11 +82,11 @@ def function_of(word: str, kind: str, in_global: bool = True) -> Callable[..., i
     return table[word]
 
 
-def bits_of(kind: str) -> int:
+def bits_of(kind):
     return 32 if kind.endswith("x2") else int(kind.lstrip("busf"))
 
 
-def operands(word: str, kind: str) -> tuple[Array, Array, Array]:
+def operands(word, kind):
     """What cells hold first, and what is given to them."""
     bits = bits_of(kind)
     if kind in HALVES:
@@ -121,7 +118,7 @@ class Cell:
     outputs: tuple[tuple[str, str, Array], ...]
 
 
-def cells(spaces: Sequence[str]) -> Iterator[Cell]:
+def cells(spaces):
     """Every form of shared memory in these spaces ("shared.", "" for generic addresses)."""
     forms = [(word, "", kind) for word, kinds in FORMS.items() for kind in kinds]
     forms += [("add", "noftz.", kind) for kind in HALVES]
@@ -133,7 +130,7 @@ def cells(spaces: Sequence[str]) -> Iterator[Cell]:
                 yield _cell(opcode, space, word, noftz, kind)
 
 
-def _cell(opcode: str, space: str, word: str, noftz: str, kind: str) -> Cell:
+def _cell(opcode, space, word, noftz, kind):
     bits = bits_of(kind)
     columns = operands(word, kind)[: 3 if word == "cas" else 2]
     function = function_of(word, kind, in_global=False)
@@ -146,7 +143,7 @@ def _cell(opcode: str, space: str, word: str, noftz: str, kind: str) -> Cell:
     return Cell(key, space, kind, bits, text, inputs, tuple(outputs))
 
 
-def shared_cells() -> Iterator[Vector]:
+def shared_cells():
     """Cells in shared memory, by their own addresses and by generic ones."""
     for one in cells(("shared.", "shared::cta.", "")):
         place = f"mov.u32 p, %tid.x; mul.lo.u32 p, p, {one.bits // 8}; mov.u32 q, cells; add.u32 p, p, q;"
@@ -155,7 +152,7 @@ def shared_cells() -> Iterator[Vector]:
         yield Vector(one.key, "in_shared", text, one.inputs, one.outputs, registers=".reg .b32 p, q; .reg .b64 w;")
 
 
-def packed() -> Iterator[Vector]:
+def packed():
     """Halves, alone and as vectors, and vectors of f32: every element for itself."""
     for space in ("", "global."):
         for kind in HALVES:
@@ -168,7 +165,7 @@ def packed() -> Iterator[Vector]:
                 yield _vector_cells(opcode, space, "add", "", vector, "f32")
 
 
-def _vector_cells(opcode: str, space: str, word: str, noftz: str, vector: str, kind: str) -> Vector:
+def _vector_cells(opcode, space, word, noftz, vector, kind):
     bits, count = bits_of(kind), int(vector[1:] or 1)
     first, a, _ = operands(word, kind)
     function = function_of(word, kind)
@@ -179,7 +176,7 @@ def _vector_cells(opcode: str, space: str, word: str, noftz: str, vector: str, k
     ]
     names = [[f"{letter}{number}" for number in range(count)] for letter in "fad"]
 
-    def listed(registers: list[str]) -> str:
+    def listed(registers):
         return registers[0] if not vector else "{" + ", ".join(registers) + "}"
 
     size = bits // 8 * count
@@ -202,7 +199,7 @@ def _vector_cells(opcode: str, space: str, word: str, noftz: str, vector: str, k
     return Vector(key, "cells", text, tuple(inputs), outputs, {}, {"to": place}, ".reg .b64 p;")
 
 
-def own_cells() -> Iterator[Vector]:
+def own_cells():
     """The cell's first value is stored by the sample itself; old value and new value are both checked."""
     number = 0
     for word, kinds in FORMS.items():
@@ -216,7 +213,7 @@ def own_cells() -> Iterator[Vector]:
                         yield _own_cell(opcode, space, WORDS[opcode][number % 6], word, kind, guarded)
 
 
-def _own_cell(opcode: str, space: str, words: str, word: str, kind: str, guarded: bool) -> Vector:
+def _own_cell(opcode, space, words, word, kind, guarded):
     bits = bits_of(kind)
     first, a, b = operands(word, kind)
     function = function_of(word, kind)
@@ -243,7 +240,7 @@ def _own_cell(opcode: str, space: str, words: str, word: str, kind: str, guarded
     return Vector(f"{opcode}.{space}{word}.{kind}", name, text, tuple(inputs), outputs, {}, {"to": place}, registers)
 
 
-def wide() -> Iterator[Vector]:
+def wide():
     """Registers of 128 bits: packed, moved, loaded, stored, exchanged; one half at a time differs from what cas expects."""
     low, high, other, more = (samples(64, role) for role in (0, 1, 4, 6))
     pick = np.arange(SAMPLES) % 4
@@ -281,7 +278,7 @@ def wide() -> Iterator[Vector]:
             yield Vector(key, "wide", text, inputs, kept, {}, stores, names)
 
 
-def sinks() -> Iterator[Vector]:
+def sinks():
     """The atomic operations of which only the stored value is compared."""
     a = samples(32, 1)
     at = np.arange(SAMPLES, dtype=np.int64) * 4
@@ -291,5 +288,5 @@ def sinks() -> Iterator[Vector]:
     yield Vector("atom.global.add.u32", "sink", text, inputs, (), {}, {"to": place}, ".reg .b64 p;")
 
 
-def family() -> list[Vector]:
+def family():
     return [vector for part in (own_cells(), sinks(), shared_cells(), packed(), wide()) for vector in part]

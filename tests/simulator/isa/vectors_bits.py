@@ -1,10 +1,5 @@
 """Vectors of bits.py: counting, masks, carries, dot products. The oracle is Python's integers."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import numpy as np
 
 from tests.simulator.bench import Vector
@@ -12,15 +7,15 @@ from tests.simulator.isa.oracle import signed, wrap
 from tests.simulator.isa.vectors_integer import samples, vectors_of, width
 
 
-def counting() -> Iterator[Vector]:
-    def reverse(a: int, bits: int) -> int:
+def counting():
+    def reverse(a, bits):
         return int(f"{a:0{bits}b}"[::-1], 2)
 
     for kind in ("b32", "b64"):
         bits = width(kind)
-        words: dict[str, Callable[[int], int]] = {
+        words = {
             "popc": lambda a: bin(a).count("1"),
-            "clz": lambda a, bits=bits: bits - a.bit_length(),  # type: ignore[misc]
+            "clz": lambda a, bits=bits: bits - a.bit_length(),
         }
         for word, function in words.items():
             yield from vectors_of(f"{word}.{kind}", function, 32, (bits,))
@@ -28,7 +23,7 @@ def counting() -> Iterator[Vector]:
     for kind in ("u32", "s32", "u64", "s64"):
         bits = width(kind)
 
-        def find(a: int, kind: str = kind, bits: int = bits) -> int:
+        def find(a, kind=kind, bits=bits):
             a = signed(a, bits) if kind[0] == "s" else a
             a = ~a if a < 0 else a
             return a.bit_length() - 1
@@ -40,21 +35,21 @@ def counting() -> Iterator[Vector]:
         yield from vectors_of(f"cnot.{kind}", lambda a: int(a == 0), width(kind), (width(kind),))
 
 
-def masks() -> Iterator[Vector]:
+def masks():
     places = samples(32, 0) % 40
     lengths = samples(32, 1) % 40
     for word in ("clamp", "wrap"):
 
-        def cut(n: int, word: str = word) -> int:
+        def cut(n, word=word):
             return n & 31 if word == "wrap" else min(n, 32)
 
-        def mask(a: int, b: int, cut: Any = cut) -> int:
+        def mask(a, b, cut=cut):
             return ((1 << cut(b)) - 1) << cut(a)
 
         yield from vectors_of(f"bmsk.{word}.b32", mask, 32, (32, 32), [places, lengths])
         for kind in ("u32", "s32"):
 
-            def extend(a: int, b: int, kind: str = kind, cut: Any = cut) -> int:
+            def extend(a, b, kind=kind, cut=cut):
                 field = a & ((1 << cut(b)) - 1)
                 return signed(field, cut(b)) if kind == "s32" and cut(b) else field
 
@@ -62,7 +57,7 @@ def masks() -> Iterator[Vector]:
             yield from vectors_of(key, extend, 32, (32, 32), [samples(32, 2), lengths])
     for table in (0x00, 0x96, 0xE8, 0xFE, 0x80, 0x1B, 0xFF):
 
-        def logic(a: int, b: int, c: int, table: int = table) -> int:
+        def logic(a, b, c, table=table):
             return sum((table >> ((a >> n & 1) << 2 | (b >> n & 1) << 1 | (c >> n & 1)) & 1) << n for n in range(32))
 
         columns = [samples(32, role) for role in (0, 1, 4)]
@@ -73,49 +68,49 @@ def masks() -> Iterator[Vector]:
         yield Vector("lop3.b32", f"{table:#x}", text, inputs, (("d", "b32", found), ("e", "b32", ones)))
 
 
-def sums() -> Iterator[Vector]:
+def sums():
     for kind in ("u16", "s16", "u32", "s32", "u64", "s64"):
         bits = width(kind)
 
-        def number(a: int, kind: str = kind, bits: int = bits) -> int:
+        def number(a, kind=kind, bits=bits):
             return signed(a, bits) if kind[0] == "s" else a
 
-        def high(a: int, b: int, c: int, n: Any = number, bits: int = bits) -> int:
+        def high(a, b, c, n=number, bits=bits):
             return (n(a) * n(b) >> bits) + c
 
-        def apart(a: int, b: int, c: int, n: Any = number) -> int:
+        def apart(a, b, c, n=number):
             return abs(n(a) - n(b)) + c
 
         yield from vectors_of(f"mad.hi.{kind}", high, bits, (bits,) * 3)
         yield from vectors_of(f"sad.{kind}", apart, bits, (bits,) * 3)
     for kind in ("u32", "s32"):
 
-        def low24(a: int, kind: str = kind) -> int:
+        def low24(a, kind=kind):
             return signed(a, 24) if kind == "s32" else a & 0xFFFFFF
 
         for word, shift in (("lo", 0), ("hi", 16)):
 
-            def product(a: int, b: int, c: int = 0, n: Any = low24, shift: int = shift) -> int:
+            def product(a, b, c=0, n=low24, shift=shift):
                 return (n(a) * n(b) >> shift) + c
 
             yield from vectors_of(f"mul24.{word}.{kind}", product, 32, (32, 32))
             yield from vectors_of(f"mad24.{word}.{kind}", product, 32, (32,) * 3)
     for opcode, sign in (("add", 1), ("sub", -1)):
 
-        def clipped(a: int, b: int, sign: int = sign) -> int:
+        def clipped(a, b, sign=sign):
             return max(-(1 << 31), min((1 << 31) - 1, signed(a, 32) + sign * signed(b, 32)))
 
         yield from vectors_of(f"{opcode}.sat.s32", clipped, 32, (32, 32))
     yield from pairs()
 
 
-def pairs() -> Iterator[Vector]:
-    functions: dict[str, Callable[[int, int], int]] = {"add": lambda a, b: a + b, "min": min, "max": max}
+def pairs():
+    functions = {"add": lambda a, b: a + b, "min": min, "max": max}
     for kind in ("u16x2", "s16x2"):
         for opcode, function in functions.items():
             for relu in ("", ".relu") if kind[0] == "s" and opcode != "add" else ("",):
 
-                def both(a: int, b: int, kind: str = kind, function: Any = function, relu: str = relu) -> int:
+                def both(a, b, kind=kind, function=function, relu=relu):
                     out = 0
                     for shift in (0, 16):
                         x, y = (one >> shift & 0xFFFF for one in (a, b))
@@ -127,13 +122,13 @@ def pairs() -> Iterator[Vector]:
                 yield from vectors_of(key, both, 32, (32, 32))
     for opcode in ("min", "max"):
 
-        def single(a: int, b: int, function: Any = functions[opcode]) -> int:
+        def single(a, b, function=functions[opcode]):
             return max(0, function(signed(a, 32), signed(b, 32)))
 
         yield from vectors_of(f"{opcode}.relu.s32", single, 32, (32, 32))
 
 
-def carries() -> Iterator[Vector]:
+def carries():
     """Numbers of two words: the low words leave a carry, the high ones take it, and leave one for a third."""
     for kind in ("u32", "s32", "u64", "s64"):
         bits = width(kind)
@@ -154,7 +149,7 @@ def carries() -> Iterator[Vector]:
             for key in (f"{opcode}.cc.{kind}", f"{opcode}c.cc.{kind}", f"{opcode}c.{kind}"):
                 yield Vector(key, "words", text, inputs, outputs)
 
-        def number(a: int, kind: str = kind, bits: int = bits) -> int:
+        def number(a, kind=kind, bits=bits):
             return signed(a, bits) if kind[0] == "s" else a
 
         low, high, more = [], [], []
@@ -187,27 +182,27 @@ def carries() -> Iterator[Vector]:
             yield Vector(key, "other_halves", text, inputs, outputs)
 
 
-def dots() -> Iterator[Vector]:
+def dots():
     for a_kind in ("u32", "s32"):
         for b_kind in ("u32", "s32"):
 
-            def part(word: int, at: int, bits: int, kind: str) -> int:
+            def part(word, at, bits, kind):
                 field = word >> at * bits & ((1 << bits) - 1)
                 return signed(field, bits) if kind == "s32" else field
 
-            def four(a: int, b: int, c: int, k: Any = (a_kind, b_kind), part: Any = part) -> int:
+            def four(a, b, c, k=(a_kind, b_kind), part=part):
                 return c + sum(part(a, n, 8, k[0]) * part(b, n, 8, k[1]) for n in range(4))
 
             yield from vectors_of(f"dp4a.{a_kind}.{b_kind}", four, 32, (32,) * 3)
             for way, start in (("lo", 0), ("hi", 2)):
 
-                def two(a: int, b: int, c: int, k: Any = (a_kind, b_kind), s: int = start, part: Any = part) -> int:
+                def two(a, b, c, k=(a_kind, b_kind), s=start, part=part):
                     return c + sum(part(a, n, 16, k[0]) * part(b, n + s, 8, k[1]) for n in range(2))
 
                 key = f"dp2a.{way}.{a_kind}.{b_kind}"
                 yield from vectors_of(key, two, 32, (32,) * 3)
 
 
-def family() -> list[Vector]:
+def family():
     parts = (counting(), masks(), sums(), carries(), dots())
     return [vector for part in parts for vector in part]

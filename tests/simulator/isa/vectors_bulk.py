@@ -3,14 +3,10 @@
 Each thread has 64 bytes of the stage and an mbarrier of its own, which it makes and takes away again.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import numpy as np
 
 import tests.simulator.isa.vectors_atomic as atomics
-from tests.simulator.bench import SAMPLES, Array, Store, Vector
+from tests.simulator.bench import SAMPLES, Store, Vector
 
 SHARED = "  .shared .align 16 .b8 bulk_stage[8192];\n  .shared .align 8 .b8 bulk_barriers[1024];\n"
 REGISTERS = ".reg .b32 t, s, m; .reg .b64 g, o, c; .reg .pred p;"
@@ -35,19 +31,19 @@ TO_GLOBAL |= {"and": "b32 b64", "or": "b32 b64", "xor": "b32 b64"}
 """The PTX ISA's table of operations and types of cp.reduce.async.bulk; ptxas takes the same (test_ptxas)."""
 
 
-def family() -> list[Vector]:
+def family():
     return [vector for part in (loads(), stores(), waits(), reductions(), hints(), fences()) for vector in part]
 
 
-def family_masks() -> list[Vector]:
+def family_masks():
     return list(masks())
 
 
-def wait_for(parity: int, word: str = "try_wait", space: str = "shared::cta") -> str:
+def wait_for(parity, word="try_wait", space="shared::cta"):
     return f"AGAIN: mbarrier.{word}.parity.{space}.b64 p, [m], {parity}; @!p bra AGAIN; "
 
 
-def loads() -> Iterator[Vector]:
+def loads():
     """Each word of a copy of 48 bytes, which the wait has made visible."""
     for space in ("shared::cta", "shared::cluster"):
         key = f"cp.async.bulk.{space}.global.mbarrier::complete_tx::bytes"
@@ -61,7 +57,7 @@ def loads() -> Iterator[Vector]:
             yield Vector(key, f"word_{number}", text, (), (("d", "b32", WORDS[:, number]),), blobs, {}, REGISTERS)
 
 
-def stores() -> Iterator[Vector]:
+def stores():
     """From global memory through the stage and out again, one after the other, 16 bytes and more."""
     for size in (16, 64):
         text = (
@@ -74,7 +70,7 @@ def stores() -> Iterator[Vector]:
         yield Vector(STORE, f"{size}_bytes", text, (), (), {"from": WORDS}, place, REGISTERS)
 
 
-def waits() -> Iterator[Vector]:
+def waits():
     """What a wait for groups promises: of all but the latest n groups; read back from global memory."""
     a = WORDS[:, 0]
     begin = f"{PLACES} add.u64 o, o, {{to}}; add.u32 b, a, 1; " + "".join(
@@ -109,7 +105,7 @@ def waits() -> Iterator[Vector]:
         yield Vector(key, "read_back", begin + text, inputs, outputs, {}, place, registers)
 
 
-def reductions() -> Iterator[Vector]:
+def reductions():
     """A target of elements in global memory, each changed once; subnormals are kept, those of f32 too."""
     for word, kinds in TO_GLOBAL.items():
         for kind in kinds.split():
@@ -117,7 +113,7 @@ def reductions() -> Iterator[Vector]:
             yield _reduction(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{word}{noftz}.{kind}", word, kind)
 
 
-def family_within() -> list[Vector]:
+def family_within():
     """The same in shared memory, in a launch with clusters."""
     return [
         _within(f"cp.reduce.async.bulk.shared::cluster.shared::cta.{COUNTED}.{word}.{kind}", word, kind)
@@ -126,7 +122,7 @@ def family_within() -> list[Vector]:
     ]
 
 
-def elements(word: str, kind: str) -> tuple[Array, Array, Array]:
+def elements(word, kind):
     """16 bytes a sample as words: what the target holds, what is given, and what it holds afterwards."""
     first, given, _ = atomics.operands(word, kind)
     function = atomics.function_of(word, kind, in_global=False)
@@ -140,11 +136,11 @@ def elements(word: str, kind: str) -> tuple[Array, Array, Array]:
     return old, new, end
 
 
-def inputs_of(**words: Array) -> tuple[tuple[str, str, Array], ...]:
+def inputs_of(**words):
     return tuple((f"{name}{at}", "b32", values[:, at]) for name, values in words.items() for at in range(4))
 
 
-def _reduction(key: str, word: str, kind: str) -> Vector:
+def _reduction(key, word, kind):
     old, new, after = elements(word, kind)
     text = (
         f"{PLACES} add.u64 o, o, {{to}}; st.global.v4.b32 [o], {{f0, f1, f2, f3}}; "
@@ -155,7 +151,7 @@ def _reduction(key: str, word: str, kind: str) -> Vector:
     return Vector(key, "elements", text, inputs_of(f=old, a=new), (), {}, place, REGISTERS)
 
 
-def _within(key: str, word: str, kind: str) -> Vector:
+def _within(key, word, kind):
     old, new, after = elements(word, kind)
     text = (
         f"{PLACES} mbarrier.init.shared.b64 [m], 1; st.shared.v4.b32 [s], {{f0, f1, f2, f3}}; "
@@ -166,7 +162,7 @@ def _within(key: str, word: str, kind: str) -> Vector:
     return Vector(key, "elements", text, inputs_of(f=old, a=new), outputs, {}, {}, REGISTERS)
 
 
-def masks() -> Iterator[Vector]:
+def masks():
     """A bit a byte of each 16: what it leaves out stays, in the target, and may be poison in the source."""
     key = f"{STORE}.cp_mask"
     bits = np.random.default_rng(3).integers(0, 1 << 16, SAMPLES).astype(np.uint16)
@@ -182,7 +178,7 @@ def masks() -> Iterator[Vector]:
         yield Vector(key, name, text, (("b", "b16", bits),), (), {"from": WORDS}, place, REGISTERS)
 
 
-def hints() -> Iterator[Vector]:
+def hints():
     """A policy changes nothing, and neither does a prefetch."""
     key, store = LOAD, f"{STORE}.L2::cache_hint"
     text = (
@@ -201,7 +197,7 @@ def hints() -> Iterator[Vector]:
     yield Vector(key, "hint", POLICY + text, hinted.inputs, (), {}, hinted.stores, REGISTERS)
 
 
-def fences() -> Iterator[Vector]:
+def fences():
     """They leave every register as it was; memory is one here, whichever proxy looks at it."""
     a = WORDS[:, 1]
     forms = {

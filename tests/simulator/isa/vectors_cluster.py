@@ -4,14 +4,9 @@ A vector begins and ends with a barrier of the cluster, so that no block is over
 stores what its neighbour, the same thread of the other block, has sent it at that neighbour's place of the output.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 
-from tests.simulator.bench import SAMPLES, Array, Store, Vector
+from tests.simulator.bench import SAMPLES, Store, Vector
 from tests.simulator.isa.vectors_atomic import bits_of, cells, function_of, operands
 from tests.simulator.isa.vectors_integer import samples
 from tests.simulator.isa.vectors_memory import COUNTS, TYPES, homes, round_trip
@@ -28,12 +23,12 @@ PLACES = (
 """s, m: the sample's 32 bytes and its mbarrier in its own block; r, n: the same of its neighbour; o: whose number it is."""
 
 
-def to_neighbour(bits: int, value: str = "got") -> str:
+def to_neighbour(bits, value="got"):
     """Store a register at the neighbour's place of the output."""
     return f"mad.lo.u64 o, o, {bits // 8}, %out; st.global.b{bits} [o+{{to}}], {value}; "
 
 
-def sent(key: str, name: str, text: str, kind: str, values: Array, received: Array, registers: str = "") -> Vector:
+def sent(key, name, text, kind, values, received, registers=""):
     """A vector of what samples send as "a" and their neighbours receive as "got"."""
     bits = int(kind[1:])
     rows = np.ascontiguousarray(received.astype(f"u{bits // 8}")).reshape(-1, 1).view(np.uint8)
@@ -43,12 +38,12 @@ def sent(key: str, name: str, text: str, kind: str, values: Array, received: Arr
     return Vector(key, name, whole, (("a", kind, values),), (), {}, {"to": place}, declared)
 
 
-def family() -> list[Vector]:
+def family():
     parts = (places(), addresses(), accesses(), atomics(), barriers(), mbarriers(), copies(), stores(), reductions())
     return [vector for part in parts for vector in part]
 
 
-def places() -> Iterator[Vector]:
+def places():
     """Special registers in a grid of one row of clusters."""
     one = np.ones(SAMPLES, np.uint32)
     text = (
@@ -65,7 +60,7 @@ def places() -> Iterator[Vector]:
     yield Vector("mov.u64", "gridid", text, (), outputs, registers=".reg .b64 w; .reg .b32 e;")
 
 
-def addresses() -> Iterator[Vector]:
+def addresses():
     """An address that mapa makes holds what the neighbour stored there, and getctarank tells whose it is."""
     a = samples(32, 0)
     for kind, register in (("u32", "r"), ("u64", "w")):
@@ -111,7 +106,7 @@ def addresses() -> Iterator[Vector]:
         yield Vector(f"isspacep.{space}", "of_the_neighbour", text, (), outputs, registers=REGISTERS)
 
 
-def accesses() -> Iterator[Vector]:
+def accesses():
     """All types and vectors: a store to the neighbour, and a load from it."""
     for vector, count in COUNTS.items():
         for kind in TYPES:
@@ -121,7 +116,7 @@ def accesses() -> Iterator[Vector]:
                 yield from _round_trip(vector, count, kind, home)
 
 
-def _round_trip(vector: str, count: int, kind: str, home: int) -> Iterator[Vector]:
+def _round_trip(vector, count, kind, home):
     """What a sample stores to its neighbour's block it loads from there; and the first of it the neighbour has."""
     size = bits_of(kind) // 8
     s, d, inputs, outputs = round_trip(count, kind, home, "ad")
@@ -143,7 +138,7 @@ def _round_trip(vector: str, count: int, kind: str, home: int) -> Iterator[Vecto
             yield Vector(key, f"r{home}_{store}", text, inputs, outputs, {}, place, f"{REGISTERS} .reg .b{width} got;")
 
 
-def atomics() -> Iterator[Vector]:
+def atomics():
     """Cells of the neighbour's block, by their own addresses and by generic ones."""
     for one in cells(("shared::cluster.", "")):
         generic = "cvt.u64.u32 w, r; " + ("" if one.space else "cvta.shared::cluster.u64 w, w; ")
@@ -157,7 +152,7 @@ def atomics() -> Iterator[Vector]:
         yield Vector(one.key, "of_the_neighbour", text, one.inputs, one.outputs, registers=REGISTERS)
 
 
-def barriers() -> Iterator[Vector]:
+def barriers():
     """Without the barrier a sample would not find what its neighbour stored."""
     a = samples(32, 1)
     forms = {
@@ -193,7 +188,7 @@ EXPECT = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], {size}; "
 WAIT = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 ok, [m], 0; @!ok bra AGAIN; "
 
 
-def mbarriers() -> Iterator[Vector]:
+def mbarriers():
     """What a sample does to its neighbour's mbarrier, and what it finds at its own when both have done it."""
     arrive = "mbarrier.arrive{more}.shared::cluster.b64 _, [n]{operand}; "
     one = arrive.format(more="", operand="")
@@ -231,7 +226,7 @@ def mbarriers() -> Iterator[Vector]:
 ROWS = np.random.default_rng(12).integers(0, 1 << 32, (SAMPLES, 4), np.uint64).astype(np.uint32)
 
 
-def counted(key: str, name: str, begin: str, issue: str, value: str, size: int, received: Array, **how: Any) -> Vector:
+def counted(key, name, begin, issue, value, size, received, **how):
     """A vector of samples that send `size` bytes to their neighbours, who wait for them and read `value` into "got"."""
     rows = np.ascontiguousarray(received.astype(np.uint32)).reshape(-1, 1).view(np.uint8)
     place = Store(rows, np.arange(SAMPLES, dtype=np.int64) * 4, SAMPLES * 4)
@@ -242,7 +237,7 @@ def counted(key: str, name: str, begin: str, issue: str, value: str, size: int, 
     )
 
 
-def copies() -> Iterator[Vector]:
+def copies():
     """Bulk copies to the neighbour's memory, from shared memory and from global memory; and to both blocks at once."""
     key = f"cp.async.bulk.shared::cluster.shared::cta.{COUNTED}"
     held = {"from": ROWS}
@@ -282,7 +277,7 @@ def copies() -> Iterator[Vector]:
     )
 
 
-def stores() -> Iterator[Vector]:
+def stores():
     """Registers sent to the neighbour: the last word of what comes, for all types and vectors."""
     for vector, kinds in (("", "bus"), ("v2.", "bus"), ("v4.", "bus")):
         for kind in (f"{letter}{bits}" for bits in (32, 64) for letter in (*kinds, "f")):
@@ -309,7 +304,7 @@ def stores() -> Iterator[Vector]:
                 yield counted(key, "sent", "", issue, read, size, last, inputs=inputs)
 
 
-def reductions() -> Iterator[Vector]:
+def reductions():
     """The cell's first value is the sender's, too: the neighbour finds what becomes of it."""
     forms = {
         "add": "u32 s32 u64 s64",

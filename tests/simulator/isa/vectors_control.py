@@ -1,9 +1,5 @@
 """Vectors of what ends a basic block, of fences, and of parameters. Divergence itself is test_control_flow's business."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import numpy as np
 
 from tests.simulator.bench import SAMPLES, Store, Vector
@@ -21,11 +17,11 @@ BEFORE = """
 NEIGHBOUR = "mov.u32 p, %tid.x; xor.b32 q, p, 4; shl.b32 p, p, 2; shl.b32 q, q, 2; mov.u32 b, exchange; add.u32 p, p, b; add.u32 q, q, b;"
 
 
-def family() -> list[Vector]:
+def family():
     return [vector for part in (branches(), barriers(), fences(), calls(), tables(), stops()) for vector in part]
 
 
-def branches() -> Iterator[Vector]:
+def branches():
     a = samples(32, 0)
     even = a % 2 == 0
     for word in ("bra", "bra.uni"):
@@ -41,7 +37,7 @@ def branches() -> Iterator[Vector]:
     yield Vector("bra", "backward", text, (("a", "b32", a),), (("d", "b32", expected),), registers=registers)
 
 
-def calls() -> Iterator[Vector]:
+def calls():
     """Functions of parameters and of registers; test_calls has recursion and indirect calls."""
     a, b = samples(32, 0), samples(32, 1)
     inputs = (("a", "b32", a), ("b", "b32", b))
@@ -58,7 +54,7 @@ def calls() -> Iterator[Vector]:
     yield Vector("call", "registers", text, inputs[:1], outputs)
 
 
-def tables() -> Iterator[Vector]:
+def tables():
     """A branch by number."""
     a = samples(32, 2)
     text = (
@@ -71,7 +67,7 @@ def tables() -> Iterator[Vector]:
         yield Vector("brx.idx", word, one, (("a", "b32", a),), (("d", "b32", expected),), registers=".reg .b32 n;")
 
 
-def stops() -> Iterator[Vector]:
+def stops():
     """No thread gets there; what happens to one that does, test_system says."""
     a = samples(32, 2)
     for key in ("trap", "brkpt"):
@@ -79,7 +75,7 @@ def stops() -> Iterator[Vector]:
         yield Vector(key, "passed_by", text, (("a", "b32", a),), (("d", "b32", a),), registers=".reg .pred never;")
 
 
-def barriers() -> Iterator[Vector]:
+def barriers():
     """Neighbours exchange values through shared memory: without the barrier a read would meet poison or an old value."""
     a = samples(32, 1)
     expected = a[np.arange(SAMPLES) ^ 4]
@@ -98,7 +94,7 @@ def barriers() -> Iterator[Vector]:
         )
 
 
-def fences() -> Iterator[Vector]:
+def fences():
     """A fence leaves every register as it was; that it orders is in the nature of a machine that runs step by step."""
     a = samples(32, 2)
     forms = {
@@ -126,7 +122,7 @@ def fences() -> Iterator[Vector]:
             )
 
 
-def endings() -> dict[str, list[Vector]]:
+def endings():
     """Threads that leave early, by ret and by exit: what they stored before stays, what comes after isn't theirs."""
     out = {}
     for word in ("ret", "exit"):
@@ -140,7 +136,7 @@ def endings() -> dict[str, list[Vector]]:
 
 
 STRUCT = bytes((91 * at + 7) % 256 for at in range(64))
-PARAMETERS: tuple[tuple[str, str, int | bytes], ...] = (
+PARAMETERS = (
     ("struct64", "struct", STRUCT),
     ("u16", "tiny", 0xBEEF),
     ("u32", "small", 0xDEADBEEF),
@@ -150,7 +146,7 @@ PARAMETERS: tuple[tuple[str, str, int | bytes], ...] = (
 )
 
 
-def parameters() -> list[Vector]:
+def parameters():
     """Each type loads the parameter of its width."""
     held = {16: ("tiny", 0xBEEF), 32: ("small", 0xDEADBEEF), 64: ("large", 0xFEDCBA9876543210)}
     out = []
@@ -167,7 +163,7 @@ def parameters() -> list[Vector]:
     return [*out, *struct_parts()]
 
 
-def struct_parts() -> Iterator[Vector]:
+def struct_parts():
     """Every type and vector loads its part of a struct by value, from the places that its width divides."""
     for kind in TYPES:
         size = bits_of(kind) // 8

@@ -1,39 +1,33 @@
 """Vectors of conversions. Integers by Python, floats by fractions; torch, ml_dtypes and struct beside them (test_numbers)."""
 
-from __future__ import annotations
-
 import math
 import random
-from collections.abc import Callable, Iterator
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
 
 import tests.simulator.isa.oracle as oracle
-from tests.simulator.bench import SAMPLES, Array, Vector
-from tests.simulator.isa.oracle import BF16, F16, F32, F64, Format, cleared, is_infinite, is_nan, signed, wrap
+from tests.simulator.bench import SAMPLES, Vector
+from tests.simulator.isa.oracle import BF16, F16, F32, F64, cleared, is_infinite, is_nan, signed, wrap
 from tests.simulator.isa.vectors_float import DIRECTIONS, column, shaped
-from tests.simulator.isa.vectors_integer import GUARD, Function, alone, samples, vectors_of, width
+from tests.simulator.isa.vectors_integer import GUARD, alone, samples, vectors_of, width
 
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
 
 
-def register(bits: int) -> int:
+def register(bits):
     """Registers are at least 16 bits wide."""
     return max(bits, 16)
 
 
-def integers() -> Iterator[Vector]:
+def integers():
     """A narrow source takes its register's low bits; a destination wider than its type is extended by the type's sign."""
     for source in INTEGERS:
         for target in INTEGERS:
             from_bits, to_bits = width(source), width(target)
             for home in sorted({register(to_bits), 32 if to_bits <= 32 else 64, 64}):
 
-                def function(
-                    a: int, s: str = source, t: str = target, f: int = from_bits, n: int = to_bits, h: int = home
-                ) -> int:
+                def function(a, s=source, t=target, f=from_bits, n=to_bits, h=home):
                     number = signed(a, f) if s[0] == "s" else wrap(a, f)
                     return wrap(signed(number, n) if t[0] == "s" else wrap(number, n), h)
 
@@ -46,7 +40,7 @@ def integers() -> Iterator[Vector]:
                         yield Vector(key, f"{one.name}_r{origin}_to_r{home}", one.text, one.inputs, one.outputs)
 
 
-def near_ties(narrow: Format, wide: Format) -> Array:
+def near_ties(narrow, wide):
     """Anything, and patterns on, just below and just above the middle between two neighbours of a narrower format."""
     rng = random.Random(f"ties {narrow.name} {wide.name}")
     values = column(wide, 0).copy()
@@ -61,7 +55,7 @@ def near_ties(narrow: Format, wide: Format) -> Array:
     return values
 
 
-def floats() -> Iterator[Vector]:
+def floats():
     """From format to format: wider, narrower, the same; plain ones in all dresses."""
     narrowing = ((F32, F64), (F16, F64), (BF16, F64), (F16, F32), (BF16, F32))
     widening = ((F32, F16), (F32, BF16), (F64, F32), (F64, F16), (F64, BF16), (F32, F32), (F64, F64), (F16, F16))
@@ -86,10 +80,10 @@ def floats() -> Iterator[Vector]:
         )
 
 
-def conversion(source: Format, target: Format, direction: str, flush: str, last: str) -> Function:
+def conversion(source, target, direction, flush, last):
     """.ftz is about f32, before and after."""
 
-    def function(bits: int) -> int:
+    def function(bits):
         bits = cleared(bits, source) if flush and source is F32 else bits
         found = oracle.convert(bits, source, target, direction)
         return shaped(found, target, bool(flush) and target is F32, last)
@@ -97,15 +91,15 @@ def conversion(source: Format, target: Format, direction: str, flush: str, last:
     return function
 
 
-WHOLE: dict[str, Callable[[Fraction], int]] = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+WHOLE = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
 
 
-def limits(kind: str) -> tuple[int, int]:
+def limits(kind):
     bits = width(kind)
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
 
 
-def as_large_as_integers(kind: Format) -> Array:
+def as_large_as_integers(kind):
     """Anything, and numbers with fractions up to those of more than 64 bits."""
     rng = random.Random(f"integers {kind.name}")
     values = column(kind, 1).copy()
@@ -116,7 +110,7 @@ def as_large_as_integers(kind: Format) -> Array:
     return values
 
 
-def to_integers() -> Iterator[Vector]:
+def to_integers():
     """To integers, saturating; and to whole numbers of the same format."""
     forms = product(INTEGERS, (F16, BF16, F32, F64), WHOLE, ("", ".ftz"), ("", ".sat"))
     for target, kind, word, flush, last in forms:
@@ -126,13 +120,9 @@ def to_integers() -> Iterator[Vector]:
         nothing = 0 if kind is not F64 and bits <= 32 else 1 << (bits - 1)
         nothing = signed(nothing, bits) if target[0] == "s" else nothing
 
-        def whole(
-            one: int,
-            k: Format = kind,
-            flush: str = flush,
-            word: str = word,
-            ends: tuple[int, int, int] = (*limits(target), nothing),
-        ) -> int:
+        ends = (*limits(target), nothing)
+
+        def whole(one, k=kind, flush=flush, word=word, ends=ends):
             low, high, nothing = ends
             one = cleared(one, k) if flush else one
             if is_nan(one, k):
@@ -145,7 +135,7 @@ def to_integers() -> Iterator[Vector]:
         yield alone(key, whole, home, (kind.bits,), [as_large_as_integers(kind)])
     for kind, word, flush, last in product((F16, F32, F64), WHOLE, ("", ".ftz"), ("", ".sat")):
 
-        def same(bits: int, kind: Format = kind, word: str = word, flush: str = flush, last: str = last) -> int:
+        def same(bits, kind=kind, word=word, flush=flush, last=last):
             bits = cleared(bits, kind) if flush else bits
             if is_nan(bits, kind) or is_infinite(bits, kind):
                 return shaped(oracle.convert(bits, kind, kind), kind, False, last)
@@ -158,7 +148,7 @@ def to_integers() -> Iterator[Vector]:
             )
 
 
-def near_ties_of_integers(bits: int, target: Format) -> Array:
+def near_ties_of_integers(bits, target):
     """Anything, and integers on ties of the format, just below and just above."""
     rng = random.Random(f"{bits}")
     values, kept = samples(bits, 0).copy(), target.precision
@@ -170,7 +160,7 @@ def near_ties_of_integers(bits: int, target: Format) -> Array:
     return values
 
 
-def from_integers() -> Iterator[Vector]:
+def from_integers():
     """Rounded once, however many bits the integer has."""
     forms = product((F16, BF16, F32, F64), INTEGERS, DIRECTIONS, ("", ".ftz"), ("", ".sat"))
     for target, source, direction, flush, last in forms:
@@ -178,7 +168,7 @@ def from_integers() -> Iterator[Vector]:
             continue
         bits = width(source)
 
-        def function(one: int, how: tuple[str, int, Format, str, str] = (source, bits, target, direction, last)) -> int:
+        def function(one, how=(source, bits, target, direction, last)):
             source, bits, target, direction, last = how
             number = signed(one, bits) if source[0] == "s" else one
             return shaped(oracle.rounded(number, 0, target, direction), target, False, last)
@@ -191,27 +181,29 @@ def from_integers() -> Iterator[Vector]:
         yield from vectors_of(key, function, *how, literal) if is_plain else [alone(key, function, *how)]
 
 
-def saturating() -> Iterator[Vector]:
+def saturating():
     for target, source in product(INTEGERS, INTEGERS):
         bits = width(source)
         fits = bits < width(target) and (target[0] == "s" or source[0] == "u")
         if fits or target == source:
             continue
 
-        def function(x: int, how: tuple[str, int, tuple[int, int]] = (source, bits, limits(target))) -> int:
-            source, bits, (low, high) = how
+        ends = limits(target)
+
+        def function(x, source=source, bits=bits, ends=ends):
+            low, high = ends
             return max(low, min(high, signed(x, bits) if source[0] == "s" else x))
 
         values = samples(bits, 0).astype(f"u{register(bits) // 8}")
         yield alone(f"cvt.sat.{target}.{source}", function, register(width(target)), (register(bits),), [values])
 
 
-def addresses() -> Iterator[Vector]:
+def addresses():
     for key in ("cvta.global.u64", "cvta.to.global.u64"):
         yield from vectors_of(key, lambda a: a, 64, (64,))
 
 
-def canonical_only_where_seen() -> Iterator[Vector]:
+def canonical_only_where_seen():
     """A NaN that float arithmetic hands on to float arithmetic and that is looked at in the end."""
     nan = np.full(SAMPLES, 0xFFC12345, np.uint32)
     text = "add.f32 x, a, b; mul.f32 x, x, b; cvt.rn.bf16.f32 d, x; mov.b32 e, x;"
@@ -229,9 +221,9 @@ def canonical_only_where_seen() -> Iterator[Vector]:
     )
 
 
-def family() -> list[Vector]:
+def family():
     return [*integers(), *floats(), *addresses(), *canonical_only_where_seen()]
 
 
-def family_of_numbers() -> list[Vector]:
+def family_of_numbers():
     return [*to_integers(), *from_integers(), *saturating()]

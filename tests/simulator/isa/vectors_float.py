@@ -1,23 +1,20 @@
 """Vectors of float arithmetic in all roundings and modes, by the integers of oracle.py, which test_numbers holds to torch."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator
 from functools import cache
 from itertools import product
 
 import numpy as np
 
 import tests.simulator.isa.oracle as oracle
-from tests.simulator.bench import SAMPLES, Array, Vector
-from tests.simulator.isa.oracle import FORMATS, Format, cleared, is_infinite, is_nan
-from tests.simulator.isa.vectors_integer import Function, alone, vectors_of
+from tests.simulator.bench import SAMPLES
+from tests.simulator.isa.oracle import FORMATS, cleared, is_infinite, is_nan
+from tests.simulator.isa.vectors_integer import alone, vectors_of
 
-_cache: dict[tuple[str, int], list[int]] = {}
+_cache = {}
 
 
-def edges(kind: Format) -> list[int]:
+def edges(kind):
     """Patterns around everything that is special in a format."""
     one = kind.bias << kind.mantissa_bits
     step = 1 << kind.mantissa_bits
@@ -33,7 +30,7 @@ def edges(kind: Format) -> list[int]:
     return [*values, *(value | kind.sign for value in values)]
 
 
-def random_bits(kind: Format, rng: random.Random) -> int:
+def random_bits(kind, rng):
     """All exponents, or near one (so that sums round and cancel), with short mantissas often (ties)."""
     sign = rng.getrandbits(1) << (kind.bits - 1)
     mantissa = rng.getrandbits(kind.mantissa_bits)
@@ -49,7 +46,7 @@ def random_bits(kind: Format, rng: random.Random) -> int:
     return sign | exponent << kind.mantissa_bits | mantissa
 
 
-def patterns(kind: Format, role: int, count: int = SAMPLES) -> list[int]:
+def patterns(kind, role, count=SAMPLES):
     key = (kind.name, role)
     if key not in _cache:
         rng = random.Random(f"{kind.name} {role}")
@@ -58,17 +55,17 @@ def patterns(kind: Format, role: int, count: int = SAMPLES) -> list[int]:
     return _cache[key]
 
 
-def column(kind: Format, role: int) -> Array:
+def column(kind, role):
     return np.array(patterns(kind, role), np.uint64).astype(f"u{kind.bits // 8}")
 
 
-def literals(kind: Format) -> list[tuple[str, int]]:
+def literals(kind):
     one = kind.bias << kind.mantissa_bits
     values = [one + (3 << (kind.mantissa_bits - 2)), kind.sign, kind.infinity | kind.sign]
     return [(f"0{'f' if kind.bits == 32 else 'd'}{value:0{kind.bits // 4}X}", value) for value in values]
 
 
-OPERATIONS: dict[str, Function] = {
+OPERATIONS = {
     "add": oracle.add,
     "sub": oracle.subtract,
     "mul": oracle.multiply,
@@ -83,7 +80,7 @@ COUNTS = {"fma": 3, "mad": 3, "rcp": 1, "sqrt": 1}
 DIRECTIONS = ("rn", "rz", "rm", "rp")
 
 
-def shaped(bits: int, kind: Format, flush: bool, last: str) -> int:
+def shaped(bits, kind, flush, last):
     """What .ftz, .sat and .relu make of a result."""
     bits = cleared(bits, kind) if flush else bits
     if last == ".sat":
@@ -91,8 +88,8 @@ def shaped(bits: int, kind: Format, flush: bool, last: str) -> int:
     return 0 if last == ".relu" and not is_nan(bits, kind) and bits & kind.sign else bits
 
 
-def operation(word: str, kind: Format, direction: str = "rn", flush: str = "", last: str = "") -> Function:
-    def computed(*row: int) -> int:
+def operation(word, kind, direction="rn", flush="", last=""):
+    def computed(*row):
         row = tuple(cleared(one, kind) if flush else one for one in row)
         found = OPERATIONS[word](*row, kind, direction)
         if direction == "rn" and word in ("add", "mul"):
@@ -103,7 +100,7 @@ def operation(word: str, kind: Format, direction: str = "rn", flush: str = "", l
 
 
 @cache
-def operands(word: str, kind: Format) -> list[Array]:
+def operands(word, kind):
     """Of a fused operation also products that a third operand nearly cancels or nudges over a tie."""
     if word not in ("fma", "mad"):
         return [column(kind, role) for role in range(COUNTS.get(word, 2))]
@@ -117,23 +114,23 @@ def operands(word: str, kind: Format) -> list[Array]:
     return [np.array([row[place] for row in rows], np.uint64).astype(f"u{kind.bits // 8}") for place in range(3)]
 
 
-def doubled(function: Function, bits: int = 16) -> Function:
+def doubled(function, bits=16):
     """The function of both halves of words."""
     mask = (1 << bits) - 1
 
-    def two(*words: int) -> int:
+    def two(*words):
         return function(*(one & mask for one in words)) | function(*(one >> bits for one in words)) << bits
 
     return two
 
 
-def in_pairs(columns: list[Array], bits: int = 16) -> list[Array]:
+def in_pairs(columns, bits=16):
     """Each sample in the lower half of a word, another one in the upper half."""
     kind = np.uint32 if bits == 16 else np.uint64
     return [one.astype(kind) | np.roll(one, 7).astype(kind) << kind(bits) for one in columns]
 
 
-def is_form(word: str, name: str, direction: str, flush: str, last: str) -> bool:
+def is_form(word, name, direction, flush, last):
     if name == "f32":
         return last == "" or (last == ".sat" and word not in ("div", "rcp", "sqrt"))
     if name == "f64":
@@ -145,7 +142,7 @@ def is_form(word: str, name: str, direction: str, flush: str, last: str) -> bool
     )
 
 
-def arithmetic() -> Iterator[Vector]:
+def arithmetic():
     """All forms with their rounding written down; the plain ones in all dresses, and without it where it may miss."""
     pair = [("0x3F804000", 0x3F804000), ("0x7C00FF80", 0x7C00FF80)]
     forms = product(OPERATIONS, FORMATS, DIRECTIONS, ("", ".ftz"), ("", ".sat", ".relu"))
@@ -167,11 +164,11 @@ def arithmetic() -> Iterator[Vector]:
                 yield from vectors_of(f"{key}x2", two, 32, wide, pairs, dict.fromkeys(places, pair))
 
 
-def questions() -> Iterator[Vector]:
+def questions():
     for name in ("f32", "f64"):
         kind = FORMATS[name]
         a, b = column(kind, 0), column(kind, 1)
-        tests: dict[str, Function] = {
+        tests = {
             "finite": lambda x, kind=kind: not is_nan(x, kind) and not is_infinite(x, kind),
             "infinite": lambda x, kind=kind: is_infinite(x, kind),
             "number": lambda x, kind=kind: not is_nan(x, kind),
@@ -182,11 +179,11 @@ def questions() -> Iterator[Vector]:
         for word, function in tests.items():
             yield alone(f"testp.{word}.{name}", function, 1, (kind.bits,), [a])
 
-        def signed(x: int, y: int, kind: Format = kind) -> int:
+        def signed(x, y, kind=kind):
             return x & kind.sign | y & ~kind.sign
 
         yield alone(f"copysign.{name}", signed, kind.bits, (kind.bits,) * 2, [a, b])
 
 
-def family() -> list[Vector]:
+def family():
     return [*arithmetic(), *questions()]

@@ -1,21 +1,18 @@
 """Vectors of 8-bit floats' conversions: by the fractions of oracle.py, which test_float8 holds against ml_dtypes."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
 import tests.simulator.isa.oracle as oracle
-from tests.simulator.bench import SAMPLES, Array, Vector
-from tests.simulator.isa.oracle import F16, F32, FORMATS8, Format, Format8
+from tests.simulator.bench import SAMPLES
+from tests.simulator.isa.oracle import F16, F32, FORMATS8
 from tests.simulator.isa.vectors_float import column
 from tests.simulator.isa.vectors_integer import vectors_of
 
 
-def near_codes(source: Format, kind: Format8, salt: int) -> Array:
+def near_codes(source, kind, salt):
     """Patterns on, just below and just above codes and the middles between them, the largest and what lies beyond."""
     rng = random.Random(f"{source.name} {kind.name} {salt}")
     values = oracle.finite8(kind)
@@ -32,26 +29,26 @@ def near_codes(source: Format, kind: Format8, salt: int) -> Array:
     return np.array(out, np.uint64).astype(f"u{source.bits // 8}")
 
 
-def widening() -> Iterator[Vector]:
+def widening():
     """All codes, in both places."""
     lanes = np.arange(SAMPLES)
     pairs = ((lanes & 255) | (lanes * 37 + lanes // 256 & 255) << 8).astype(np.uint16)
     for kind in FORMATS8.values():
 
-        def function(a: int, kind: Format8 = kind) -> int:
+        def function(a, kind=kind):
             return oracle.widened(a & 255, kind, F16) | oracle.widened(a >> 8, kind, F16) << 16
 
         key = f"cvt.rn.f16x2.{kind.name}x2"
         yield from vectors_of(key, function, 32, (16,), [pairs], {0: [("0x7E81", 0x7E81)]})
 
 
-def narrowing() -> Iterator[Vector]:
+def narrowing():
     for kind in FORMATS8.values():
 
-        def from_f32(high: int, low: int, kind: Format8 = kind) -> int:
+        def from_f32(high, low, kind=kind):
             return oracle.narrowed(high, F32, kind) << 8 | oracle.narrowed(low, F32, kind)
 
-        def from_f16(word: int, kind: Format8 = kind) -> int:
+        def from_f16(word, kind=kind):
             return oracle.narrowed(word >> 16, F16, kind) << 8 | oracle.narrowed(word & 0xFFFF, F16, kind)
 
         key = f"cvt.rn.satfinite.{kind.name}x2.f32"
@@ -63,5 +60,5 @@ def narrowing() -> Iterator[Vector]:
         yield from vectors_of(key, from_f16, 16, (32,), [halves[0] | halves[1] << 16])
 
 
-def family() -> list[Vector]:
+def family():
     return [vector for part in (widening(), narrowing()) for vector in part]

@@ -1,26 +1,21 @@
 """Vectors of integer arithmetic, shifts, logic and selection. The oracle is Python's own integers."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
-from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.bench import SAMPLES, Vector
 from tests.simulator.isa.oracle import divide, signed, wrap
 
-Function = Callable[..., int]
 INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
-_cache: dict[Any, Array] = {}
+_cache = {}
 
 
-def width(kind: str) -> int:
+def width(kind):
     return int(kind[1:])
 
 
-def edges(bits: int) -> list[int]:
+def edges(bits):
     top = 1 << bits
     half = top >> 1
     values = [0, 1, 2, 3, 5, *(power + step for power in (8, 16, 32, 64) for step in (-1, 0, 1))]
@@ -29,7 +24,7 @@ def edges(bits: int) -> list[int]:
     return [value % top for value in values]
 
 
-def samples(bits: int, role: int) -> Array:
+def samples(bits, role):
     """Edges against edges for the first operands, then random bits (short numbers too, so that divisions say something)."""
     key = (bits, role)
     if key not in _cache:
@@ -52,20 +47,18 @@ def samples(bits: int, role: int) -> Array:
 GUARD = np.array([random.Random(f"guard {i}").getrandbits(1) for i in range(SAMPLES)], np.uint32)
 
 
-def apply(function: Function, columns: list[Array], bits: int) -> Array:
+def apply(function, columns, bits):
     """The oracle on every sample, wrapped to bits."""
     rows = zip(*(column.tolist() for column in columns), strict=True)
     kind = "u4" if bits == 1 else f"u{bits // 8}"
     return np.array([wrap(function(*row), bits) for row in rows], np.uint64).astype(kind)
 
 
-def register_class(bits: int) -> str:
+def register_class(bits):
     return "pred" if bits == 1 else f"b{bits}"
 
 
-def alone(
-    key: str, function: Function, to_bits: int, from_bits: tuple[int, ...], columns: list[Array], spelled: str = ""
-) -> Vector:
+def alone(key, function, to_bits, from_bits, columns, spelled=""):
     """One key, spelled in this way, with every operand in a register."""
     names = "abce"[: len(columns)]
     inputs = tuple((n, register_class(w), v) for n, w, v in zip(names, from_bits, columns, strict=True))
@@ -73,14 +66,7 @@ def alone(
     return Vector(key, spelled or "plain", f"{spelled or key} d, {', '.join(names)};", inputs, (output,))
 
 
-def vectors_of(
-    key: str,
-    function: Function,
-    to_bits: int,
-    from_bits: tuple[int, ...],
-    columns: list[Array] | None = None,
-    literals: dict[int, list[tuple[str, int]]] | None = None,
-) -> Iterator[Vector]:
+def vectors_of(key, function, to_bits, from_bits, columns=None, literals=None):
     """One key in several dresses: plain, under a guard, in place, all operands the same register, with literals."""
     names = ["a", "b", "c", "e"][: len(from_bits)]
     columns = columns or [samples(bits, role) if bits > 1 else flags(role) for role, bits in enumerate(from_bits)]
@@ -110,7 +96,7 @@ def vectors_of(
             )
 
 
-def _guarded(key: str, names: list[str], inputs: Any, to: str, good: Array) -> Iterator[Vector]:
+def _guarded(key, names, inputs, to, good):
     old = flags(5) if to == "pred" else samples(width(to), 5)
     for sign, mark in (("", "where"), ("!", "where_not")):
         runs = GUARD.astype(bool) if not sign else ~GUARD.astype(bool)
@@ -119,34 +105,34 @@ def _guarded(key: str, names: list[str], inputs: Any, to: str, good: Array) -> I
         yield Vector(key, f"guarded_{mark}", text, (*inputs, *extra), (("d", to, np.where(runs, good, old)),))
 
 
-def flags(role: int) -> Array:
+def flags(role):
     rng = random.Random(f"flags {role}")
     return np.array([rng.getrandbits(1) for _ in range(SAMPLES)], np.uint32)
 
 
-def move(kind: str) -> str:
+def move(kind):
     return "mov.pred" if kind == "pred" else f"mov.{kind}"
 
 
-def literal(number: int, kind: str) -> tuple[str, int]:
+def literal(number, kind):
     """A literal as PTX writes it, and its bits."""
     return str(number), wrap(number, width(kind))
 
 
-def literals_for(kind: str) -> list[tuple[str, int]]:
+def literals_for(kind):
     bits = width(kind)
     out = [literal(3, kind), literal(-7, kind) if kind[0] != "u" else (hex((1 << bits) - 7), (1 << bits) - 7)]
     return [*out, literal(0, kind)]
 
 
-def arithmetic() -> Iterator[Vector]:
+def arithmetic():
     for kind in INTEGERS:
         bits = width(kind)
 
-        def of(number: int, kind: str = kind, bits: int = bits) -> int:
+        def of(number, kind=kind, bits=bits):
             return signed(number, bits) if kind[0] == "s" else number
 
-        functions: dict[str, Function] = {
+        functions = {
             "add": lambda a, b: a + b,
             "sub": lambda a, b: a - b,
             "min": lambda a, b, of=of: min(of(a), of(b)),
@@ -182,13 +168,13 @@ def arithmetic() -> Iterator[Vector]:
             yield from vectors_of(f"abs.{kind}", lambda a, of=of: abs(of(a)), bits, (bits,))
 
 
-def shifts() -> Iterator[Vector]:
+def shifts():
     """Amounts are 32-bit and unsigned; from the width on they mean the width."""
     for opcode, kinds in (("shl", ("b16", "b32", "b64")), ("shr", ("b16", "b32", "b64", *INTEGERS))):
         for kind in kinds:
             bits = width(kind)
 
-            def function(a: int, n: int, opcode: str = opcode, kind: str = kind, bits: int = bits) -> int:
+            def function(a, n, opcode=opcode, kind=kind, bits=bits):
                 n = min(n, bits)
                 if opcode == "shl":
                     return a << n
@@ -200,8 +186,8 @@ def shifts() -> Iterator[Vector]:
             yield from vectors_of(f"{opcode}.{kind}", function, bits, (bits, 32), [samples(bits, 0), amounts], values)
 
 
-def logic() -> Iterator[Vector]:
-    functions: dict[str, Function] = {"and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b}
+def logic():
+    functions = {"and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b}
     for kind in ("b16", "b32", "b64", "pred"):
         bits = 1 if kind == "pred" else width(kind)
         for name, function in functions.items():
@@ -210,7 +196,7 @@ def logic() -> Iterator[Vector]:
         yield from vectors_of(f"not.{kind}", lambda a: ~a, bits, (bits,))
 
 
-def selections() -> Iterator[Vector]:
+def selections():
     for kind in ("b16", "b32", "b64", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64"):
         bits = width(kind)
         number = f"0f{0x7FC12345:08X}" if kind == "f32" else f"0d{0xFFF8000000000001:016X}" if kind == "f64" else "77"
@@ -224,8 +210,8 @@ def selections() -> Iterator[Vector]:
         )
 
 
-def permutations() -> Iterator[Vector]:
-    def permute(a: int, b: int, selector: int) -> int:
+def permutations():
+    def permute(a, b, selector):
         source = (a | b << 32).to_bytes(8, "little")
         out = []
         for position in range(4):
@@ -249,10 +235,10 @@ PERMUTED = {
 """The bytes that each mode takes, the highest first, by the selector's lowest two bits (PTX ISA, "prmt")."""
 
 
-def permutations_by_mode() -> Iterator[Vector]:
+def permutations_by_mode():
     for mode, table in PERMUTED.items():
 
-        def permute(a: int, b: int, selector: int, table: tuple[str, ...] = table) -> int:
+        def permute(a, b, selector, table=table):
             source = (a | b << 32).to_bytes(8, "little")
             return int.from_bytes(bytes(source[int(one)] for one in table[selector & 3]), "big")
 
@@ -260,11 +246,11 @@ def permutations_by_mode() -> Iterator[Vector]:
         yield from vectors_of(key, permute, 32, (32, 32, 32), literals={2: [("1", 1), ("7", 7)], 1: [("0", 0)]})
 
 
-def selections_by_sign() -> Iterator[Vector]:
+def selections_by_sign():
     for kind in ("b16", "b32", "b64", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64"):
         for form, by in (("", "s32"), ("", "f32"), (".ftz", "f32")):
 
-            def select(a: int, b: int, c: int, by: str = by, form: str = form) -> int:
+            def select(a, b, c, by=by, form=form):
                 nothing = (0x80000000, 0x807FFFFF if form else 0x80000000)  # -0, and what .ftz makes -0
                 if by == "s32":
                     return b if c >> 31 else a
@@ -280,14 +266,14 @@ def selections_by_sign() -> Iterator[Vector]:
             yield from vectors_of(key, select, bits, (bits, bits, 32), columns)
 
 
-def fields() -> Iterator[Vector]:
+def fields():
     """bfe and bfi on integers without an end, which a sign goes on in for ever; shf of two words, side by side."""
     places = samples(32, 2) % 80 | (samples(32, 3) & 1) << 9  # positions and lengths count modulo 256
     lengths = samples(32, 1) % 70
     for kind in ("u32", "s32", "u64", "s64"):
         bits = width(kind)
 
-        def extract(a: int, start: int, length: int, kind: str = kind, bits: int = bits) -> int:
+        def extract(a, start, length, kind=kind, bits=bits):
             start, length = start & 255, length & 255
             field = (signed(a, bits) if kind[0] == "s" else a) >> start & ((1 << length) - 1)
             negative = kind[0] == "s" and length and field >> (length - 1)
@@ -299,7 +285,7 @@ def fields() -> Iterator[Vector]:
     for kind in ("b32", "b64"):
         bits = width(kind)
 
-        def insert(a: int, b: int, start: int, length: int) -> int:
+        def insert(a, b, start, length):
             start, length = start & 255, length & 255
             mask = ((1 << length) - 1) << start
             return b & ~mask | a << start & mask
@@ -310,7 +296,7 @@ def fields() -> Iterator[Vector]:
     for way in ("l", "r"):
         for mode in ("wrap", "clamp"):
 
-            def funnel(a: int, b: int, n: int, way: str = way, mode: str = mode) -> int:
+            def funnel(a, b, n, way=way, mode=mode):
                 n = n & 31 if mode == "wrap" else min(n, 32)
                 return (b << 32 | a) << n >> 32 if way == "l" else (b << 32 | a) >> n
 
@@ -320,7 +306,7 @@ def fields() -> Iterator[Vector]:
             yield from vectors_of(key, funnel, 32, (32, 32, 32), columns, constants)
 
 
-def family() -> list[Vector]:
+def family():
     parts = (arithmetic(), shifts(), logic(), selections(), permutations(), fields())
     parts = (*parts, permutations_by_mode(), selections_by_sign())
     return [vector for part in parts for vector in part]

@@ -3,14 +3,11 @@
 Each thread has 64 bytes of the stage, which it fills before, and an mbarrier of its own.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
 
-from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.bench import SAMPLES, Vector
 
 SHARED = "  .shared .align 16 .b8 lane_stage[8192];\n  .shared .align 8 .b8 lane_barriers[1024];\n"
 REGISTERS = ".reg .b32 t, s, m; .reg .b64 g, mg, c; .reg .pred p;"
@@ -25,7 +22,7 @@ READ = "ld.shared.v4.b32 {d0, d1, d2, d3}, [s]; "
 PREFETCHES = ("", ".L2::64B", ".L2::128B", ".L2::256B")
 
 
-def came(taken: Array, size: int) -> tuple[tuple[str, str, Array], ...]:
+def came(taken, size):
     """The four words of the stage: what was read, zeros up to size, the old ones behind."""
     raw = WORDS[:, :4].copy().view(np.uint8)
     column = np.arange(16)
@@ -35,11 +32,11 @@ def came(taken: Array, size: int) -> tuple[tuple[str, str, Array], ...]:
     return tuple((f"d{at}", "b32", words[:, at]) for at in range(4))
 
 
-def _vector(key: str, name: str, text: str, taken: Array, size: int, *inputs: tuple[str, str, Array]) -> Vector:
+def _vector(key, name, text, taken, size, *inputs):
     return Vector(key, name, PLACES + FILL + text + READ, inputs, came(taken, size), {"from": WORDS}, {}, REGISTERS)
 
 
-def copies() -> Iterator[Vector]:
+def copies():
     """Whole, in part by src-size, and not at all by ignore-src; hints and prefetches change nothing."""
     sizes = np.arange(SAMPLES, dtype=np.uint32)
     ignored = (sizes % 3 == 0).astype(np.uint32)
@@ -62,7 +59,7 @@ def copies() -> Iterator[Vector]:
         yield _vector(key, f"{size}_nowhere", nothing, full * 0, size)
 
 
-def groups() -> Iterator[Vector]:
+def groups():
     """A wait for all groups but the latest n; a group that nothing was issued for counts."""
     words = tuple((f"d{at}", "b32", WORDS[:, at]) for at in range(4))
     copy = "cp.async.ca.shared.global [s+{at}], [g+{from}+{at}], 4; "
@@ -79,7 +76,7 @@ def groups() -> Iterator[Vector]:
     yield Vector("cp.async.wait_group", "guarded", PLACES + guarded + READ, (), words, {"from": WORDS}, {}, REGISTERS)
 
 
-def arrivals() -> Iterator[Vector]:
+def arrivals():
     """An mbarrier's phase ends with the copies: .noinc is one of its arrivals, the other form one on top."""
     words = tuple((f"d{at}", "b32", WORDS[:, at]) for at in range(4))
     for noinc, space in product((".noinc", ""), ("", ".shared", ".shared::cta")):
@@ -94,5 +91,5 @@ def arrivals() -> Iterator[Vector]:
         yield Vector(key, "one_copy", PLACES + text + READ + end, (), words, {"from": WORDS}, {}, REGISTERS)
 
 
-def family() -> list[Vector]:
+def family():
     return [*copies(), *groups(), *arrivals()]

@@ -4,10 +4,7 @@ Each thread makes an object of its own, runs the program on it and takes it away
 answer is folded into one number. A drawn program does nothing that the PTX ISA leaves undefined.
 """
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -27,11 +24,11 @@ ARRIVES = ("arrive", "arrive_drop")
 STEPS = 7
 
 
-def dotted(*words: str) -> str:
+def dotted(*words):
     return ".".join(word for word in words if word)
 
 
-def keys() -> Iterator[str]:
+def keys():
     """Every form, as the table spells it before it sorts."""
     for space in HERE:
         yield from (dotted("mbarrier", word, space, "b64") for word in ("init", "inval"))
@@ -53,10 +50,10 @@ class Model:
     bytes_due: int = 0
     phase: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.pending = self.expected
 
-    def counted(self, arrivals: int, size: int) -> None:
+    def counted(self, arrivals, size):
         """Arrivals and bytes (announced: positive) count; the phase ends when nothing more is to come."""
         self.pending -= arrivals
         self.bytes_due += size
@@ -76,28 +73,28 @@ class Program:
     answer: int = 0
     states: dict[str, int] = field(default_factory=dict)  # register: the phase that it names
 
-    def place(self, space: str) -> str:
+    def place(self, space):
         return "[m]" if space else "[mg]"
 
-    def answered(self, value: int, register: str) -> None:
+    def answered(self, value, register):
         self.answer = (self.answer * 5 + value) & 0xFFFFFFFF
         self.lines.append(f"mad.lo.u32 d, d, 5, {register};")
 
-    def order(self, *words: str) -> str:
+    def order(self, *words):
         scopes = ("cta",) if words == ("release",) else ("cta", "cluster")
         return self.rng.choice(["", *(f"{word}.{scope}" for word in words for scope in scopes)])
 
-    def space(self, among: tuple[str, ...]) -> str:
+    def space(self, among):
         return self.rng.choice(among)
 
-    def state(self, space: str) -> str:
+    def state(self, space):
         """A register for an arrival's state, or the sink."""
         chosen = "_" if space == "shared::cluster" else self.rng.choice(["_", "s0", "s1", "s2"])
         if chosen != "_":
             self.states[chosen] = self.model.phase
         return chosen
 
-    def arrive(self, word: str, more: str, space: str) -> None:
+    def arrive(self, word, more, space):
         model = self.model
         room = model.pending - (more == "noComplete" and model.bytes_due == 0)
         if room < 1 or (word == "arrive_drop" and model.expected < 3):
@@ -116,13 +113,13 @@ class Program:
             self.lines.append(f"mbarrier.pending_count.b64 t, {state};")
             self.answered(before, "t")
 
-    def bytes(self, word: str, space: str) -> None:
+    def bytes(self, word, space):
         size = self.rng.choice([16, 32, 64])
         name = dotted("mbarrier", word, self.order("relaxed"), space, "b64")
         self.lines.append(f"{name} {self.place(space)}, {size};")
         self.model.counted(0, size if word == "expect_tx" else -size)
 
-    def wait(self, word: str, parity: str, space: str) -> None:
+    def wait(self, word, parity, space):
         known = [name for name, phase in self.states.items() if phase >= self.model.phase - 1]
         if not parity and not known:
             return
@@ -137,7 +134,7 @@ class Program:
         self.lines.append(f"{name} p, {self.place(space)}, {asked}{limit}; selp.b32 t, 1, 0, p;")
         self.answered(int(passed), "t")
 
-    def draw(self, name: str) -> None:
+    def draw(self, name):
         """One step of a form, where it is defined now."""
         _, word, *rest = name.split(".")
         space = next((one for one in rest if one.startswith("shared")), "")
@@ -153,14 +150,14 @@ class Program:
         elif word in ("init", "inval"):
             self.again(space)
 
-    def again(self, space: str) -> None:
+    def again(self, space):
         """Take the object away, and make another one in its place."""
         self.lines.append(f"{dotted('mbarrier.inval', space, 'b64')} {self.place(space)};")
         self.model, self.states = Model(self.rng.randint(2, 5)), {}
         self.lines.append(f"{dotted('mbarrier.init', space, 'b64')} {self.place(space)}, {self.model.expected};")
 
 
-def drawn(key: str, forms: list[str], seed: int) -> Vector:
+def drawn(key, forms, seed):
     """A program with the form somewhere in the middle, and waits by parity at the end."""
     rng = random.Random(f"{key} {seed}")
     program = Program(rng, key, Model(rng.randint(2, 6)))
@@ -177,12 +174,12 @@ def drawn(key: str, forms: list[str], seed: int) -> Vector:
     return Vector(key, f"drawn_{seed}", text, (), (("d", "b32", expected),), {}, {}, REGISTERS)
 
 
-def written(line: str) -> str:
+def written(line):
     """The form of a line, without order and scope."""
     words = line.split()[0].split(".")
     return ".".join(word for word in words if word not in ("release", "relaxed", "acquire", "cta", "cluster"))
 
 
-def family() -> list[Vector]:
+def family():
     forms = list(keys())
     return [drawn(key, forms, seed) for key in forms for seed in range(2)]

@@ -1,13 +1,10 @@
 """Vectors of loads, stores and parameters: bytes cut and extended by Python's int.from_bytes, places by their own formula."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tests.simulator.bench import SAMPLES, Array, Store, Vector
+from tests.simulator.bench import SAMPLES, Store, Vector
 from tests.simulator.isa.oracle import signed, wrap
 from tests.simulator.isa.vectors_integer import GUARD, samples
 
@@ -20,11 +17,11 @@ QUALIFIERS = {
 SHARED = "  .shared .align 32 .b8 buffer[32768];\n"
 
 
-def bits_of(kind: str) -> int:
+def bits_of(kind):
     return int(kind[1:])
 
 
-def homes(kind: str) -> list[int]:
+def homes(kind):
     """Widths of registers that may hold the type: its own, or a wider one."""
     bits = bits_of(kind)
     if kind[0] == "f":
@@ -32,7 +29,7 @@ def homes(kind: str) -> list[int]:
     return [width for width in (16, 32, 64) if width >= bits]
 
 
-def offsets(pattern: str, width: int) -> Array:
+def offsets(pattern, width):
     """Byte offsets of the samples. affine: side by side; scattered: a permutation with gaps; uniform: all the same one."""
     lanes = np.arange(SAMPLES, dtype=np.int64)
     if pattern == "affine":
@@ -44,12 +41,12 @@ def offsets(pattern: str, width: int) -> Array:
     return np.array(places[:SAMPLES], np.int64) * width
 
 
-def data(width: int) -> Array:
+def data(width):
     rng = random.Random(f"data {width}")
     return np.frombuffer(rng.randbytes(2 * SAMPLES * width), np.uint8)
 
 
-def fields(rows: Array, count: int) -> list[list[int]]:
+def fields(rows, count):
     """Each element of each row as an unsigned little-endian integer: fields[element][sample]."""
     size = rows.shape[1] // count
     return [
@@ -57,7 +54,7 @@ def fields(rows: Array, count: int) -> list[list[int]]:
     ]
 
 
-def loads() -> Iterator[Vector]:
+def loads():
     for space in ("", "global."):
         for vector, count in COUNTS.items():
             for number, kind in enumerate(TYPES):
@@ -71,7 +68,7 @@ def loads() -> Iterator[Vector]:
                         yield _load(f"ld.{space}{vector}{kind}", words[0], pattern, kind, count, width, home)
 
 
-def _load(key: str, words: str, pattern: str, kind: str, count: int, width: int, home: int) -> Vector:
+def _load(key, words, pattern, kind, count, width, home):
     table, at = data(width), offsets(pattern, width)
     rows = table[at[:, None] + np.arange(width)]
     names = [f"d{one}" for one in range(count)]
@@ -92,7 +89,7 @@ def _load(key: str, words: str, pattern: str, kind: str, count: int, width: int,
     )
 
 
-def devices() -> Iterator[Vector]:
+def devices():
     """Accesses as to the registers of a device: .mmio, of one element."""
     for space in ("", "global."):
         for kind in TYPES:
@@ -102,7 +99,7 @@ def devices() -> Iterator[Vector]:
                 yield _store(f"st.{space}{kind}", "mmio.relaxed.sys.", pattern, kind, 1, home)
 
 
-def stores() -> Iterator[Vector]:
+def stores():
     for space in ("", "global."):
         for vector, count in COUNTS.items():
             for number, kind in enumerate(TYPES):
@@ -115,7 +112,7 @@ def stores() -> Iterator[Vector]:
                 yield _store(f"st.{space}{vector}{kind}", "", "scattered", kind, count, homes(kind)[0], guard=True)
 
 
-def _store(key: str, words: str, pattern: str, kind: str, count: int, home: int, guard: bool = False) -> Vector:
+def _store(key, words, pattern, kind, count, home, guard=False):
     """Guarded lanes that stay away store a constant first, so that every sample's bytes are known."""
     size = bits_of(kind) // 8
     at = offsets(pattern, size * count)
@@ -139,7 +136,7 @@ def _store(key: str, words: str, pattern: str, kind: str, count: int, home: int,
     return Vector(key, name, text, tuple(inputs), (), {}, {"to": place}, ".reg .b64 p;")
 
 
-def negative_offsets() -> Iterator[Vector]:
+def negative_offsets():
     """[p+-8] as LLVM writes it, [p-8], hexadecimal and spaced: the element before the pointer's."""
     table = data(8)
     at = offsets("scattered", 8)
@@ -158,7 +155,7 @@ def negative_offsets() -> Iterator[Vector]:
         )
 
 
-def in_place() -> Iterator[Vector]:
+def in_place():
     """The address register is the destination."""
     table, at = data(8), offsets("scattered", 8)
     values = np.array(fields(table[at[:, None] + np.arange(8)], 1)[0], np.uint64)
@@ -171,7 +168,7 @@ def in_place() -> Iterator[Vector]:
     yield Vector("ld.global.b64", "guarded", text, inputs, outputs, {"data": table}, registers=".reg .b64 p;")
 
 
-def shared() -> Iterator[Vector]:
+def shared():
     """Each thread of a block owns a piece of shared memory: what it stores there it loads again, whole and in parts."""
     for opcode in ("shared.", "shared::cta."):
         for vector, count in COUNTS.items():
@@ -180,14 +177,11 @@ def shared() -> Iterator[Vector]:
                     yield from _shared(opcode, vector, count, kind, home)
 
 
-def listed(names: Sequence[str]) -> str:
+def listed(names):
     return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
 
 
-Registers = tuple[tuple[str, str, Array], ...]
-
-
-def round_trip(count: int, kind: str, home: int, names: str = "sd") -> tuple[str, str, Registers, Registers]:
+def round_trip(count, kind, home, names="sd"):
     """What is stored and what comes back: operands s0, .. and d0, .. as text, and their registers with values."""
     bits = bits_of(kind)
     s, d = ([f"{letter}{one}" for one in range(count)] for letter in names)
@@ -202,7 +196,7 @@ def round_trip(count: int, kind: str, home: int, names: str = "sd") -> tuple[str
     )
 
 
-def held(contents: bytes, at: int, count: int, kind: str) -> tuple[str, Registers]:
+def held(contents, at, count, kind):
     """What a load of bytes that are the same for all samples gives: operands d0, .. as text, and their registers."""
     size, home = bits_of(kind) // 8, homes(kind)[0]
     parts = [contents[first : first + size] for first in range(at, at + size * count, size)]
@@ -211,7 +205,7 @@ def held(contents: bytes, at: int, count: int, kind: str) -> tuple[str, Register
     return listed([name for name, _, _ in outputs]), outputs
 
 
-def _shared(space: str, vector: str, count: int, kind: str, home: int) -> Iterator[Vector]:
+def _shared(space, vector, count, kind, home):
     size = bits_of(kind) // 8
     s, d, inputs, outputs = round_trip(count, kind, home)
     place = f"mov.u32 p, %tid.x; mul.lo.u32 p, p, {size * count}; mov.u32 q, buffer; add.u32 p, p, q;"
@@ -234,17 +228,17 @@ def _shared(space: str, vector: str, count: int, kind: str, home: int) -> Iterat
     )
 
 
-def family_devices() -> list[Vector]:
+def family_devices():
     return list(devices())
 
 
-def family_loads() -> list[Vector]:
+def family_loads():
     return [vector for part in (loads(), negative_offsets(), in_place()) for vector in part]
 
 
-def family_stores() -> list[Vector]:
+def family_stores():
     return list(stores())
 
 
-def family_shared() -> list[Vector]:
+def family_shared():
     return list(shared())

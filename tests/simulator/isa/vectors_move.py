@@ -1,19 +1,15 @@
 """Vectors of mov in all its forms: registers, literals, special registers, halves put together and taken apart."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import numpy as np
 
-from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.bench import SAMPLES, Vector
 from tests.simulator.isa.vectors_integer import GUARD, flags, samples, vectors_of, width
 
 SHARED = "  .shared .align 16 .b8 first_buffer[64];\n  .shared .align 8 .b64 second_buffer[4];\n"
 KINDS = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
 
 
-def plain() -> Iterator[Vector]:
+def plain():
     yield from vectors_of("mov.pred", lambda a: a, 1, (1,), literals={0: [("1", 1), ("0", 0), ("-1", 1)]})
     for kind in KINDS:
         bits = width(kind)
@@ -27,7 +23,7 @@ def plain() -> Iterator[Vector]:
         yield from vectors_of(f"mov.{kind}", lambda a: a, bits, (bits,), literals={0: literals})
 
 
-def special() -> Iterator[Vector]:
+def special():
     """Identities that hold in every shape of launch: %lane was made of %ctaid, %ntid and %tid by the bench's own prologue."""
     lanes = np.arange(SAMPLES)
     zero, one = np.zeros(SAMPLES, np.uint32), np.ones(SAMPLES, np.uint32)
@@ -63,7 +59,7 @@ def special() -> Iterator[Vector]:
     yield Vector("mov.b32", "uniform_operands", text, (), tuple(outputs), registers=".reg .b16 x, y; .reg .pred p;")
 
 
-def clocks() -> Iterator[Vector]:
+def clocks():
     """A clock stands still for nobody and never goes back: between two readings in different steps it has moved on."""
     one = np.ones(SAMPLES, np.uint32)
     for kind in ("u64", "b64", "s64"):
@@ -74,7 +70,7 @@ def clocks() -> Iterator[Vector]:
             yield Vector(f"mov.{kind}", name[1:], text, (), outputs, registers=".reg .b64 x, y; .reg .pred p;")
 
 
-def symbols() -> Iterator[Vector]:
+def symbols():
     """Addresses of shared variables are offsets; only their distance and alignment mean anything."""
     for kind in ("b32", "u32", "s32", "b64", "u64", "s64"):
         bits = kind[1:]
@@ -85,7 +81,7 @@ def symbols() -> Iterator[Vector]:
         )
 
 
-def vectors() -> Iterator[Vector]:
+def vectors():
     a, b = samples(16, 0), samples(16, 1)
     c, e = samples(16, 3), samples(16, 4)
     two = a.astype(np.uint32) | b.astype(np.uint32) << 16
@@ -119,7 +115,7 @@ def vectors() -> Iterator[Vector]:
     yield Vector("mov.b32", "split_guarded", text, (("a", "b32", two), ("g", "pred", GUARD)), outputs)
 
 
-def _of_bytes(words: Array) -> Iterator[Vector]:
+def _of_bytes(words):
     """8-bit registers: cut out of words, put together to 16 and 32 bits, taken apart, stored and loaded."""
     declared = ".reg .b8 v, w, x, y; .reg .b32 s; .reg .b16 t;"
     cut = "cvt.u8.u32 v, a; shr.u32 s, a, 8; cvt.u8.u32 w, s; shr.u32 s, a, 16; cvt.u8.u32 x, s; shr.u32 s, a, 24; cvt.u8.u32 y, s;"
@@ -139,7 +135,7 @@ def _of_bytes(words: Array) -> Iterator[Vector]:
     yield Vector("mov.b16", "split_bytes", text, inputs, outputs, registers=declared)
 
 
-def guards() -> Iterator[Vector]:
+def guards():
     """A guard that its own instruction overwrites, and one that was made from another."""
     ones = flags(0).astype(bool)
     others = flags(1).astype(bool)
@@ -155,6 +151,6 @@ def guards() -> Iterator[Vector]:
         yield Vector("mov.pred", name, text + " mov.pred d, p;", inputs, (("d", "pred", expected.astype(np.uint32)),))
 
 
-def family() -> list[Vector]:
+def family():
     parts = (plain(), special(), clocks(), symbols(), vectors(), guards())
     return [vector for part in parts for vector in part]

@@ -3,22 +3,18 @@
 The cells are dealt out to the ranks, so that each is changed once: its new value does not depend on any order.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import numpy as np
 
 import tests.simulator.isa.vectors_atomic as atomics
 from tests.simulator.isa.vectors_bulk import TO_GLOBAL, elements
-from tests.simulator.isa.vectors_multimem import COUNT, Array, MultimemVector
+from tests.simulator.isa.vectors_multimem import COUNT, MultimemVector
 
 SHARED = "  .shared .align 16 .b8 multicast_stage[1024];\n"
 CELL_BYTES = 16
 WHERE = "bulk.global.shared::cta.bulk_group"
 
 
-def _vector(key: str, given: Array, before: Array, after: Array, mask: Array | None = None) -> MultimemVector:
+def _vector(key, given, before, after, mask=None):
     """given: words (ranks, COUNT, 4); before and after: bytes (ranks, COUNT, CELL_BYTES)."""
     ranks = len(given)
     turn = (np.arange(COUNT) % ranks == np.arange(ranks)[:, None]).astype(np.uint32)
@@ -37,20 +33,20 @@ def _vector(key: str, given: Array, before: Array, after: Array, mask: Array | N
     )
 
 
-def _dealt(given: Array) -> Array:
+def _dealt(given):
     """What changes each cell: the words of the rank whose turn it is, (COUNT, 4)."""
     ranks = len(given)
     return given[np.arange(COUNT) % ranks, np.arange(COUNT)]
 
 
-def reductions(ranks: int) -> Iterator[MultimemVector]:
+def reductions(ranks):
     for word, kinds in TO_GLOBAL.items():
         for kind in kinds.split():
             noftz = ".noftz" if word == "add" and kind in ("f16", "bf16") else ""
             yield _reduction(f"multimem.cp.reduce.async.{WHERE}.{word}{noftz}.{kind}", word, kind, ranks)
 
 
-def _reduction(key: str, word: str, kind: str, ranks: int) -> MultimemVector:
+def _reduction(key, word, kind, ranks):
     """A replica's cell holds what the next replica's next cell holds, so that all differ."""
     old, new, _ = elements(word, kind)
     before, given = (np.stack([np.roll(one, 29 * rank, axis=0)[:COUNT] for rank in range(ranks)]) for one in (old, new))
@@ -63,7 +59,7 @@ def _reduction(key: str, word: str, kind: str, ranks: int) -> MultimemVector:
     return _vector(key, given, cells.view(np.uint8), after.view(np.uint8))
 
 
-def copies(ranks: int) -> Iterator[MultimemVector]:
+def copies(ranks):
     rng = np.random.default_rng(41)
     given = rng.integers(0, 1 << 32, (ranks, COUNT, 4), np.uint64).astype(np.uint32)
     before = rng.integers(0, 256, (ranks, COUNT, CELL_BYTES), np.uint16).astype(np.uint8)
@@ -76,5 +72,5 @@ def copies(ranks: int) -> Iterator[MultimemVector]:
     yield _vector(f"{key}.cp_mask", given, before, np.where(chosen, after, before), mask)
 
 
-def family(ranks: int) -> list[MultimemVector]:
+def family(ranks):
     return [*copies(ranks), *reductions(ranks)]

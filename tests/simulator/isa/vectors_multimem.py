@@ -4,11 +4,8 @@ ld_reduce: each sample reads one multicast address; expected is Python's exact s
 st: samples are dealt out to the ranks, and all replicas hold all of them in the end. red: every rank adds its own values.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tests.simulator.isa.oracle as oracle
-from tests.simulator.isa.oracle import BF16, F16, F32, F64, Format, signed, wrap
+from tests.simulator.isa.oracle import BF16, F16, F32, F64, signed, wrap
 from tests.simulator.isa.vectors_float import edges, random_bits
 
 Array = npt.NDArray[Any]
@@ -43,7 +40,7 @@ class MultimemVector:
     after: Array | None = None
 
 
-def places(pattern: str, width: int) -> Array:
+def places(pattern, width):
     lanes = np.arange(COUNT, dtype=np.int64)
     if pattern == "uniform":
         return np.full(COUNT, 5 * width, np.int64)
@@ -54,14 +51,14 @@ def places(pattern: str, width: int) -> Array:
     return lanes * width
 
 
-def float_table(kind: Format, ranks: int, count: int) -> Array:
+def float_table(kind, ranks, count):
     """(ranks, count) patterns: anything; cancelling; near each other; wide apart; integers; all negative zeros; special."""
     rng = random.Random(f"{kind.name} {ranks}")
     out = np.zeros((ranks, count), np.uint64)
     near = range(kind.bias - 3, kind.bias + 4)
     special = [kind.infinity, kind.infinity | kind.sign, kind.infinity + 1, kind.infinity - 1, kind.sign, 1]
 
-    def among(exponents: Sequence[int]) -> int:
+    def among(exponents):
         mantissa = rng.getrandbits(kind.mantissa_bits)
         return rng.getrandbits(1) << (kind.bits - 1) | rng.choice(exponents) << kind.mantissa_bits | mantissa
 
@@ -85,7 +82,7 @@ def float_table(kind: Format, ranks: int, count: int) -> Array:
     return out.astype(f"u{kind.bits // 8}")
 
 
-def fold(parts: list[int], kind: Format, inside: Format) -> int:
+def fold(parts, kind, inside):
     """In rank order, from +0, in a format; then to the type."""
     total = 0
     for part in parts:
@@ -93,7 +90,7 @@ def fold(parts: list[int], kind: Format, inside: Format) -> int:
     return total if inside is kind else oracle.convert(total, inside, kind)
 
 
-def reduce_floats(ranks: int) -> Iterator[MultimemVector]:
+def reduce_floats(ranks):
     forms = [
         (kind, vector, "", kind.name)
         for kind, vectors in ((F32, ("", "v2.", "v4.")), (F64, ("",)))
@@ -112,7 +109,7 @@ def reduce_floats(ranks: int) -> Iterator[MultimemVector]:
             table = float_table(kind, ranks, 2 * COUNT * elements)
             at = places(pattern, width)
             first = at // (kind.bits // 8)
-            good: dict[str, Array] = {}
+            good = {}
             for model in ("exact", "stated"):
                 inside = F32 if accumulator else kind
                 columns = [[int(x) for x in table[:, one]] for one in range(table.shape[1])]
@@ -135,16 +132,14 @@ def reduce_floats(ranks: int) -> Iterator[MultimemVector]:
             )
 
 
-def by_register(values: Array, registers: int, bits: int) -> Array:
+def by_register(values, registers, bits):
     """(COUNT, elements) patterns to (COUNT, registers): a register of a packed type holds two."""
     each = values.shape[1] // registers
     narrow = values.astype(f"u{bits // 8 // each}")
     return np.ascontiguousarray(narrow).view(f"u{bits // 8}")
 
 
-def reduction(
-    key: str, mnemonic: str, pattern: str, data: Array, at: Array, good: dict[str, Array], bits: int
-) -> MultimemVector:
+def reduction(key, mnemonic, pattern, data, at, good, bits):
     registers = next(iter(good.values())).shape[1]
     names = [f"d{one}" for one in range(registers)]
     outputs = {
@@ -155,7 +150,7 @@ def reduction(
     return MultimemVector(key, f"{pattern}", text, inputs, outputs, data)
 
 
-def integer(word: str, kind: str, parts: list[int]) -> int:
+def integer(word, kind, parts):
     bits = int(kind[1:])
     numbers = [signed(one, bits) if kind[0] == "s" else one for one in parts]
     total = numbers[0]
@@ -171,7 +166,7 @@ def integer(word: str, kind: str, parts: list[int]) -> int:
     return wrap(total, bits)
 
 
-def integer_table(bits: int, ranks: int, salt: str) -> Array:
+def integer_table(bits, ranks, salt):
     rng = random.Random(f"{bits} {ranks} {salt}")
     special = [0, 1, (1 << bits) - 1, 1 << (bits - 1), (1 << (bits - 1)) - 1]
     rows = [
@@ -181,7 +176,7 @@ def integer_table(bits: int, ranks: int, salt: str) -> Array:
     return np.array(rows, np.uint64).astype(f"u{bits // 8}")
 
 
-def reduce_integers(ranks: int) -> Iterator[MultimemVector]:
+def reduce_integers(ranks):
     number = 0
     for word, kinds in INTEGER_FORMS:
         for kind in kinds:
@@ -205,22 +200,22 @@ def reduce_integers(ranks: int) -> Iterator[MultimemVector]:
 MINE = "add.s64 p, at, %mccells; setp.ne.u32 q, mine, 0;"
 
 
-def dealt(at: Array, ranks: int) -> dict[str, tuple[str, Array]]:
+def dealt(at, ranks):
     """Samples are dealt out to the ranks."""
     turn = (np.arange(COUNT)[None, :] % ranks == np.arange(ranks)[:, None]).astype(np.uint32)
     return {"at": ("b64", np.tile(at, (ranks, 1))), "mine": ("b32", turn)}
 
 
-def listed(names: list[str]) -> str:
+def listed(names):
     return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
 
 
-def sources(words: Array, bits: int, ranks: int) -> dict[str, tuple[str, Array]]:
+def sources(words, bits, ranks):
     """Registers s0, s1, .. that hold the columns of (COUNT, registers) words on every rank."""
     return {f"s{one}": (f"b{bits}", np.tile(words[:, one], (ranks, 1))) for one in range(words.shape[1])}
 
 
-def stores(ranks: int) -> Iterator[MultimemVector]:
+def stores(ranks):
     forms = [(vector, name, 4) for name in ("f32", "f16x2", "bf16x2") for vector in ("", "v2.", "v4.")]
     forms += [(vector, name, 2) for name in ("f16", "bf16") for vector in ("v2.", "v4.", "v8.")]
     forms += [("", name, int(name[1:]) // 8) for name in ("b32", "b64", "u32", "s32", "u64", "s64", "f64")]
@@ -228,7 +223,7 @@ def stores(ranks: int) -> Iterator[MultimemVector]:
         yield store(ranks, f"{vector}{name}", int(vector[1] if vector else 1), size, number)
 
 
-def store(ranks: int, ending: str, registers: int, size: int, number: int) -> MultimemVector:
+def store(ranks, ending, registers, size, number):
     """All replicas hold what all ranks have stored in the end. size: bytes of a register."""
     width = size * registers
     at = places("scattered" if number % 2 else "affine", width)
@@ -246,7 +241,7 @@ def store(ranks: int, ending: str, registers: int, size: int, number: int) -> Mu
     )
 
 
-def reductions(ranks: int) -> Iterator[MultimemVector]:
+def reductions(ranks):
     """Every rank's every sample, to cells of which four samples each share one, on all replicas (which differ before)."""
     number = 0
     for word, kinds in INTEGER_FORMS:
@@ -275,6 +270,6 @@ def reductions(ranks: int) -> Iterator[MultimemVector]:
             )
 
 
-def family(ranks: int) -> list[MultimemVector]:
+def family(ranks):
     parts = (reduce_floats(ranks), reduce_integers(ranks), stores(ranks), reductions(ranks))
     return [vector for part in parts for vector in part]

@@ -1,20 +1,16 @@
 """Vectors of min and max, and of signs: what depends on the order of floats."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
 
 import tests.simulator.isa.oracle as oracle
-from tests.simulator.bench import Array, Vector
-from tests.simulator.isa.oracle import FORMATS, Format, cleared
+from tests.simulator.isa.oracle import FORMATS, cleared
 from tests.simulator.isa.vectors_float import column, doubled, edges, in_pairs, literals
 from tests.simulator.isa.vectors_integer import vectors_of
 
 
-def paired(kind: Format) -> list[Array]:
+def paired(kind):
     """Two columns: edges against edges first (NaN, both zeros, infinities), then anything, with equal ones among it."""
     table = edges(kind)
     left, right = column(kind, 0).copy(), column(kind, 1).copy()
@@ -28,7 +24,7 @@ def paired(kind: Format) -> list[Array]:
     return [left, right]
 
 
-def extremes() -> Iterator[Vector]:
+def extremes():
     forms = product(FORMATS.values(), ("min", "max"), ("", ".NaN"), ("", ".ftz"))
     for kind, word, wins, flush in forms:
         if (wins and kind.name == "f64") or (flush and kind.name not in ("f16", "f32")):
@@ -36,9 +32,7 @@ def extremes() -> Iterator[Vector]:
         bits, columns = kind.bits, paired(kind)
         constants = {0: literals(kind), 1: literals(kind)} if bits > 16 else {}
 
-        def function(
-            a: int, b: int, how: tuple[Format, bool, bool, str] = (kind, word == "max", bool(wins), flush)
-        ) -> int:
+        def function(a, b, how=(kind, word == "max", bool(wins), flush)):
             kind, is_larger, propagate, flush = how
             a, b = (cleared(one, kind) if flush else one for one in (a, b))
             return oracle.extreme(a, b, kind, is_larger, propagate)
@@ -50,13 +44,13 @@ def extremes() -> Iterator[Vector]:
             yield from vectors_of(f"{key}x2", doubled(function), 32, (32, 32), in_pairs(columns), literal)
 
 
-def signs() -> Iterator[Vector]:
+def signs():
     """neg and abs: the sign bit alone. With .ftz any bits may come of NaN."""
     for kind, word, flush in product(FORMATS.values(), ("neg", "abs"), ("", ".ftz")):
         if flush and kind.name not in ("f16", "f32"):
             continue
 
-        def function(a: int, kind: Format = kind, word: str = word, flush: str = flush) -> int:
+        def function(a, kind=kind, word=word, flush=flush):
             a = cleared(a, kind) if flush else a
             return a ^ kind.sign if word == "neg" else a & ~kind.sign
 
@@ -70,5 +64,5 @@ def signs() -> Iterator[Vector]:
             yield from vectors_of(f"{key}x2", doubled(function), 32, (32,), in_pairs([given]))
 
 
-def family() -> list[Vector]:
+def family():
     return [vector for part in (extremes(), signs()) for vector in part]

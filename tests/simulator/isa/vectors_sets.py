@@ -1,21 +1,18 @@
 """Vectors of comparisons: as predicates, as numbers (sets.py), and those of two halves. The oracle is Python's integers."""
 
-from __future__ import annotations
-
 import operator
-from collections.abc import Iterator
 from functools import cache
 from itertools import product
 
 import numpy as np
 
-from tests.simulator.bench import Array, Vector
+from tests.simulator.bench import Vector
 from tests.simulator.isa.oracle import FORMATS, is_nan, signed
 from tests.simulator.isa.vectors_float import literals
-from tests.simulator.isa.vectors_integer import Function, flags, literals_for, samples, vectors_of, width
+from tests.simulator.isa.vectors_integer import flags, literals_for, samples, vectors_of, width
 from tests.simulator.isa.vectors_order import paired
 
-COMPARE: dict[str, Function] = {
+COMPARE = {
     **{
         "eq": operator.eq,
         "ne": operator.ne,
@@ -26,7 +23,7 @@ COMPARE: dict[str, Function] = {
     },
     **{"lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge},
 }
-JOIN: dict[str, Function] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
+JOIN = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_WORDS = (*ORDERED, *(f"{word}u" for word in ORDERED), "num", "nan")
 WORDS = {
@@ -45,12 +42,12 @@ TARGETS = {
 """Types of results by the types compared (PTX ISA, "set"); test_ptxas.py holds the simulator's to ptxas."""
 
 
-def home(kind: str) -> str:
+def home(kind):
     return f"b{FORMATS[kind].bits if kind in FORMATS else width(kind)}"
 
 
 @cache
-def operands(kind: str) -> tuple[Array, Array]:
+def operands(kind):
     """Two columns, some of whose pairs are equal; of floats edges against edges, too."""
     if kind in FORMATS:
         a, b = paired(FORMATS[kind])
@@ -59,7 +56,7 @@ def operands(kind: str) -> tuple[Array, Array]:
     return samples(bits, 0), np.where(flags(3) == 1, samples(bits, 1), samples(bits, 0))
 
 
-def compared(word: str, kind: str, flush: bool, a: int, b: int) -> int:
+def compared(word, kind, flush, a, b):
     """What setp answers of two patterns. eq to ge: false wherever there is a NaN; equ to geu: true there."""
     if kind not in FORMATS:
         a, b = (signed(one, width(kind)) if kind[0] == "s" else one for one in (a, b))
@@ -74,16 +71,16 @@ def compared(word: str, kind: str, flush: bool, a: int, b: int) -> int:
 
 
 @cache
-def answers(word: str, kind: str, flush: bool) -> Array:
+def answers(word, kind, flush):
     rows = zip(*(one.tolist() for one in operands(kind)), strict=True)
     return np.array([compared(word, kind, flush, *row) for row in rows])
 
 
-def flushes(kind: str) -> tuple[str, ...]:
+def flushes(kind):
     return ("", ".ftz") if kind in ("f16", "f32") else ("",)
 
 
-def comparisons() -> Iterator[Vector]:
+def comparisons():
     """Alone, combined with a predicate, and with two destinations."""
     given = flags(6)
     for kind, words in WORDS.items():
@@ -92,7 +89,7 @@ def comparisons() -> Iterator[Vector]:
         constants = [] if kind.endswith("f16") else literals(FORMATS[kind]) if kind in FORMATS else literals_for(kind)
         for word, flush in product(words, flushes(kind)):
 
-            def function(a: int, b: int, how: tuple[str, str, bool] = (word, kind, bool(flush))) -> int:
+            def function(a, b, how=(word, kind, bool(flush))):
                 return compared(*how, a, b)
 
             key, bits = f"setp.{word}{flush}.{kind}", 8 * a.itemsize
@@ -108,7 +105,7 @@ def comparisons() -> Iterator[Vector]:
                 yield Vector(form, "combined", text, inputs, outputs[:shown])
 
 
-def numbers() -> Iterator[Vector]:
+def numbers():
     """Each type of result by each type compared, with the comparisons in turn; each comparison at least once."""
     for source, words in WORDS.items():
         for flush in flushes(source):
@@ -118,7 +115,7 @@ def numbers() -> Iterator[Vector]:
                 yield number(word, list(JOIN)[turn % 3], flush, target, source)
 
 
-def number(word: str, join: str, flush: str, target: str, source: str) -> Vector:
+def number(word, join, flush, target, source):
     """set alone, with a predicate, and with a predicate's opposite."""
     a, b = operands(source)
     given = flags(6)
@@ -138,13 +135,13 @@ def number(word: str, join: str, flush: str, target: str, source: str) -> Vector
 # Two halves
 
 
-def halves(kind: str) -> tuple[Array, Array]:
+def halves(kind):
     """Pairs of the columns: each sample in the lower half, another one in the upper half."""
     first, second = (one.astype(np.uint32) for one in operands(kind))
     return first | np.roll(first, 7) << 16, second | np.roll(second, 7) << 16
 
 
-def pairs() -> Iterator[Vector]:
+def pairs():
     given = flags(6)
     for kind, word in product(("f16", "bf16"), FLOAT_WORDS):
         for flush in flushes(kind):
@@ -162,7 +159,7 @@ def pairs() -> Iterator[Vector]:
                 yield Vector(form, "combined", text, (*inputs, ("c", "pred", given)), outputs)
 
 
-def numbers_of_pairs() -> Iterator[Vector]:
+def numbers_of_pairs():
     given = flags(6)
     for kind in ("f16", "bf16"):
         for turn, word in enumerate(FLOAT_WORDS):
@@ -181,5 +178,5 @@ def numbers_of_pairs() -> Iterator[Vector]:
                 yield Vector(f"set.{target}.{kind}x2", f"{word}.{join}{flush}", text, inputs, outputs)
 
 
-def family() -> list[Vector]:
+def family():
     return [*numbers(), *pairs(), *numbers_of_pairs()]

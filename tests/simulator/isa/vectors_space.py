@@ -1,9 +1,6 @@
 """Vectors of state spaces: local and constant memory, parameters of calls, conversions of addresses and questions."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -24,7 +21,7 @@ BEFORE = (
 )
 
 
-def round_trips() -> Iterator[Vector]:
+def round_trips():
     """What a thread stores in its local memory, or passes to a function that gives it back, it loads again."""
     for vector, count in COUNTS.items():
         for kind in TYPES:
@@ -33,7 +30,7 @@ def round_trips() -> Iterator[Vector]:
                     yield from _round_trip(vector, count, kind, home)
 
 
-def _round_trip(vector: str, count: int, kind: str, home: int) -> Iterator[Vector]:
+def _round_trip(vector, count, kind, home):
     s, d, inputs, outputs = round_trip(count, kind, home)
     local = f"mov.u64 w, depot; st.local.{vector}{kind} [w+32], {s}; ld.local.{vector}{kind} {d}, [w+32];"
     declared = ".local .align 32 .b8 depot[96]; .reg .b64 w;"
@@ -52,7 +49,7 @@ def _round_trip(vector: str, count: int, kind: str, home: int) -> Iterator[Vecto
     yield Vector("cvta.local.u64", f"{vector}{kind}", generic, inputs, outputs, registers=declared)
 
 
-def constants() -> Iterator[Vector]:
+def constants():
     """Constant memory and kernel parameters: each type from a place that its width divides."""
     spaces = {"const": ("fixed", _RANDOM), "param::entry": ("kernel_struct", STRUCT)}
     for space, (name, contents) in spaces.items():
@@ -75,7 +72,7 @@ def constants() -> Iterator[Vector]:
 NAMES = {"global": "changing", "shared": "words", "local": "depot", "const": "fixed", "param": "kernel_struct"}
 
 
-def conversions() -> Iterator[Vector]:
+def conversions():
     """There and back again; and a generic address answers for its own space only."""
     a = samples(32, 0)
     places = {**NAMES, "shared::cta": "words", "shared::cluster": "words"}
@@ -96,7 +93,7 @@ def conversions() -> Iterator[Vector]:
     yield Vector("cvta.shared.u64", "used", text, (("a", "b32", a),), (("d", "b32", a),), registers=declared)
 
 
-def mixed() -> Iterator[Vector]:
+def mixed():
     """Lanes side by side whose generic addresses lie in different spaces."""
     a, b = samples(32, 0), samples(32, 1)
     lanes = np.arange(SAMPLES)
@@ -113,7 +110,7 @@ def mixed() -> Iterator[Vector]:
     yield Vector("ld.b32", "mixed_spaces", text, inputs, (("d", "b32", expected),), registers=declared)
 
 
-def read_only() -> Iterator[Vector]:
+def read_only():
     """Memory that is not symmetric, through the cache for what nothing writes."""
     for vector, count in COUNTS.items():
         for kind in TYPES:
@@ -127,7 +124,7 @@ def read_only() -> Iterator[Vector]:
                 yield Vector(key, words or "bare", text, (), outputs)
 
 
-def hints() -> Iterator[Vector]:
+def hints():
     """They leave every register and all memory as they were; a policy is a number of which nothing is known."""
     a = samples(32, 3)
     kept = (("d", "b32", a),)
@@ -162,7 +159,7 @@ def hints() -> Iterator[Vector]:
         yield Vector(key, "rewritten", text, inputs, (), {}, {"to": Store(rows, line, 128 * SAMPLES)}, ".reg .b64 p;")
 
 
-def family() -> list[Vector]:
+def family():
     return [
         vector for part in (read_only(), hints(), round_trips(), constants(), conversions(), mixed()) for vector in part
     ]

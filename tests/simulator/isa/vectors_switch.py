@@ -3,23 +3,19 @@
 Tables repeat after PERIOD columns, so that each result is worked out once for all widths.
 """
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
 
 import tests.simulator.isa.oracle as oracle
-from tests.simulator.isa.oracle import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, Format, Format8, Fraction
+from tests.simulator.isa.oracle import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, Fraction
 from tests.simulator.isa.vectors_float import edges, random_bits
 from tests.simulator.isa.vectors_multimem import (
     COUNT,
     MINE,
     RED_WORDS,
     REDUCE_WORDS,
-    Array,
     MultimemVector,
     by_register,
     dealt,
@@ -31,16 +27,15 @@ from tests.simulator.isa.vectors_multimem import (
 )
 
 PERIOD = 512
-Layouts = tuple[tuple[int, int], ...]  # registers, elements in each
-SHORT: Layouts = ((2, 1), (4, 1), (8, 1), (1, 2), (2, 2), (4, 2))
-TINY: Layouts = ((4, 1), (8, 1), (2, 2), (4, 2), (8, 2), (1, 4), (2, 4), (4, 4))
+SHORT = ((2, 1), (4, 1), (8, 1), (1, 2), (2, 2), (4, 2))
+TINY = ((4, 1), (8, 1), (2, 2), (4, 2), (8, 2), (1, 4), (2, 4), (4, 4))
 
 
-def spelled(name: str, registers: int, packed: int) -> str:
+def spelled(name, registers, packed):
     return (f"v{registers}." if registers > 1 else "") + name + (f"x{packed}" if packed > 1 else "")
 
 
-def codes(kind: Format8, ranks: int) -> Array:
+def codes(kind, ranks):
     """(ranks, PERIOD): anything; finite only; cancelling; large of one sign; zeros of both signs; NaN and infinity."""
     rng = random.Random(f"{kind.name} {ranks}")
     out = np.zeros((ranks, PERIOD), np.uint8)
@@ -61,7 +56,7 @@ def codes(kind: Format8, ranks: int) -> Array:
     return out
 
 
-def exact8(parts: tuple[int, ...], kind: Format8) -> int:
+def exact8(parts, kind):
     """The exact sum, rounded once, saturating; never -0."""
     special = {one & 0x80 for one in parts if one & 0x7F == kind.infinity}
     if any(oracle.is_nan8(one, kind) for one in parts) or len(special) > 1:
@@ -72,7 +67,7 @@ def exact8(parts: tuple[int, ...], kind: Format8) -> int:
     return oracle.saturated(total, kind, negative=total < 0)
 
 
-def stated8(parts: tuple[int, ...], kind: Format8, native: bool) -> int:
+def stated8(parts, kind, native):
     """In rank order, in float16, at the end in the type; native: in the type after every addition."""
     total = oracle.add(oracle.widened(parts[0], kind, F16), 0, F16)
     for one in parts[1:]:
@@ -82,11 +77,11 @@ def stated8(parts: tuple[int, ...], kind: Format8, native: bool) -> int:
     return oracle.narrowed(total, F16, kind)
 
 
-def extreme8(parts: tuple[int, ...], kind: Format8, larger: bool) -> int:
+def extreme8(parts, kind, larger):
     """By value, -0 below +0, NaN only if all are."""
     numbers = [one for one in parts if not oracle.is_nan8(one, kind)]
 
-    def place(code: int) -> tuple[float, int]:
+    def place(code):
         infinite = code & 0x7F == kind.infinity
         size = float("inf") if infinite else float(abs(oracle.value8(code, kind)))
         return (-size, 0) if code & 0x80 else (size, 1)
@@ -94,14 +89,14 @@ def extreme8(parts: tuple[int, ...], kind: Format8, larger: bool) -> int:
     return (max if larger else min)(numbers, key=place) if numbers else oracle.QUIET8
 
 
-def extreme(parts: tuple[int, ...], kind: Format, larger: bool) -> int:
+def extreme(parts, kind, larger):
     total = oracle.extreme(parts[0], parts[0], kind, larger, propagate=False)
     for one in parts[1:]:
         total = oracle.extreme(total, one, kind, larger, propagate=False)
     return total
 
 
-def halves(kind: Format, ranks: int) -> Array:
+def halves(kind, ranks):
     """(ranks, PERIOD): edges (NaN among them) and anything."""
     rng = random.Random(f"extreme {kind.name} {ranks}")
     table = [*edges(kind), kind.quiet, kind.quiet, kind.sign | kind.quiet, 0, kind.sign]
@@ -109,17 +104,14 @@ def halves(kind: Format, ranks: int) -> Array:
     return np.array(rows, np.uint16)
 
 
-Rule = Callable[[tuple[int, ...]], int]
-
-
 @cache
-def results(name: str, ranks: int, word: str, model: str) -> Array:
+def results(name, ranks, word, model):
     """What each column comes to. word: "add", "add.acc::f16", "min" or "max"."""
     larger = word == "max"
     if name in FORMATS:
         kind = FORMATS[name]
         table = halves(kind, ranks)
-        rule: Rule = lambda parts: extreme(parts, kind, larger)  # noqa: E731
+        rule = lambda parts: extreme(parts, kind, larger)  # noqa: E731
     else:
         kind8 = oracle.FORMATS8[name]
         table = codes(kind8, ranks)
@@ -131,7 +123,7 @@ def results(name: str, ranks: int, word: str, model: str) -> Array:
     return np.array([rule(tuple(int(one) for one in column)) for column in table.T], np.uint64)
 
 
-def reductions(ranks: int) -> Iterator[MultimemVector]:
+def reductions(ranks):
     forms = [(kind.name, layout, word) for kind in (F16, BF16) for layout in SHORT for word in ("min", "max")]
     words = ("add", "add.acc::f16", "min", "max")
     forms += [(kind.name, layout, word) for kind in (E4M3, E5M2) for layout in TINY for word in words]
@@ -161,12 +153,12 @@ def reductions(ranks: int) -> Iterator[MultimemVector]:
         )
 
 
-def stores(ranks: int) -> Iterator[MultimemVector]:
+def stores(ranks):
     for number, (name, (registers, packed)) in enumerate((kind.name, one) for kind in (E4M3, E5M2) for one in TINY):
         yield store(ranks, spelled(name, registers, packed), registers, packed, number + 1)
 
 
-def additions(ranks: int) -> Iterator[MultimemVector]:
+def additions(ranks):
     """red.add of floats. Each cell is added to once, by one rank, so that every bit of its rounding is known."""
     layouts = [(F32, (count, 1)) for count in (1, 2, 4)] + [(F64, (1, 1))]
     layouts += [(kind, layout) for kind in (F16, BF16) for layout in SHORT]
@@ -197,7 +189,7 @@ def additions(ranks: int) -> Iterator[MultimemVector]:
         )
 
 
-def contended(ranks: int) -> Iterator[MultimemVector]:
+def contended(ranks):
     """Small integers from all ranks to cells that four samples share: every sum is exact, in whatever order."""
     at = places("scattered", 16)[np.arange(COUNT) // 4]
     values = np.random.default_rng(ranks).integers(-8, 9, (ranks, COUNT, 4)).astype(np.float32)
@@ -217,6 +209,6 @@ def contended(ranks: int) -> Iterator[MultimemVector]:
     )
 
 
-def family(ranks: int) -> list[MultimemVector]:
+def family(ranks):
     parts = (reductions(ranks), stores(ranks), additions(ranks), contended(ranks))
     return [vector for part in parts for vector in part]

@@ -3,15 +3,11 @@ values are those that do not depend on them. The oracle of shuffles is CUDA's de
 delta, not the PTX ISA's formulas; for the others it is Python over the lanes of a warp.
 """
 
-from __future__ import annotations
-
 import struct
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
-from tests.simulator.bench import SAMPLES, Array, Vector
+from tests.simulator.bench import SAMPLES, Vector
 from tests.simulator.isa.oracle import signed, wrap
 from tests.simulator.isa.vectors_integer import GUARD, samples
 
@@ -21,7 +17,7 @@ PRESENT = LANES % 4 != 1
 SHARED = "  .shared .align 4 .b8 exchange[4096];\n"
 
 
-def shuffles() -> Iterator[Vector]:
+def shuffles():
     a = samples(32, 0)
     for width in (32, 16, 8):
         segment = (32 - width) << 8
@@ -46,7 +42,7 @@ def shuffles() -> Iterator[Vector]:
     )  # fmt: skip
 
 
-def _shuffle(way: str, width: int, amount: int, clamp: int, a: Array) -> Vector:
+def _shuffle(way, width, amount, clamp, a):
     source, inside = [], []
     for lane in LANES.tolist():
         start, place = lane // width * width, lane % width
@@ -66,7 +62,7 @@ def _shuffle(way: str, width: int, amount: int, clamp: int, a: Array) -> Vector:
     return Vector(f"shfl.sync.{way}.b32", f"{width}_by_{amount}", text, (("a", "b32", a),), outputs)
 
 
-def by_warp(function: Callable[[list[int], list[int]], Any], values: Array) -> list[Any]:
+def by_warp(function, values):
     """function(places, values) of the lanes of each warp that are never away, for each lane."""
     out = []
     for lane in LANES.tolist():
@@ -75,14 +71,14 @@ def by_warp(function: Callable[[list[int], list[int]], Any], values: Array) -> l
     return out
 
 
-def votes() -> Iterator[Vector]:
+def votes():
     columns = {
         "mixed": np.repeat(samples(32, 3)[: SAMPLES // 4] & 1, 4),
         "blocks": LANES // 64 % 2,
         "none": LANES * 0,
         "every": LANES * 0 + 1,
     }
-    words: dict[str, Callable[[list[int], list[int]], int]] = {
+    words = {
         "all": lambda places, values: all(values),
         "any": lambda places, values: any(values),
         "uni": lambda places, values: len(set(values)) == 1,
@@ -105,7 +101,7 @@ def votes() -> Iterator[Vector]:
         yield Vector("vote.sync.ballot.b32", name, text, (("a", "pred", column),), (("d", "b32", np.array(bits)),))
 
 
-def matches() -> Iterator[Vector]:
+def matches():
     for kind in ("b32", "b64"):
         bits = int(kind[1:])
         few = (
@@ -131,7 +127,7 @@ def matches() -> Iterator[Vector]:
             yield Vector(f"match.all.sync.{kind}", name, text, inputs, outputs)
 
 
-def elections() -> Iterator[Vector]:
+def elections():
     outputs = (("d", "b32", np.zeros(SAMPLES)), ("p", "pred", LANES % WARP == 0))
     yield Vector("elect.sync", "whole", "elect.sync d|p, -1;", (), outputs)
     half = np.where(LANES % WARP < 16, 0xFFFF, 0xFFFF0000)
@@ -140,7 +136,7 @@ def elections() -> Iterator[Vector]:
     yield Vector("elect.sync", "sink", "elect.sync _|p, m;", (("m", "b32", half),), outputs[1:])
 
 
-def reductions() -> Iterator[Vector]:
+def reductions():
     neutral = {
         "add": 0,
         "min.u32": 2**32 - 1,
@@ -151,7 +147,7 @@ def reductions() -> Iterator[Vector]:
         "or": 0,
         "xor": 0,
     }
-    folds: dict[str, Callable[[list[int]], int]] = {
+    folds = {
         "add": sum,
         "min": min,
         "max": max,
@@ -164,7 +160,7 @@ def reductions() -> Iterator[Vector]:
             away = neutral.get(f"{word}.{kind}", neutral.get(word, 0))
             column = np.where(PRESENT, samples(32, 2), np.uint32(away))
 
-            def value(places: list[int], values: list[int], kind: str = kind, fold: Any = fold) -> int:
+            def value(places, values, kind=kind, fold=fold):
                 return wrap(fold([signed(v, 32) if kind == "s32" else v for v in values]), 32)
 
             found = np.array(by_warp(value, column))
@@ -177,7 +173,7 @@ FLOATS = [0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x3F800000
 NANS = [0x7FC00000, 0xFFC00001, 0x7F800001]
 
 
-def reductions_of_floats() -> Iterator[Vector]:
+def reductions_of_floats():
     """Warps of numbers, of zeros, with few NaNs, and of NaNs alone. Lanes that may be away have what changes nothing."""
     random = np.random.default_rng(9)
     warps = SAMPLES // WARP
@@ -189,9 +185,7 @@ def reductions_of_floats() -> Iterator[Vector]:
                 neutral = 0x7F800000 if word == "min" else 0 if is_abs else 0xFF800000
                 given = np.where(PRESENT, column, np.uint32(neutral if is_nan else 0x7FC00000))
 
-                def value(
-                    places: list[int], values: list[int], word: str = word, a: bool = is_abs, nan: bool = is_nan
-                ) -> int:
+                def value(places, values, word=word, a=is_abs, nan=is_nan):
                     values = [one & 0x7FFFFFFF if a else one for one in values]
                     numbers = [one for one in values if one & 0x7FFFFFFF <= 0x7F800000]
                     if not numbers or (nan and len(numbers) < len(values)):
@@ -207,7 +201,7 @@ def reductions_of_floats() -> Iterator[Vector]:
                 yield Vector(key, "whole", f"{key} d, a, 0xffffffff;", inputs, (("d", "b32", found),))
 
 
-def masks() -> Iterator[Vector]:
+def masks():
     lane = LANES % WARP
     values = {
         "eq": [1 << n for n in lane.tolist()],
@@ -234,7 +228,7 @@ def masks() -> Iterator[Vector]:
     yield Vector("bar.warp.sync", "parts", text, inputs, (("d", "b32", a[LANES ^ 4]),), registers=".reg .b32 p, q, b;")
 
 
-def blocks() -> Iterator[Vector]:
+def blocks():
     """Barriers of blocks by number; test_meetings has those of some threads only."""
     a = samples(32, 1)
     text = (
@@ -271,6 +265,6 @@ def blocks() -> Iterator[Vector]:
         )
 
 
-def family() -> list[Vector]:
+def family():
     parts = (shuffles(), votes(), matches(), elections(), reductions(), reductions_of_floats(), masks(), blocks())
     return [vector for part in parts for vector in part]

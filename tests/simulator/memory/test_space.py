@@ -1,21 +1,16 @@
 """What a kernel may not do with memory: a wrong access is named by rank, block, thread, address, tensor and lines."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from memory.fabric import DeviceFault, PeerLost, Region
-from simulator.fabric import SimulatorFabric
+from memory.fabric import DeviceFault, PeerLost
 from simulator.memory.space import MULTICAST, LaneFault
 from tests.golden import refused, same_text
-from tests.simulator.harness import Outcome, executable, make_world, module, put, run, start
+from tests.simulator.harness import executable, make_world, module, put, run, start
 
 FILES = '.file 1 "kernels/example.py"\n'
 SIZE = 1000  # of tensor "data": its last granule isn't full
@@ -36,19 +31,11 @@ class Places:
     world: int
 
 
-def launch(
-    body: str,
-    base: Callable[[Places], int],
-    ranks: int = 1,
-    grid: int = 1,
-    block: int = 1,
-    guilty: int | None = None,
-    **options: Any,
-) -> Outcome:
+def launch(body, base, ranks=1, grid=1, block=1, guilty=None, **options):
     """Run body with %base = base(places) on all ranks (on the guilty one; the others get a good address)."""
     ptx = module(body, ["u64 base"], before=FILES)
 
-    def program(fabric: SimulatorFabric) -> Region:
+    def program(fabric):
         fabric.allocate(4096, 256, "before")
         data = put(fabric, "data", np.arange(SIZE, dtype=np.uint8))
         hole = put(fabric, "gone", np.zeros(512, np.uint8))
@@ -73,7 +60,7 @@ def launch(
     return run(make_world(ranks, heap_bytes=(16 << 20) - 4096, **options), program)
 
 
-def fault(*arguments: Any, **more: Any) -> str:
+def fault(*arguments, **more):
     outcome = launch(*arguments, **more)
     found = [one for one in outcome.errors if isinstance(one, DeviceFault)]
     assert len(found) == 1, outcome.errors
@@ -109,13 +96,12 @@ TRY = "  .loc 1 45 7\n  atom.global.cas.b32 %r1, [%base], 0, 1;"
         lambda p: p.multicast,
     ],
 )
-def test_one_thread(body: str, base: Callable[[Places], int]) -> None:
+def test_one_thread(body, base):
     text = fault(body, base)
     same_text(text)
     lines = [LOAD, STORE, ADD, TRY]
     assert f"kernels/example.py:{42 + lines.index(body)}" in text
     line = re.search(r"PTX line (\d+): (.*?),? kernels", text)
-    assert line is not None
     assert line.group(2) == body.splitlines()[1].strip().rstrip(";")
 
 
@@ -134,7 +120,7 @@ WRAPPED = ": the index may have wrapped below zero (unsigned arithmetic); PTX li
     ],
 )
 @pytest.mark.parametrize("ranks", [1, 72])
-def test_an_index_that_wrapped_below_zero(base: Callable[[Places], int], ranks: int) -> None:
+def test_an_index_that_wrapped_below_zero(base, ranks):
     text = fault(LOAD, lambda p: base(p) % 2**64, ranks=ranks, guilty=0)
     same_text(text)
     assert WRAPPED in text
@@ -143,36 +129,36 @@ def test_an_index_that_wrapped_below_zero(base: Callable[[Places], int], ranks: 
 @pytest.mark.parametrize(
     "base", [lambda p: p.data + SIZE, lambda p: p.data + SIZE + 24, lambda p: 1 << 20, lambda p: p.data + (3 << 24)]
 )
-def test_other_wrong_addresses_have_no_such_hint(base: Callable[[Places], int]) -> None:
+def test_other_wrong_addresses_have_no_such_hint(base):
     assert "wrapped" not in fault(LOAD, base)
 
 
-def test_an_access_that_begins_inside_and_ends_past_the_end() -> None:
+def test_an_access_that_begins_inside_and_ends_past_the_end():
     text = fault("ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%base];", lambda p: p.data + 992)
     said = "byte 992 of tensor 'data' of 1000 bytes): outside every live tensor, it ends 8 bytes past the end; PTX line"
     assert said in text
 
 
 @pytest.mark.parametrize("body", [LOAD, ADD, TRY], ids=["load", "red", "cas"])
-def test_poison(body: str) -> None:
+def test_poison(body):
     text = fault(body, lambda p: p.fresh + 64)
     same_text(text)
 
 
-def test_the_ptx_line_is_the_one_of_the_text() -> None:
+def test_the_ptx_line_is_the_one_of_the_text():
     same_text(fault("  // a comment\n\n  /* two\n  lines */\n" + LOAD, lambda p: p.fresh))
 
 
-def test_another_ranks_address() -> None:
+def test_another_ranks_address():
     """An address means something on the rank it was made for only; the others' kernels go on until they hear of it."""
-    seen: list[int] = []
+    seen = []
 
-    def wrong(places: Places) -> int:
+    def wrong(places):
         return seen[0]
 
     ptx = module(LOAD, ["u64 base"], before=FILES)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         data = put(fabric, "data", np.zeros(64, np.uint8))
         notes = fabric.exchange(str(data.address))
         start(fabric, executable(ptx), 1, 1, [int(notes[0])])
@@ -184,10 +170,10 @@ def test_another_ranks_address() -> None:
     same_text(text)
 
 
-def test_multicast_address_of_another_ranks_view() -> None:
+def test_multicast_address_of_another_ranks_view():
     ptx = module("  multimem.ld_reduce.global.add.f32 %r1, [%base];", ["u64 base"])
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         data = put(fabric, "data", np.zeros(64, np.uint8))
         notes = fabric.exchange(str(fabric.multicast_address(data)))
         start(fabric, executable(ptx), 1, 1, [int(notes[0])])
@@ -206,21 +192,21 @@ def test_multicast_address_of_another_ranks_view() -> None:
     ],
 )
 class TestMultimem:
-    def test_on_an_ordinary_address(self, body: str) -> None:
+    def test_on_an_ordinary_address(self, body):
         for base in (lambda p: p.data, lambda p: p.peer, lambda p: 0):
             same_text(fault(body, base, ranks=2))
 
-    def test_misaligned(self, body: str) -> None:
+    def test_misaligned(self, body):
         same_text(fault(body, lambda p: p.multicast + 2))
 
-    def test_past_the_end(self, body: str) -> None:
+    def test_past_the_end(self, body):
         text = fault(body, lambda p: p.multicast + SIZE, ranks=2)
         same_text(text)
 
-    def test_freed(self, body: str) -> None:
+    def test_freed(self, body):
         assert "freed tensor 'gone'" in fault(body, lambda p: p.multicast + p.hole - p.data)
 
-    def test_poison(self, body: str) -> None:
+    def test_poison(self, body):
         if "multimem.st" in body:
             assert not any(launch(body, lambda p: p.multicast + p.fresh - p.data).errors)
         else:
@@ -239,18 +225,18 @@ WIDE = [
 
 
 @pytest.mark.parametrize(("body", "width", "switch"), WIDE, ids=[body.split(" ")[0] for body, _, _ in WIDE])
-def test_a_vector_is_aligned_to_its_whole_width(body: str, width: int, switch: bool) -> None:
-    def place(p: Places) -> int:
+def test_a_vector_is_aligned_to_its_whole_width(body, width, switch):
+    def place(p):
         return p.multicast if switch else p.data
 
     assert not any(launch(body, lambda p: place(p) + width).errors)
     same_text(fault(body, lambda p: place(p) + width // 2))
 
 
-def test_a_replica_that_one_rank_has_not_written() -> None:
+def test_a_replica_that_one_rank_has_not_written():
     ptx = module("  multimem.ld_reduce.global.add.f32 %r1, [%base];", ["u64 base"])
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         data = fabric.allocate(64, 256, "data")
         if fabric.rank != 2:
             fabric.write(data, 0, torch.zeros(64, dtype=torch.uint8))
@@ -274,7 +260,7 @@ WIDTHS = [
 
 
 @pytest.mark.parametrize(("kind", "vector", "width"), WIDTHS)
-def test_up_to_the_last_byte(kind: str, vector: str, width: int) -> None:
+def test_up_to_the_last_byte(kind, vector, width):
     """The last access that fits passes; the next one, and one that begins inside and ends outside, do not."""
     part = "%d" if kind == "b64" else "%h" if kind in ("b8", "b16") else "%r"
     count = int(vector[1]) if vector else 1
@@ -293,12 +279,12 @@ def test_up_to_the_last_byte(kind: str, vector: str, width: int) -> None:
         assert "outside every live tensor" in fault(load, lambda p: p.data + size)
 
 
-def test_partial_poison() -> None:
+def test_partial_poison():
     """One unwritten byte of four is enough."""
     ptx = module("  ld.global.b32 %r1, [%base+4];", ["u64 base"])
     for missing in range(4, 8):
 
-        def program(fabric: SimulatorFabric, missing: int = missing) -> None:
+        def program(fabric, missing=missing):
             data = fabric.allocate(64, 256, "data")
             for byte in range(12):
                 if byte != missing:
@@ -316,7 +302,7 @@ def test_partial_poison() -> None:
 VICTIM = 20_000
 
 
-def spread(shape: str, wrong: str) -> str:
+def spread(shape, wrong):
     """Every lane's address in "half", and the victim's off it."""
     place = {
         "affine": "mul.wide.u32 %d1, %lane, 4;",
@@ -332,7 +318,7 @@ def spread(shape: str, wrong: str) -> str:
     "wrong", ["add.s64 %d1, %d1, 1048576;", "add.s64 %d1, %d1, 2;", "mov.b64 %d1, 16;", "add.s64 %d1, %d1, 524288;"]
 )
 @pytest.mark.parametrize("schedule", ["fair", "random"])
-def test_a_lane_in_the_middle(shape: str, wrong: str, schedule: str) -> None:
+def test_a_lane_in_the_middle(shape, wrong, schedule):
     body = f"{spread(shape, wrong)}\n  .loc 1 77 3\n  ld.global.b32 %r1, [%d1];"
     text = fault(body, lambda p: p.half, grid=BIG_GRID, block=BIG_BLOCK, schedule=schedule)
     same_text(text)
@@ -341,13 +327,13 @@ def test_a_lane_in_the_middle(shape: str, wrong: str, schedule: str) -> None:
 
 @pytest.mark.parametrize("shape", ["affine", "strided"])
 @pytest.mark.parametrize(("grid", "block"), [(3, 96), (BIG_GRID, BIG_BLOCK)])
-def test_the_guilty_rank(shape: str, grid: int, block: int) -> None:
+def test_the_guilty_rank(shape, grid, block):
     """Frames of small launches hold several ranks' lanes, of big ones one rank's."""
     victim = 200
     body = spread(shape, "add.s64 %d1, %d1, %extra;").replace(str(VICTIM), str(victim))
     ptx = module(body + "\n  ld.global.b32 %r1, [%d1];", ["u64 base", "u64 extra"])
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         half = put(fabric, "half", np.zeros(1 << 19, np.uint8))
         start(fabric, executable(ptx), grid, block, [half.address, (1 << 20) if fabric.rank == 2 else 0])
         fabric.synchronize()
@@ -357,14 +343,14 @@ def test_the_guilty_rank(shape: str, grid: int, block: int) -> None:
     same_text(str(outcome.errors[2]))
 
 
-def test_a_guarded_access_names_the_thread_that_did_it() -> None:
+def test_a_guarded_access_names_the_thread_that_did_it():
     """The lanes that run are fewer than those that come by: positions among them are not positions in the block."""
     body = "and.b32 %r1, %lane, 3; setp.eq.u32 %p1, %r1, 3; mul.wide.u32 %d1, %lane, 4; add.s64 %d1, %d1, %base;"
     text = fault(body + " @%p1 st.global.b32 [%d1], %r1;", lambda p: p.data, grid=5, block=64)
     same_text(text)  # byte 1004 of 1000; thread 250 ends at 1004 and isn't one of them
 
 
-def test_a_diverged_group_names_the_thread_that_did_it() -> None:
+def test_a_diverged_group_names_the_thread_that_did_it():
     body = (
         "and.b32 %r1, %lane, 3; setp.ne.u32 %p1, %r1, 3; mul.wide.u32 %d1, %lane, 4; add.s64 %d1, %d1, %base;"
         "@%p1 bra END; st.global.b32 [%d1], %r1; END:"
@@ -387,7 +373,7 @@ SHARED = ".shared .align 4 .b8 buffer[20];"
         "st.shared.b8 [buffer+1], %r1; st.shared.b16 [buffer+2], %r1; ld.shared.b32 %r1, [buffer];",
     ],
 )
-def test_shared_memory(body: str) -> None:
+def test_shared_memory(body):
     text = fault(SHARED + body, lambda p: p.data)
     same_text(text)
 
@@ -412,12 +398,12 @@ REACHES = {
 
 @pytest.mark.parametrize("how", [*REACHES, "own"])
 @pytest.mark.parametrize("is_local", [True, False])
-def test_local_buffers_are_reached_by_their_own_rank_only(how: str, is_local: bool) -> None:
+def test_local_buffers_are_reached_by_their_own_rank_only(how, is_local):
     """A local buffer's address on the other rank, from where a symmetric one lies there."""
     body, said = REACHES.get(how, (REACHES["a store"][0], ""))
     ptx = module(body, ["u64 base", "u64 data", "u64 many"])
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         data, mine = (put(fabric, name, np.zeros(256, np.uint8)) for name in ("data", "mine"))
         many = fabric.multicast_address(mine)
         if is_local:
@@ -438,11 +424,11 @@ def test_local_buffers_are_reached_by_their_own_rank_only(how: str, is_local: bo
     assert "rank 0, block 0, thread" in found or "rank 1, block 0, thread" in found
 
 
-def test_a_freed_local_buffer_leaves_nothing_behind() -> None:
+def test_a_freed_local_buffer_leaves_nothing_behind():
     """Tensors that follow where it lay are everyone's again."""
     ptx = module(REACHES["a store"][0], ["u64 base"])
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         mine = put(fabric, "mine", np.zeros(256, np.uint8))
         fabric.declare_local(mine)
         fabric.free(mine)
@@ -455,7 +441,7 @@ def test_a_freed_local_buffer_leaves_nothing_behind() -> None:
     assert run(make_world(2), program).errors == [None, None]
 
 
-def test_the_bytes_just_outside_all_heaps_hold_nothing() -> None:
+def test_the_bytes_just_outside_all_heaps_hold_nothing():
     """Below the first heap and behind the last one, to a bulk copy; the same of multicast addresses."""
     space = make_world(1).space
     for outside in (-1, space.heaps_end):

@@ -1,15 +1,11 @@
 """Cluster barriers and mbarriers under weak memory: .relaxed and scopes order no more than PTX says, and no less."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from simulator.fabric import SimulatorFabric
 from simulator.memory.clocks import BASE, SCOPES, Clocks
 from simulator.observe.lanes import Clusters, Launched
 from simulator.ptx.assembler import assembled, find_ptxas
@@ -38,12 +34,12 @@ class Way:
     before: str = ""
     after: str = ""
 
-    def __str__(self) -> str:
+    def __str__(self):
         words = (self.kind, self.where, self.before, self.arrive, self.wait, self.after)
         return "-".join(word.strip(".;") for word in words if word)
 
 
-def _fence(scope: str, order: str = "acq_rel") -> str:
+def _fence(scope, order="acq_rel"):
     return f"fence.{order}.{scope};"
 
 
@@ -90,12 +86,12 @@ EVERY = 3
 """One kernel of this many is in the fast tests."""
 
 
-def sampled(ways: list[Way]) -> list[Any]:
+def sampled(ways):
     """The ways, most of them for the slow tests."""
     return [pytest.param(one, marks=() if at % EVERY == 0 else pytest.mark.slow) for at, one in enumerate(ways)]
 
 
-def kernel(way: Way) -> str:
+def kernel(way):
     """Thread 0 of block 0 hands 5 to thread 1 of block 0, or to thread 0 of block 1."""
     receiver = {"block": 1, "cluster": 2}[way.where]
     if way.kind == "cluster":
@@ -128,11 +124,11 @@ def kernel(way: Way) -> str:
     )
 
 
-def received(ptx: str, **options: Any) -> tuple[int, tuple[Any, ...]]:
+def received(ptx, **options):
     """What the receiver found, and the checker's findings."""
     compiled = executable(ptx)
 
-    def program(fabric: SimulatorFabric) -> int:
+    def program(fabric):
         regions = [fabric.allocate(64, 64, name) for name in ("data", "out")]
         for one in regions:
             fabric.write(one, 0, torch.zeros(64, dtype=torch.uint8))
@@ -148,30 +144,30 @@ def received(ptx: str, **options: Any) -> tuple[int, tuple[Any, ...]]:
     return int(outcome.results[0]), findings
 
 
-def shown(way: Way) -> set[int]:
+def shown(way):
     ptx = kernel(way)
     return {received(ptx, schedule="random", memory="weak", seed=seed)[0] for seed in range(SEEDS)}
 
 
 @pytest.mark.parametrize("way", sampled(UNORDERED), ids=str)
-def test_what_the_barrier_does_not_order_is_seen_late(way: Way) -> None:
+def test_what_the_barrier_does_not_order_is_seen_late(way):
     assert shown(way) == {0, 5}
 
 
 @pytest.mark.parametrize("way", sampled(ORDERED), ids=str)
-def test_what_the_barrier_orders_is_never_seen_late(way: Way) -> None:
+def test_what_the_barrier_orders_is_never_seen_late(way):
     assert shown(way) == {5}
 
 
 @needs("checks")
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_the_checker_finds_a_race_just_where_the_barrier_does_not_order(way: Way) -> None:
+def test_the_checker_finds_a_race_just_where_the_barrier_does_not_order(way):
     value, findings = received(kernel(way), races=True)
     assert value == 5
     assert bool(findings) != (way.is_ordered and way != NARROW), [one.sentence() for one in findings]
 
 
-def test_the_assembler_takes_the_kernels() -> None:
+def test_the_assembler_takes_the_kernels():
     ptxas = find_ptxas()
     if ptxas is None:
         pytest.skip("ptxas is not installed")
@@ -179,7 +175,7 @@ def test_the_assembler_takes_the_kernels() -> None:
         assert assembled(ptxas, kernel(way), "sm_90a").problems == (), way
 
 
-def test_an_observer_of_several_blocks_has_whole_clusters() -> None:
+def test_an_observer_of_several_blocks_has_whole_clusters():
     """Otherwise blocks of one cluster could be in two places, and what a scope of cluster orders be seen late."""
     clusters = Clusters((12, 1, 1), (4, 1, 1), True)
     launched = Launched("kernel", (0,), (0,), 12, 1024, clusters)
@@ -189,7 +185,7 @@ def test_an_observer_of_several_blocks_has_whole_clusters() -> None:
     assert found.tolist() == [0] * 4 + [1] * 4 + [2] * 4
 
 
-def test_an_acquire_takes_only_what_was_observed_at_its_place() -> None:
+def test_an_acquire_takes_only_what_was_observed_at_its_place():
     """A strong read of a flag observes what the writer's fence releases: an acquire of another word, of other bytes or
     through another address does not take it."""
     clocks, scope = Clocks(1, 2), SCOPES["gpu"]

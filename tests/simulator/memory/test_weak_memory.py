@@ -1,14 +1,9 @@
 """fabric.memory=weak on kernels: what is not ordered is seen out of order, by some seed; what is ordered, by none."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
-from simulator.fabric import SimulatorFabric
 from simulator.memory.weak import WeakSpace
 from tests.simulator.harness import executable, make_world, module, run, start
 
@@ -16,7 +11,7 @@ SEEDS = 60
 """The number of seeds within which each kernel here shows what it may."""
 
 
-def message(store: str, signal: str, poll: str, load: str) -> str:
+def message(store, signal, poll, load):
     """A kernel that hands 5 from thread 0 of rank 0 to thread 0 of rank 1, which waits for it in a loop."""
     return module(
         f"""
@@ -65,11 +60,11 @@ UNORDERED = {
 }
 
 
-def received(ptx: str, seed: int, **options: Any) -> int:
+def received(ptx, seed, **options):
     """What rank 1 found."""
     kernel = executable(ptx)
 
-    def program(fabric: SimulatorFabric) -> int:
+    def program(fabric):
         regions = [fabric.allocate(64, 64, name) for name in ("data", "flag", "out")]
         for one in regions:
             fabric.write(one, 0, torch.zeros(64, dtype=torch.uint8))
@@ -89,7 +84,7 @@ def received(ptx: str, seed: int, **options: Any) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNORDERED)
-def test_what_is_not_ordered_is_seen(name: str) -> None:
+def test_what_is_not_ordered_is_seen(name):
     ptx = message(*UNORDERED[name])
     found = [received(ptx, seed) for seed in range(SEEDS)]
     assert 0 in found
@@ -99,18 +94,18 @@ def test_what_is_not_ordered_is_seen(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ORDERED)
-def test_what_is_ordered_is_never_seen_out_of_order(name: str) -> None:
+def test_what_is_ordered_is_never_seen_out_of_order(name):
     ptx = message(*ORDERED[name])
     assert {received(ptx, seed) for seed in range(SEEDS)} == {5}
 
 
 @pytest.mark.slow
-def test_strong_memory_shows_none_of_it() -> None:
+def test_strong_memory_shows_none_of_it():
     ptx = message(*UNORDERED["a relaxed flag"])
     assert {received(ptx, seed, memory="strong") for seed in range(SEEDS)} == {5}
 
 
-def test_a_kernel_that_waits_for_ever_still_deadlocks() -> None:
+def test_a_kernel_that_waits_for_ever_still_deadlocks():
     """A spin that saw an old value is no reason to wait on; one that saw the last value is."""
     ptx = message(STORE, "st.relaxed.sys.global.u32 [%flag], 0;", POLL, LOAD)
     with pytest.raises(AssertionError, match="Deadlock"):
@@ -130,16 +125,16 @@ BLOCK = """
 
 
 @pytest.mark.parametrize(("barrier", "orders"), [("bar.sync 0;", True), ("NEXT:", False)])
-def test_threads_of_a_block_see_each_others_shared_memory_after_a_barrier(barrier: str, orders: bool) -> None:
+def test_threads_of_a_block_see_each_others_shared_memory_after_a_barrier(barrier, orders):
     start_values = "st.shared.u32 [%r4], 99;\nbar.sync 0;\n"
     body = BLOCK.format(barrier=barrier).replace("add.u32 %r5", start_values + "add.u32 %r5")
     kernel = executable(module(body, ["u64 out"], before="", registers="  .shared .align 4 .b8 tile[256];"))
 
-    def program(fabric: SimulatorFabric) -> list[int]:
+    def program(fabric):
         out = fabric.allocate(256, 64, "out")
         start(fabric, kernel, 1, 8, [out.address])
         fabric.synchronize()
-        found: list[int] = fabric.read(out, 0, 32).view(torch.int32).tolist()
+        found = fabric.read(out, 0, 32).view(torch.int32).tolist()
         return found
 
     wanted = [2, 1, 4, 3, 6, 5, 8, 7]
@@ -152,7 +147,7 @@ def test_threads_of_a_block_see_each_others_shared_memory_after_a_barrier(barrie
 
 
 @pytest.mark.slow
-def test_vectors_arrive_in_parts_and_elements_whole() -> None:
+def test_vectors_arrive_in_parts_and_elements_whole():
     """One store of two elements of 64 bits: a load may have one old and one new, never half of one."""
     body = """
         setp.ne.u32 %p0, %block, 0;
@@ -166,7 +161,7 @@ def test_vectors_arrive_in_parts_and_elements_whole() -> None:
         END:"""
     kernel = executable(module(body, ["u64 data", "u64 out"]))
 
-    def program(fabric: SimulatorFabric) -> tuple[int, ...]:
+    def program(fabric):
         regions = [fabric.allocate(64, 64, name) for name in ("data", "out")]
         for one in regions:
             fabric.write(one, 0, torch.zeros(64, dtype=torch.uint8))
@@ -183,12 +178,12 @@ def test_vectors_arrive_in_parts_and_elements_whole() -> None:
     assert found == {(0, 0), (whole, 0), (0, whole), (whole, whole)}
 
 
-def test_the_next_launch_and_hosts_see_everything() -> None:
+def test_the_next_launch_and_hosts_see_everything():
     """Weak stores of one launch, read by the next one on the same rank, by the host, and by all after a barrier."""
     put = executable(module("st.global.u32 [%data], %value;", ["u64 data", "u32 value"]))
     take = executable(module("ld.global.u32 %r1, [%data];\nst.global.u32 [%out], %r1;", ["u64 data", "u64 out"]))
 
-    def program(fabric: SimulatorFabric) -> list[int]:
+    def program(fabric):
         data, out = (fabric.allocate(64, 64, name) for name in ("data", "out"))
         found = []
         for value in range(1, 4):
@@ -210,11 +205,11 @@ def test_the_next_launch_and_hosts_see_everything() -> None:
         assert outcome.results == [[1, 1, 1, 2, 2, 2, 3, 3, 3]] * 2
 
 
-def test_all_that_was_kept_goes_when_hosts_meet() -> None:
+def test_all_that_was_kept_goes_when_hosts_meet():
     kernel = executable(module("st.global.u32 [%data], %lane;", ["u64 data"]))
     world = make_world(2, memory="weak")
 
-    def program(fabric: SimulatorFabric) -> tuple[int, int]:
+    def program(fabric):
         data = fabric.allocate(64, 64, "data")
         start(fabric, kernel, 2, 4, [data.address])
         fabric.synchronize()

@@ -1,7 +1,5 @@
 """8-bit floats: the simulator's tables and the vectors' oracle, both against ml_dtypes and torch, all codes and pairs."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -22,11 +20,11 @@ HALVES = np.arange(65536, dtype=np.uint16)
 NAMES = sorted(FLOATS8)
 
 
-def values_of(name: str) -> np.ndarray:
+def values_of(name):
     return CODES.view(OTHERS[name]).astype(np.float64)
 
 
-def saturating(floats: np.ndarray, name: str) -> np.ndarray:
+def saturating(floats, name):
     """ml_dtypes rounds to nearest even; what it does beyond the largest is not asked."""
     largest = float(ml_dtypes.finfo(OTHERS[name]).max)
     with np.errstate(all="ignore"):
@@ -35,7 +33,7 @@ def saturating(floats: np.ndarray, name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_code_widened(name: str) -> None:
+def test_every_code_widened(name):
     kind, expected = FLOATS8[name], values_of(name)
     by_torch = torch.from_numpy(CODES).view(TORCHES[name]).double().numpy()
     assert np.array_equal(expected, by_torch, equal_nan=True)
@@ -50,14 +48,14 @@ def test_every_code_widened(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_half_narrowed(name: str) -> None:
+def test_every_half_narrowed(name):
     with np.errstate(invalid="ignore"):
         expected = saturating(HALVES.view(np.float16).astype(np.float32), name)
     assert np.array_equal(FLOATS8[name].from_f16(HALVES), expected)
     assert [oracle.narrowed(one, F16, FORMATS8[name]) for one in range(0, 65536, 17)] == expected[::17].tolist()
 
 
-def around_ties(name: str) -> np.ndarray:
+def around_ties(name):
     """float32 patterns at codes, at the middles between them, and a few steps beside both; and any others."""
     finite = np.unique(np.abs(values_of(name)[np.isfinite(values_of(name))]))
     middles = (finite[:-1] + finite[1:]) / 2
@@ -70,7 +68,7 @@ def around_ties(name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_floats_narrowed(name: str) -> None:
+def test_floats_narrowed(name):
     words = around_ties(name)
     expected = saturating(words.view(np.float32), name)
     assert np.array_equal(FLOATS8[name].from_f32(words.view(np.float32)), expected)
@@ -78,7 +76,7 @@ def test_floats_narrowed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_doubles_are_rounded_once(name: str) -> None:
+def test_doubles_are_rounded_once(name):
     """A float64 just beside a middle, by less than float32 can tell."""
     kind = FORMATS8[name]
     floats = around_ties(name)[:3000].view(np.float32).astype(np.float64)
@@ -91,7 +89,7 @@ def test_doubles_are_rounded_once(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("accumulator", ["", "f16"])
 @pytest.mark.parametrize("model", ["exact", "stated"])
-def test_every_pair_of_codes_added_by_the_switch(name: str, accumulator: str, model: str) -> None:
+def test_every_pair_of_codes_added_by_the_switch(name, accumulator, model):
     """Of two, every way rounds once: the sum of two codes fits in float64, and float16's rounding does no harm."""
     left, right = (one.reshape(-1, 1) for one in np.meshgrid(CODES, CODES))
     with np.errstate(all="ignore"):
@@ -102,7 +100,7 @@ def test_every_pair_of_codes_added_by_the_switch(name: str, accumulator: str, mo
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("ranks", [3, 72, 73, 74])
-def test_exact_sums_of_many(name: str, ranks: int) -> None:
+def test_exact_sums_of_many(name, ranks):
     """All large but one or two that are the smallest, and anything: more ranks than float32 may hold every sum of."""
     kind, rng = FORMATS8[name], np.random.default_rng(ranks)
     table = rng.integers(0, kind.finite, (ranks, 300), dtype=np.uint8)
@@ -118,7 +116,7 @@ def test_exact_sums_of_many(name: str, ranks: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("word", ["min", "max"])
-def test_every_pair_of_codes_compared_by_the_switch(name: str, word: str) -> None:
+def test_every_pair_of_codes_compared_by_the_switch(name, word):
     left, right = (one.reshape(-1, 1) for one in np.meshgrid(CODES, CODES))
     found = combine([left, right], name, word, "", "exact")
     values = values_of(name)

@@ -1,7 +1,5 @@
 """Number formats: the oracle of the vectors against torch, ml_dtypes and struct, and the simulator against them in bulk."""
 
-from __future__ import annotations
-
 import math
 import platform
 import random
@@ -15,14 +13,14 @@ import torch
 
 import tests.simulator.isa.oracle as oracle
 from simulator.number import numbers
-from tests.simulator.isa.oracle import BF16, F16, F32, F64, Format
+from tests.simulator.isa.oracle import BF16, F16, F32, F64
 from tests.simulator.isa.vectors_convert import near_ties
 from tests.simulator.isa.vectors_float import column, operation
 
 EVERY_HALF = np.arange(65536, dtype=np.uint16)
 
 
-def test_the_oracle_reads_every_half() -> None:
+def test_the_oracle_reads_every_half():
     for bits in range(0, 65536, 7):
         from_struct = struct.unpack("<e", bits.to_bytes(2, "little"))[0]
         if math.isfinite(from_struct):
@@ -36,7 +34,7 @@ def test_the_oracle_reads_every_half() -> None:
 
 @pytest.mark.parametrize("kind", [F32, F64, F16, BF16], ids=lambda one: one.name)
 @pytest.mark.parametrize("word", ["add", "sub", "mul", "div"])
-def test_the_oracle_computes_as_torch(word: str, kind: Format) -> None:
+def test_the_oracle_computes_as_torch(word, kind):
     """NaN by NaN: a wrong oracle would prove nothing."""
     dtype = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}[kind.name]
     whole = {16: torch.int16, 32: torch.int32, 64: torch.int64}[kind.bits]
@@ -59,7 +57,7 @@ def test_the_oracle_computes_as_torch(word: str, kind: Format) -> None:
 @pytest.mark.parametrize(
     ("kind", "dtype", "other"), [(F16, torch.float16, np.float16), (BF16, torch.bfloat16, ml_dtypes.bfloat16)]
 )
-def test_the_oracle_rounds_as_torch_and_ml_dtypes(kind: Format, dtype: torch.dtype, other: type) -> None:
+def test_the_oracle_rounds_as_torch_and_ml_dtypes(kind, dtype, other):
     words = np.concatenate([near_ties(kind, F32), column(F32, 0)])
     ours = np.array([oracle.convert(int(one), F32, kind) for one in words], np.uint16)
     floats = words.view(np.float32)
@@ -72,7 +70,7 @@ def test_the_oracle_rounds_as_torch_and_ml_dtypes(kind: Format, dtype: torch.dty
     assert set(ours[~number].tolist()) == {0x7FFF}
 
 
-def words_of_every_exponent(seed: int, count: int) -> np.ndarray:
+def words_of_every_exponent(seed, count):
     """Random float32 patterns, many with short mantissas, so that they lie on ties of narrower formats."""
     rng = np.random.default_rng(seed)
     words = rng.integers(0, 1 << 32, count, dtype=np.uint32)
@@ -85,7 +83,7 @@ def words_of_every_exponent(seed: int, count: int) -> np.ndarray:
     [(numbers.f32_to_f16, torch.float16), (numbers.f32_to_bf16, torch.bfloat16)],
     ids=["f16", "bf16"],
 )
-def test_narrowing_in_bulk(narrow, dtype: torch.dtype) -> None:
+def test_narrowing_in_bulk(narrow, dtype):
     words = words_of_every_exponent(1, 400_000)
     halves = (
         EVERY_HALF.view(np.float16).astype(np.float32) if dtype == torch.float16 else EVERY_HALF.astype(np.uint32) << 16
@@ -102,7 +100,7 @@ def test_narrowing_in_bulk(narrow, dtype: torch.dtype) -> None:
     assert (found[nan] == 0x7FFF).all()
 
 
-def test_widening_every_half() -> None:
+def test_widening_every_half():
     for widen, dtype in ((numbers.f16_to_f32, torch.float16), (numbers.bf16_to_f32, torch.bfloat16)):
         expected = torch.from_numpy(EVERY_HALF.view(np.int16)).view(dtype).float().numpy()
         found = widen(EVERY_HALF)
@@ -111,7 +109,7 @@ def test_widening_every_half() -> None:
         assert np.isnan(found[nan]).all()
 
 
-def test_packing() -> None:
+def test_packing():
     low, high = np.array([1, 0xFFFF, 0x8000], np.uint16), np.array([2, 0, 0xABCD], np.uint16)
     words = numbers.pack(low, high)
     assert words.tolist() == [0x20001, 0xFFFF, 0xABCD8000]
@@ -121,13 +119,13 @@ def test_packing() -> None:
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy on NaN and infinities
 
 
-def sums(kind: Format, parts: list[np.ndarray], found: np.ndarray) -> None:
+def sums(kind, parts, found):
     for index in range(len(found)):
         column_of = [int(part[index]) for part in parts]
         assert int(found[index]) == oracle.exact_sum(column_of, kind, kind), [hex(one) for one in column_of]
 
 
-def exact(kind: Format, parts: list[np.ndarray]) -> np.ndarray:
+def exact(kind, parts):
     """The switch's exact sum, by the simulator."""
     if kind is F64:
         return numbers.canonical_f64(numbers.exact_sum_f64([part.view(np.float64) for part in parts])).view(np.uint64)
@@ -143,7 +141,7 @@ def exact(kind: Format, parts: list[np.ndarray]) -> np.ndarray:
 @pytest.mark.parametrize("kind", [F16, BF16, F32, F64], ids=lambda one: one.name)
 @pytest.mark.parametrize("spread", [0, 3, 8, 20, 60, 300], ids=lambda one: f"within {one} binades")
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 72])
-def test_exact_sums(kind: Format, spread: int, count: int) -> None:
+def test_exact_sums(kind, spread, count):
     """Exponents within some binades of each other (so that every shortcut is taken, and each one's edge), with
     cancellation to nothing and to the last bit."""
     rng = random.Random(f"{kind.name} {spread} {count}")
@@ -173,7 +171,7 @@ def test_exact_sums(kind: Format, spread: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [F16, BF16, F32, F64], ids=lambda one: one.name)
-def test_exact_sums_at_a_tie(kind: Format) -> None:
+def test_exact_sums_at_a_tie(kind):
     """1 + half of its last place is a tie; the least thing there is, far below it, decides; its opposite undoes that."""
     one, half = kind.bias << kind.mantissa_bits, (kind.bias - kind.precision) << kind.mantissa_bits
     tiny, minus = 1, kind.sign | 1
@@ -203,7 +201,7 @@ def test_exact_sums_at_a_tie(kind: Format) -> None:
     assert found.tolist() == [wanted for _, wanted in rows]
 
 
-def test_fused_multiply_add_at_ties() -> None:
+def test_fused_multiply_add_at_ties():
     """Products of 48 bits whose sum lies on a tie but for their last bit."""
     rng = random.Random("fused")
     rows = []

@@ -1,44 +1,37 @@
 """Clusters as listeners see them: which blocks form one, barriers of clusters, shared memory of other blocks."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
 
-from simulator.fabric import SimulatorFabric
 from simulator.observe.events import Access, BarrierArrived, BarrierCompleted, Listener
 from simulator.observe.lanes import Clusters
-from simulator.world import SimulatedWorld
 from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 
 class Watch(Listener):
     """Keeps events of barriers and of shared memory in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.barriers: list[BarrierArrived | BarrierCompleted] = []
         self.accesses: list[Access] = []
 
-    def barrier_arrived(self, event: BarrierArrived | BarrierCompleted) -> None:
+    def barrier_arrived(self, event):
         self.barriers.append(event)
 
     barrier_completed = barrier_arrived
 
-    def shared_access(self, event: Access) -> None:
+    def shared_access(self, event):
         self.accesses.append(event)
 
 
-def watched(
-    body: str, grid: int, block: int, cluster: int, ranks: int = 1, **options: Any
-) -> tuple[Watch, SimulatedWorld]:
+def watched(body, grid, block, cluster, ranks=1, **options):
     code = executable(module(body, ["u64 mine", "u64 flag"]))
     watch, world = Watch(), make_world(ranks, **options)
     world.space.events.add(watch)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         mine, flag = (put(fabric, name, np.ones(64, np.uint32)) for name in ("mine", "flag"))
         start(fabric, code, grid, block, [mine.address, flag.address], cluster=cluster)
         fabric.synchronize()
@@ -48,7 +41,7 @@ def watched(
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 1), (2, 3, 1), (1, 3, 2), (2, 1, 2)])
-def test_blocks_of_clusters(shape: tuple[int, int, int]) -> None:
+def test_blocks_of_clusters(shape):
     """Numbers of two ranks' blocks, clusters and ranks in them against a walk over all blocks."""
     clusters = Clusters((4, 6, 2), shape, is_explicit=True)
     places = np.array([place[::-1] for place in np.ndindex(2, 2, 6, 4)])  # x, y, z, rank; a block's number is its row
@@ -64,7 +57,7 @@ def test_blocks_of_clusters(shape: tuple[int, int, int]) -> None:
     assert set(Counter(wanted).values()) == {clusters.size}
 
 
-def test_arrivals_and_waits_at_the_barrier_of_a_cluster() -> None:
+def test_arrivals_and_waits_at_the_barrier_of_a_cluster():
     """Thread 3 comes late to the wait, after all have arrived: an event of its own."""
     body = """
       barrier.cluster.arrive.relaxed; setp.eq.u32 %p1, %lane, 3; @!%p1 bra MEET;
@@ -79,7 +72,7 @@ def test_arrivals_and_waits_at_the_barrier_of_a_cluster() -> None:
     assert sorted(list(one.lanes) for one in completed) == [[0, 1, 2, 4, 5, 6, 7], [3]]
 
 
-def test_whose_shared_memory_it_is() -> None:
+def test_whose_shared_memory_it_is():
     """In the order of the accesses: the own block's, the neighbour's by its address, the neighbour's by a generic one."""
     body = """
       .shared .align 16 .b8 words[32]; st.shared.u32 [words+4], 1; barrier.cluster.arrive; barrier.cluster.wait;
@@ -98,10 +91,8 @@ def test_whose_shared_memory_it_is() -> None:
         (generic, "store", "weak", 16, 8),
     ):
         assert (one.kind, one.order, one.space, one.width_bytes) == (kind, order, "shared", width)
-        assert one.target_blocks is not None
         assert one.target_blocks.tolist() == pairs
         assert np.asarray(one.addresses).tolist() == [at] * 8
         assert np.array_equal(one.target, one.viewer)
     assert load.scope == "cluster"
-    assert mine.target_blocks is not None
     assert mine.target_blocks.tolist() == mine.blocks.tolist() == [0, 1, 2, 3] * 2

@@ -1,23 +1,17 @@
 """Events: what each kind says exactly, on small programs; and no event is made without a listener."""
 
-from __future__ import annotations
-
 import importlib
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 
-from memory.fabric import Deadlock, Region
-from simulator.fabric import SimulatorFabric
+from memory.fabric import Deadlock
 from simulator.observe import events as observed
 from simulator.observe import printed
 from simulator.observe.events import KINDS, Events, Listener, tell
 from simulator.observe.lanes import Clusters, Launched, ids_of
-from simulator.world import SimulatedWorld
 from tests.golden import refused
 from tests.simulator.harness import executable, make_world, module, put, run, start, succeed
 
@@ -27,15 +21,15 @@ HOST = ("launch_began", "launch_ended", "host")
 class Log(Listener):
     """Keeps every event with the name of the method that it was told to."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.told: list[tuple[str, Any]] = []
 
-    def of(self, *kinds: str) -> list[Any]:
+    def of(self, *kinds):
         return [event for kind, event in self.told if kind in kinds]
 
 
-def _keep(kind: str) -> Callable[[Log, Any], None]:
-    def keep(log: Log, event: Any) -> None:
+def _keep(kind):
+    def keep(log, event):
         if isinstance(event, observed.Access):
             event = replace(event, addresses=event.addresses.copy())
         log.told.append((kind, event))
@@ -47,28 +41,19 @@ for _kind in KINDS:
     setattr(Log, _kind, _keep(_kind))
 
 
-def who(event: Any) -> list[tuple[int, int, int, int]]:
+def who(event):
     """Rank, launch, block and thread of each lane."""
     columns = (event.ranks, event.launches, event.blocks, event.threads)
     return list(zip(*(one.tolist() for one in columns), strict=True))
 
 
-def operations(events: list[Any]) -> list[tuple[str, int, int]]:
+def operations(events):
     """Operation, phase and count of each event of an mbarrier; those of all its lanes are one."""
     assert all(len({*one.phases.tolist()}) == len({*one.counts.tolist()}) == 1 for one in events)
     return [(one.operation, int(one.phases[0]), int(one.counts[0])) for one in events]
 
 
-def logged(
-    body: str,
-    *,
-    world_size: int = 1,
-    grid: int = 1,
-    block: int = 1,
-    registers: str = "",
-    before_body: str = "",
-    **options: Any,
-) -> tuple[Log, SimulatedWorld, list[dict[str, Region]]]:
+def logged(body, *, world_size=1, grid=1, block=1, registers="", before_body="", **options):
     """Run the body on all ranks. %mine, %peer: 1 KiB of own memory, and of the next rank's; %all: multicast."""
     ptx = module(body, ["u64 mine", "u64 peer", "u64 all"], registers=registers)
     ptx = ptx.replace(")\n{", f")\n{before_body}\n{{", 1)
@@ -78,7 +63,7 @@ def logged(
     return log, world, succeed(world, lambda fabric: on_peers(fabric, ptx, grid, block)).results
 
 
-def on_peers(fabric: SimulatorFabric, ptx: str, grid: int, block: int) -> dict[str, Region]:
+def on_peers(fabric, ptx, grid, block):
     """A rank's program: one launch, given its own memory, the next rank's and that of all."""
     regions = {name: put(fabric, name, np.zeros(256, np.uint32)) for name in ("mine", "all")}
     fabric.barrier()
@@ -108,7 +93,7 @@ class TestAccesses:
     ld.mmio.relaxed.sys.global.b32 %r1, [%d2+4];
     """
 
-    def test_what_each_says(self) -> None:
+    def test_what_each_says(self):
         log, world, regions = logged(self.BODY, world_size=2, grid=2, block=4)
         found = [
             (one.kind, one.order, one.scope, one.space, one.width_bytes, one.count) for one in log.of("access")[:14]
@@ -144,11 +129,11 @@ class TestAccesses:
         assert {one.step for one in log.of("access")} == {0}, "one basic block"
         assert own.launched.kernel == "test/kernel"
 
-    def test_blocks_and_threads_of_more_than_x_have_one_number(self) -> None:
+    def test_blocks_and_threads_of_more_than_x_have_one_number(self):
         code, log, world = executable(module("st.global.u8 [%mine], %r0;", ["u64 mine"])), Log(), make_world(1)
         world.space.events.add(log)
 
-        def program(fabric: SimulatorFabric) -> None:
+        def program(fabric):
             start(fabric, code, (1, 2, 2), (2, 1, 3), [put(fabric, "mine", np.zeros(4, np.uint8)).address])
             fabric.synchronize()
 
@@ -156,14 +141,14 @@ class TestAccesses:
         (store,) = log.of("access")
         assert who(store) == [(0, 0, block, thread) for block in range(4) for thread in range(6)]
 
-    def test_big_launches_are_told_by_rank(self) -> None:
+    def test_big_launches_are_told_by_rank(self):
         log, _, _ = logged("ld.global.b32 %r1, [%peer];", world_size=2, grid=2, block=1024, heap_bytes=1 << 20)
         (first, second) = log.of("access")
         assert (first.viewer, first.target, second.viewer, second.target) == (0, 1, 1, 0)
         assert (first.count, second.count) == (2048, 2048)
         assert who(second)[-1] == (1, 0, 1, 1023)
 
-    def test_shared_memory(self) -> None:
+    def test_shared_memory(self):
         shared = ".shared .align 16 .b8 stage[64];\n"
         body = "shl.b32 %r1, %r0, 3; st.shared.v2.b32 [%r1], {%r0, %r0}; ld.shared.b32 %r2, [stage+8];"
         log, _, _ = logged(body, grid=2, block=4, registers=shared)
@@ -176,12 +161,12 @@ class TestAccesses:
         assert who(store) == [(0, 0, block, thread) for block in range(2) for thread in range(4)]
         assert (load.kind, load.width_bytes, load.addresses.tolist()) == ("load", 4, [8] * 8)
 
-    def test_an_access_that_faults_is_not_told_unless_it_is_poison_that_it_reads(self) -> None:
+    def test_an_access_that_faults_is_not_told_unless_it_is_poison_that_it_reads(self):
         for body, told in (("ld.global.b32 %r1, [%mine+1023];", 0), ("ld.global.b32 %r1, [%mine+1020];", 1)):
             ptx, log, world = module(body, ["u64 mine"]), Log(), make_world(1)
             world.space.events.add(log)
 
-            def program(fabric: SimulatorFabric, ptx: str = ptx) -> None:
+            def program(fabric, ptx=ptx):
                 start(fabric, executable(ptx), 1, 1, [fabric.allocate(1024, 256, "mine").address])
                 fabric.synchronize()
 
@@ -189,7 +174,7 @@ class TestAccesses:
             assert len(log.of("access")) == told
 
 
-def test_fences() -> None:
+def test_fences():
     forms = {
         "fence.acq_rel.sys": ("thread", "acq_rel", "sys", ""),
         "fence.sc.cta": ("thread", "sc", "cta", ""),
@@ -208,7 +193,7 @@ def test_fences() -> None:
 
 
 class TestBarriers:
-    def test_arrivals_and_completions_of_blocks(self) -> None:
+    def test_arrivals_and_completions_of_blocks(self):
         """Threads 0 and 1 of each block come later than the others; thread 3 returns before."""
         body = """
         setp.eq.u32 %p1, %r0, 3; @%p1 ret;
@@ -228,7 +213,7 @@ class TestBarriers:
         assert kinds[-1] == "barrier_completed"
         assert completed[0].step == arrived[-1].step
 
-    def test_warps(self) -> None:
+    def test_warps(self):
         """The second of three warps, of which the last has 6 threads, meets; the others don't."""
         body = "shr.u32 %r1, %r0, 5; setp.ne.u32 %p1, %r1, 1; @%p1 ret; bar.warp.sync -1;"
         log, _, _ = logged(body, block=70)
@@ -247,7 +232,7 @@ class TestCopies:
     mbarrier.inval.shared::cta.b64 [bar+8];
     """
 
-    def test_a_load_and_its_mbarrier(self) -> None:
+    def test_a_load_and_its_mbarrier(self):
         log, world, regions = logged(self.LOAD, world_size=2, registers=self.SHARED)
         moments = [one for one in log.of("copy") if one.ranks.tolist() == [1]]
         assert [one.moment for one in moments] == ["issued", "read", "written"]
@@ -274,7 +259,7 @@ class TestCopies:
         order = [one for kind, one in log.told if kind in ("copy", "mbarrier")]
         assert order.index(moments[2]) < order.index(completed[-1]) < order.index(waits[-1])
 
-    def test_stores_and_their_groups(self) -> None:
+    def test_stores_and_their_groups(self):
         store = "cp.async.bulk.global.shared::cta.bulk_group"
         body = f"""
         st.shared.v4.b32 [stage], {{%r0, %r0, %r0, %r0}}; fence.proxy.async;
@@ -312,7 +297,7 @@ class TestCopies:
         assert len(written) == 3
         assert world.counters()["accesses"]["own_write"] == {"count": 3, "bytes": 48}
 
-    def test_reductions_and_multicast_targets(self) -> None:
+    def test_reductions_and_multicast_targets(self):
         """Of a copy within shared memory `within` is the destination; of one to all replicas no rank is the target."""
         where = "async.bulk.global.shared::cta.bulk_group"
         body = f"""
@@ -340,7 +325,7 @@ class TestCopies:
         ]
         assert [one.is_load for one in issued] == [True, False, False, False]
 
-    def test_drops_states_and_bytes_of_an_mbarrier(self) -> None:
+    def test_drops_states_and_bytes_of_an_mbarrier(self):
         body = """
         .reg .b64 %s; mbarrier.init.shared.b64 [bar], 3; mbarrier.arrive_drop.shared.b64 %s, [bar], 2;
         mbarrier.expect_tx.shared.b64 [bar], 16; mbarrier.complete_tx.shared.b64 [bar], 16;
@@ -354,7 +339,7 @@ class TestCopies:
         assert log.of("mbarrier")[-1].passed.tolist() == [True]
 
 
-def test_steps_count_instructions() -> None:
+def test_steps_count_instructions():
     log, world, _ = logged("setp.eq.u32 %p1, %lane, 1; @%p1 bra OUT; mov.u32 %r1, 1; OUT: mov.u32 %r2, 2;", block=3)
     steps = log.of("stepped")
     assert [one.step for one in steps] == list(range(len(steps)))
@@ -364,13 +349,13 @@ def test_steps_count_instructions() -> None:
     assert [one.instructions for one in steps[1:]] == [1, 2]
 
 
-def test_launches_and_hosts() -> None:
+def test_launches_and_hosts():
     """Rank 0 launches one kernel more: the second launch of both is its third."""
     first, second = executable(module("mov.u32 %r1, 1;")), executable(module("mov.u32 %r1, 2;"))
     log, world = Log(), make_world(2)
     world.space.events.add(log)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         if fabric.rank == 0:
             start(fabric, first, 1, 1, [])
             fabric.synchronize()
@@ -398,12 +383,12 @@ def test_launches_and_hosts() -> None:
     assert log.of("launch_began")[0].launched.numbers == (0,), "launches are counted anew when ranks come in again"
 
 
-def test_a_host_that_need_not_wait_has_seen_the_end_all_the_same() -> None:
+def test_a_host_that_need_not_wait_has_seen_the_end_all_the_same():
     """The kernels run while the hosts meet; then none has anything left to wait for."""
     log, world, code = Log(), make_world(2), executable(module(""))
     world.space.events.add(log)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         start(fabric, code, 1, 1, [])
         fabric.barrier()
         fabric.synchronize()
@@ -435,7 +420,7 @@ class TestListeners:
         ".global .align 1 .b8 text[3] = {104, 105};\n"
     )
 
-    def _run(self, listener: Listener | None) -> Any:
+    def _run(self, listener):
         """All kinds of events, with this listener alone."""
         world = make_world(2)
         for one in (world.tally, world.printer):
@@ -445,19 +430,19 @@ class TestListeners:
         ptx = module(self.BODY, ["u64 mine", "u64 peer", "u64 all"], self.PRINTING, TestCopies.SHARED)
         return run(world, lambda fabric: on_peers(fabric, ptx, 1, 1))
 
-    def test_the_program_has_events_of_every_kind(self) -> None:
+    def test_the_program_has_events_of_every_kind(self):
         log = Log()
         assert not any(self._run(log).errors)
         assert {kind for kind, _ in log.told} == set(KINDS) - {"late"}, "late accesses are those of weak memory"
 
-    def test_no_event_is_made_without_a_listener(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_event_is_made_without_a_listener(self, monkeypatch):
         classes = [
             one for one in vars(observed).values() if isinstance(one, type) and one.__module__ == observed.__name__
         ]
         names = {one.__name__ for one in classes if hasattr(one, "__dataclass_fields__")} - {"LaneEvent", "LateAccess"}
         assert len(names) == len(KINDS) - 2, "an Access is told to two methods, and LateAccess is of weak memory"
 
-        def forbidden(*args: Any, **named: Any) -> None:
+        def forbidden(*args, **named):
             raise AssertionError("an event was made")
 
         patched = set()
@@ -479,8 +464,8 @@ class TestListeners:
             listener = type("One", (Listener,), {kind: lambda self, event: None})()
             assert "an event was made" in str(self._run(listener).error()), kind
 
-    def test_a_listener_is_told_what_it_overrides(self) -> None:
-        fences_of: list[Any] = []
+    def test_a_listener_is_told_what_it_overrides(self):
+        fences_of = []
         fences = type("Fences", (Listener,), {"fence": lambda self, event: fences_of.append(event)})()
         events, log = Events(), Log()
         events.add(fences)
@@ -495,7 +480,7 @@ class TestListeners:
         with refused():
             events.remove(log)
 
-    def test_the_report_of_a_deadlock_is_not_told(self) -> None:
+    def test_the_report_of_a_deadlock_is_not_told(self):
         """Its turns of the spin are not the program's."""
         log, world = Log(), make_world(1)
         world.space.events.add(log)
@@ -503,7 +488,7 @@ class TestListeners:
             "SPIN: ld.acquire.sys.global.b32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;", ["u64 flag"]
         )
 
-        def program(fabric: SimulatorFabric) -> None:
+        def program(fabric):
             start(fabric, executable(ptx), 1, 1, [put(fabric, "flag", np.array([5], np.uint32)).address])
             fabric.synchronize()
 
@@ -514,7 +499,7 @@ class TestListeners:
         assert len(log.of("access")) == world.counters()["steps"] - 1, "a step before the loop"
 
 
-def test_lanes_and_what_is_behind_them() -> None:
+def test_lanes_and_what_is_behind_them():
     pairs = Clusters((2, 1, 1), (2, 1, 1), is_explicit=True)
     launched = Launched("a kernel", (1, 3), (0, 4), grid=2, block=3, clusters=pairs)
     assert (launched.threads, launched.lanes) == (6, 12)
@@ -529,14 +514,12 @@ def test_lanes_and_what_is_behind_them() -> None:
     assert ids_of(range(2, 5)).tolist() == [2, 3, 4]
 
 
-def test_what_is_printed_is_kept_and_shown_up_to_a_limit(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_printed_is_kept_and_shown_up_to_a_limit(monkeypatch, capsys):
     monkeypatch.setattr(printed, "MAX_LINES", 3)
     printer = printed.Printer()
     for texts in (("a", "b\n"), ("c", "d"), ("e",)):
         places = [np.arange(len(texts))] * 3
-        printer.printed(SimpleNamespace(ranks=places[0], blocks=places[1], threads=places[2], texts=texts))  # type: ignore[arg-type]
+        printer.printed(SimpleNamespace(ranks=places[0], blocks=places[1], threads=places[2], texts=texts))
     assert [line.rpartition(": ")[2] for line in printer.lines] == ["a", "b\n", "c"]
     assert capsys.readouterr().err.splitlines() == [line.rstrip("\n") for line in printer.lines]
     assert printer.lost == 2

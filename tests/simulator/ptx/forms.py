@@ -4,10 +4,7 @@
 one that holds the first.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable, Iterator
 from itertools import product
 
 COUNTED = "mbarrier::complete_tx::bytes"
@@ -26,12 +23,12 @@ VECTORS = {
 """A register, or a vector of several."""
 
 
-def bank_of(kind: str) -> str:
+def bank_of(kind):
     """The name of a bank of registers that hold a type."""
     return _BANKS.get(kind) or ("%r" if kind.endswith("x2") else _BANKS[kind.lstrip("busf")])
 
 
-def forms_of(templates: Iterable[str]) -> Iterator[str]:
+def forms_of(templates):
     """What templates stand for, each once."""
     found = {}
     for template in templates:
@@ -45,7 +42,7 @@ def forms_of(templates: Iterable[str]) -> Iterator[str]:
     return iter(found)
 
 
-def lane_copies() -> Iterator[str]:
+def lane_copies():
     yield (
         "cp.async.<ca|cg>.<shared|shared::cta|shared::cluster>.global [%r1], [%d1], <4|8|16|12|%r3><|, 4|, %r2|, %p1>"
     )
@@ -58,7 +55,7 @@ def lane_copies() -> Iterator[str]:
     yield from (f"<|@%p1 >cp.async<|.bulk>.<{waits}>", "cp.async.bulk.wait_group")
 
 
-def bulk_copies() -> Iterator[str]:
+def bulk_copies():
     places = {"shared::cta": "%r", "shared::cluster": "%r", "shared": "%r", "global": "%d"}
     words = {"<|.L2::128B>": "", HINT: ", %d3", ".cp_mask": ", %h1", f"{HINT}.cp_mask": ", %d3, %h1"}
     for (to, target), (origin, source), (word, more) in product(places.items(), places.items(), words.items()):
@@ -75,7 +72,7 @@ def bulk_copies() -> Iterator[str]:
 KINDS = "b16|u16|b32|u32|s32|b64|u64|s64|f16|bf16|f16x2|bf16x2|f32|f64|f32x2"
 
 
-def bulk_reductions() -> Iterator[str]:
+def bulk_reductions():
     start, change = "cp.reduce.async.bulk", f"<{CHANGES}><|.noftz>.<{KINDS}>"
     yield f"{start}.<shared::cluster|shared::cta>.shared::cta.{COUNTED}.{change} [%r1], [%r2], 16, [%r3]"
     yield f"{start}.global.shared::cta.bulk_group.{change} [%d1], [%r2], 16"
@@ -83,7 +80,7 @@ def bulk_reductions() -> Iterator[str]:
     yield f"{start}.shared::cluster.shared::cta.{COUNTED}{HINT}.add.u32 [%r1], [%r2], 16, [%r3], %d2"
 
 
-def multicast_copies() -> Iterator[str]:
+def multicast_copies():
     where = "bulk.global.shared::cta.bulk_group"
     yield f"multimem.cp.reduce.async.{where}.<{CHANGES}><|.noftz>.<{KINDS}> [%d1], [%r1], 16"
     yield from (
@@ -97,7 +94,7 @@ def multicast_copies() -> Iterator[str]:
     yield f"multimem.cp.async.bulk.global.shared::cta.{COUNTED} [%d1], [%r1], 16, [%r2]"
 
 
-def multimem() -> Iterator[str]:
+def multimem():
     """The switch's instructions; .x4 types and those of 8 bits have no bank of their own here."""
     kinds = ("b32|u32|s32|f32|f16x2|bf16x2|e4m3x4|e5m2x4", "b64|u64|s64|f64", "f16|bf16|e4m3x2|e5m2x2", "e4m3|e5m2")
     banks = ("%r", "%d", "%h", "%x")
@@ -109,7 +106,7 @@ def multimem() -> Iterator[str]:
         yield f"multimem.st.relaxed.sys.global{dot}.<{some}> [%d20], {registers}"
 
 
-def mbarriers() -> Iterator[str]:
+def mbarriers():
     orders = (
         "|.release.cta|.release.cluster|.relaxed.cta|.relaxed.cluster|.acquire.cta|.acquire.cluster|.release|.cta"
         "|.release.gpu|.acq_rel.cta"
@@ -124,7 +121,7 @@ def mbarriers() -> Iterator[str]:
     yield from ("mbarrier.pending_count.b64 <%r1|%d1>, %d2", "mbarrier.pending_count.shared.b64 %r1, %d2")
 
 
-def clusters() -> Iterator[str]:
+def clusters():
     for word, target in (
         ("mapa", "$1, <$2|kernel_shared|kernel_shared+8>, %r3"),
         ("getctarank", "%r1, <$2|kernel_shared|kernel_shared+8>"),
@@ -153,7 +150,7 @@ def clusters() -> Iterator[str]:
     yield from ("mov.pred %p1, %<is_explicit_cluster|cluster_ctarank>", "mov.u64 %d1, %gridid")
 
 
-def cluster_copies() -> Iterator[str]:
+def cluster_copies():
     kinds = "b8|b16|u16|b32|b64|u32|u64|s32|s64|f32|f64|f16x2"
     spaces = "|.shared|.shared::cta|.shared::cluster|.global"
     for count, given in VECTORS.items():
@@ -170,14 +167,14 @@ def cluster_copies() -> Iterator[str]:
     yield f"cp.async.bulk.shared::cluster.shared::cta.{COUNTED}.multicast::cluster [%r1], [%r2], 16, [%r3], %h1"
 
 
-def arithmetic() -> Iterator[str]:
+def arithmetic():
     modes = f"<|.rn|.rz|.rm|.rp|.approx|.full><|.ftz><|.sat|.relu|.NaN>.<{INTEGERS}|{FLOATS}|{PACKED}>"
     yield f"<rcp|sqrt|neg|abs|rsqrt|sin|cos|lg2|ex2|tanh>{modes} $1, $2"
     yield f"<add|sub|mul|min|max|div|rem|copysign>{modes} $1, $2, $3"
     yield f"<fma|sad>{modes} $1, $2, $3, $4"
 
 
-def whole_numbers() -> Iterator[str]:
+def whole_numbers():
     kinds = f"{INTEGERS}|{BITS}|pred"
     yield f"<mul|mul24>.<lo|hi>.<{INTEGERS}> $1, $2, $3"
     yield f"<mad|mad24>.<lo|hi>.<{INTEGERS}> $1, $2, $3, $4"
@@ -194,7 +191,7 @@ def whole_numbers() -> Iterator[str]:
     yield "<bmsk|szext><.clamp|.wrap|>.<b32|u32|s32|b64|u64> $1, $2, %r3"
 
 
-def comparisons() -> Iterator[str]:
+def comparisons():
     kinds = f"{INTEGERS}|{BITS}|pred|{FLOATS}"
     yield f"setp.<{WORDS}><|.ftz>.<{kinds}> %p1, $2, $3"
     yield f"setp.<{WORDS}>.<and|or|xor><|.ftz>.<{kinds}> %p1, $2, $3, %p4"
@@ -204,7 +201,7 @@ def comparisons() -> Iterator[str]:
         yield f"setp.<{WORDS}>.and<|.ftz>.<f16x2|bf16x2|u16x2> {target}, %r2, %r3, !%p4"
 
 
-def numbers_of_comparisons() -> Iterator[str]:
+def numbers_of_comparisons():
     kinds = "<pred|b32|u16|s16|u32|s32|u64|f16|bf16|f32|f64|f16x2|bf16x2>"
     kinds += f".<{INTEGERS}|{BITS}|pred|{FLOATS}|f16x2|bf16x2|u16x2>"
     for place, word in enumerate(WORDS.split("|")):
@@ -213,12 +210,12 @@ def numbers_of_comparisons() -> Iterator[str]:
     yield "set.lt<.and.u32.u32 %r1, %r2, %r3, !%p1|.and.u32.u32 %r1, %r2, %r3|.u32.u32 %r1, %r2>"
 
 
-def conversions() -> Iterator[str]:
+def conversions():
     kinds, modes = f"<{INTEGERS}|{FLOATS}>", "<|.rn|.rz|.rm|.rp|.rni|.rzi|.rmi|.rpi><|.ftz><|.sat|.relu>"
     yield f"cvt{modes}.{kinds}.{kinds} @1, $2"
 
 
-def warps() -> Iterator[str]:
+def warps():
     yield "shfl.sync.<up|down|bfly|idx|all>.<b32|u32|b64|f32> $1, $2, 1, 31, -1"
     yield from (
         "vote.sync.<all|any|uni|ballot>.<pred|b32|u32> $1, %p2, -1",
@@ -231,7 +228,7 @@ def warps() -> Iterator[str]:
     yield "<trap|brkpt|exit|ret>"
 
 
-def atomics() -> Iterator[str]:
+def atomics():
     kinds = "b16|u16|b32|u32|s32|b64|u64|s64|f32|f64|f16|bf16|f16x2|bf16x2"
     for opcode, target in (("atom", "$1, "), ("red", "")):
         start = f"{opcode}<|.global|.shared|.shared::cta|.local>"
@@ -243,7 +240,7 @@ def atomics() -> Iterator[str]:
             yield f"{start}.<f16|bf16|f16x2|bf16x2|f32|u32> {got}[%d20], {VECTORS[count]}"
 
 
-def accesses() -> Iterator[str]:
+def accesses():
     kinds, spaces = f"<{INTEGERS}|{BITS}|{FLOATS}>", "<|.global|.shared|.shared::cta|.local|.const>"
     for count, given in VECTORS.items():
         dot = f".v{count}" if count > 1 else ""
@@ -259,7 +256,7 @@ def accesses() -> Iterator[str]:
     yield from (f"cvta<|.to>.{spaces}.u64 %d1, %d2", f"isspacep.{spaces} %p1, %d2")
 
 
-def wide() -> Iterator[str]:
+def wide():
     """Registers of 128 bits, and others in their places."""
     where = "<|.relaxed.gpu|.acq_rel><|.global|.shared|.shared::cta>"
     yield f"atom{where}.<exch|add|or>.b128 <%q1|%d1|{{%d1, %d2}}>, [%d9], <%q2|%d2>"

@@ -1,7 +1,5 @@
 """ptxas, where it is installed, and how its answers are read."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import sys
@@ -16,7 +14,7 @@ FOUND = find_ptxas()
 needs_ptxas = pytest.mark.skipif(FOUND is None, reason="ptxas is not installed")
 
 
-def script(path: Path, text: str) -> Path:
+def script(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -24,7 +22,7 @@ def script(path: Path, text: str) -> Path:
 
 
 @needs_ptxas
-def test_a_legal_module_assembles() -> None:
+def test_a_legal_module_assembles():
     assert FOUND is not None
     verdict = assembled(FOUND, SUM, "sm_90")
     assert verdict.problems == ()
@@ -33,7 +31,7 @@ def test_a_legal_module_assembles() -> None:
 
 
 @needs_ptxas
-def test_all_that_is_illegal_is_named_with_its_line() -> None:
+def test_all_that_is_illegal_is_named_with_its_line():
     assert FOUND is not None
     text = SUM.replace("mov.f32 %f1, 0f00000000;", "mov.f32 %f9, 0f00000000;").replace("sub.s32", "sub.x32")
     verdict = assembled(FOUND, text, "sm_90")
@@ -45,12 +43,12 @@ def test_all_that_is_illegal_is_named_with_its_line() -> None:
 
 
 @needs_ptxas
-def test_an_architecture_that_is_too_old_is_a_problem() -> None:
+def test_an_architecture_that_is_too_old_is_a_problem():
     assert FOUND is not None
     assert assembled(FOUND, SUM, "sm_75").problems
 
 
-def test_an_answer_of_another_form_is_not_taken_for_a_yes(tmp_path: Path) -> None:
+def test_an_answer_of_another_form_is_not_taken_for_a_yes(tmp_path):
     silent = script(tmp_path / "silent", "exit 3")
     assert assembled(silent, SUM, "sm_90").problems == (Problem(0, "ended with exit code 3"),)
     odd = script(tmp_path / "odd", "echo no license; exit 1")
@@ -58,7 +56,7 @@ def test_an_answer_of_another_form_is_not_taken_for_a_yes(tmp_path: Path) -> Non
     assert version_of(odd) == ""
 
 
-def test_ptxas_is_found_on_path_before_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ptxas_is_found_on_path_before_an_installed_package(tmp_path, monkeypatch):
     on_path = script(tmp_path / "bin" / "ptxas", "exit 0")
     in_wheel = script(tmp_path / "site" / "nvidia" / "cu13" / "bin" / "ptxas", "exit 0")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))

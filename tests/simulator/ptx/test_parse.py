@@ -1,63 +1,59 @@
 """PTX text: what the parser reads, and what it says, with the line, of what it can't read."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 
 from memory.fabric import PeerLost
-from simulator.fabric import SimulatorFabric
 from simulator.isa import UnknownInstruction, key_of
-from simulator.ptx.ir import Address, Immediate, Instruction, Register
+from simulator.ptx.ir import Address, Immediate, Register
 from simulator.ptx.parse import PtxSyntaxError, parse_kernel
 from simulator.run.decode import unsupported_forms
 from tests.golden import refused, same_text
-from tests.simulator.harness import HEADER, executable, get, launching, make_world, module, put, run, simple, start
+from tests.simulator.harness import HEADER, executable, launching, make_world, module, run, simple, start
 
 STORE = "st.global.b32 [%out], %r1;"
 
 
-def instructions(body: str, before: str = "") -> list[Instruction]:
+def instructions(body, before=""):
     kernel = parse_kernel(module(body, before=before), "kernel")
     return [one for block in kernel.blocks for one in block.instructions][5:-1]  # without harness's own
 
 
-def result(body: str) -> int:
+def result(body):
     return int(simple(body + STORE).view(np.uint32)[0])
 
 
 class TestScopes:
-    def test_names_are_the_inner_scopes(self) -> None:
+    def test_names_are_the_inner_scopes(self):
         assert result("{ .reg .b32 t; mov.u32 t, 5; { .reg .b32 t; mov.u32 t, 9; } mov.u32 %r1, t; }") == 5
 
-    def test_one_name_in_several_scopes_of_different_width(self) -> None:
+    def test_one_name_in_several_scopes_of_different_width(self):
         body = "{ .reg .b64 t; mov.u64 t, 0x1FFFFFFFF; shr.u64 t, t, 32; cvt.u32.u64 %r1, t; }"
         assert result(body + "{ .reg .b32 t; mov.u32 t, 2; add.u32 %r1, %r1, t; }") == 3
 
-    def test_declared_after_an_inner_scope_has_closed(self) -> None:
+    def test_declared_after_an_inner_scope_has_closed(self):
         body = "{ { .reg .b32 t; mov.u32 t, 1; } .reg .b64 t; mov.u64 t, 0x100000000; shr.u64 t, t, 32; cvt.u32.u64 %r1, t; }"
         assert result(body) == 1
 
-    def test_ranges_of_registers_belong_to_their_scope(self) -> None:
+    def test_ranges_of_registers_belong_to_their_scope(self):
         body = "{ .reg .b64 t<2>; mov.u64 t1, 0x300000000; shr.u64 t0, t1, 32; cvt.u32.u64 %r1, t0; }"
         assert result(body + "{ .reg .b32 t<2>; mov.u32 t1, 4; add.u32 %r1, %r1, t1; }") == 7
 
-    def test_a_scope_sees_the_names_around_it(self) -> None:
+    def test_a_scope_sees_the_names_around_it(self):
         assert result("mov.u32 %r2, 3; { .reg .b32 t; add.u32 t, %r2, 4; mov.u32 %r1, t; }") == 7
 
-    def test_a_scope_jumps_out(self) -> None:
+    def test_a_scope_jumps_out(self):
         assert result("mov.u32 %r1, 1; { bra OUT; } mov.u32 %r1, 2; OUT: add.u32 %r1, %r1, 10;") == 11
 
 
 class TestText:
-    def test_comments(self) -> None:
+    def test_comments(self):
         body = "mov.u32 %r1, 1; // add.u32 %r1, %r1, 1;\n/* add.u32 %r1,\n %r1, 2; */ add.u32 %r1, /* 7 */ %r1, 4; //"
         assert result(body + "\n") == 5
 
-    def test_statements_on_several_lines_and_several_on_one(self) -> None:
+    def test_statements_on_several_lines_and_several_on_one(self):
         assert result("mov.u32 %r1,\n\t7; add.u32\n%r1,\n%r1,\n1; { add.u32 %r1, %r1, 1; }") == 9
         found = instructions("mov.u32 %r1,\n 7;\n\nadd.u32 %r1, %r1, 1;")
         assert found[1].line == found[0].line + 3
@@ -66,14 +62,14 @@ class TestText:
         ("text", "bits"),
         [("0", 0), ("-1", -1), ("42U", 42), ("0x2A", 42), ("0X2aU", 42), ("052", 42), ("0b101010", 42), ("-0x10", -16)],
     )
-    def test_integers(self, text: str, bits: int) -> None:
+    def test_integers(self, text, bits):
         assert instructions(f"mov.u32 %r1, {text};")[0].operands[1] == Immediate(bits)
 
     @pytest.mark.parametrize(
         ("text", "bits", "width"),
         [("0f3F800000", 0x3F800000, 32), ("0Fff800001", 0xFF800001, 32), ("0d3FF0000000000000", 1023 << 52, 64)],
     )
-    def test_floats(self, text: str, bits: int, width: int) -> None:
+    def test_floats(self, text, bits, width):
         assert instructions(f"mov.f64 %d1, {text};")[0].operands[1] == Immediate(bits, width)
 
     @pytest.mark.parametrize(
@@ -90,10 +86,10 @@ class TestText:
             ("[%d1+020]", 16),
         ],
     )
-    def test_addresses(self, text: str, offset: int) -> None:
+    def test_addresses(self, text, offset):
         assert instructions(f"ld.global.b32 %r1, {text};")[0].operands[1] == Address(Register("%d1"), offset)
 
-    def test_guards(self) -> None:
+    def test_guards(self):
         found = instructions("@%p1 mov.u32 %r1, 1;\n@!%p2 mov.u32 %r1, 2;")
         assert [one.guard for one in found] == [(Register("%p1"), False), (Register("%p2"), True)]
 
@@ -110,10 +106,10 @@ class TestText:
             ),
         ],
     )
-    def test_qualifiers_in_any_order(self, one: str, other: str) -> None:
+    def test_qualifiers_in_any_order(self, one, other):
         assert key_of(instructions(one)[0]) == key_of(instructions(other)[0])
 
-    def test_directives_of_real_kernels(self) -> None:
+    def test_directives_of_real_kernels(self):
         ptx = (
             "\n// Generated\n.version 9.4\n.target sm_90a\n.address_size 64\n\n\t// .globl\tkernel\n\n"
             ".visible .entry kernel(\n\t.param .u64 .ptr .global .align 16 kernel_param_0,\n\t.param .u32 kernel_param_1\n)\n"
@@ -128,7 +124,7 @@ class TestText:
         assert (kernel.required_block, kernel.target) == ((512, 1, 1), "sm_90a")
         assert kernel.labels == {"$L__BB0_1": 0, "$L__BB0_2": 1}
 
-    def test_sizes_of_parameters(self) -> None:
+    def test_sizes_of_parameters(self):
         heads = ".param .align 8 .b8 a[24], .param .u16 b, .param .f64 c, .param .u64 .ptr .shared .align 16 d, .param .u32 e[3]"
         kernel = parse_kernel(f"{HEADER}.visible .entry kernel({heads})\n{{ ret; }}", "kernel")
         assert [(one.name, one.size_bytes) for one in kernel.parameters] == [
@@ -144,11 +140,11 @@ class TestText:
             (".maxntid 64\n.reqnctapercluster 2", None, (2, 1, 1)),
         ],
     )
-    def test_what_a_launch_must_have(self, directives: str, block: Any, cluster: Any) -> None:
+    def test_what_a_launch_must_have(self, directives, block, cluster):
         kernel = parse_kernel(f"{HEADER}.visible .entry kernel()\n{directives}\n{{ ret; }}", "kernel")
         assert (kernel.required_block, kernel.required_cluster) == (block, cluster)
 
-    def test_shared_variables_of_the_module(self) -> None:
+    def test_shared_variables_of_the_module(self):
         """Of those outside all kernels the kernel has the ones that it names; dynamic ones begin behind all others."""
         before = (
             ".shared .align 4 .b8 unused[4096];\n.extern .shared .align 128 .b8 dynamic[];\n"
@@ -161,7 +157,7 @@ class TestText:
         assert found == {"static": (0, 20), "own": (20, 4), "dynamic": (128, 0), "also": (128, 0)}
         assert (kernel.shared_bytes, kernel.dynamic_offset_bytes) == (24, 128)
 
-    def test_the_entry_of_several(self) -> None:
+    def test_the_entry_of_several(self):
         two = module("mov.u32 %r1, 1;") + module("mov.u32 %r1, 2;").replace("kernel", "other").replace(HEADER, "")
         values = {}
         for entry in ("kernel", "other"):
@@ -173,29 +169,29 @@ class TestText:
 class TestPlaces:
     FILES = '.file 1 "kernels/one.py"\n.file 2 "kernels/dsl/device.py"\n'
 
-    def places(self, body: str) -> list[str]:
+    def places(self, body):
         return [str(one.source) for one in instructions(body, self.FILES)]
 
-    def test_the_last_location_holds(self) -> None:
+    def test_the_last_location_holds(self):
         found = self.places(".loc 1 10 3\nmov.u32 %r1, 1;\nmov.u32 %r1, 2;\n.loc\t2 20 1\nmov.u32 %r1, 3;")
         assert found == ["kernels/one.py:10", "kernels/one.py:10", "kernels/dsl/device.py:20"]
 
-    def test_inlined(self) -> None:
+    def test_inlined(self):
         body = ".loc 2 20 1, function_name $L__info_string0, inlined_at 1 33 5\nmov.u32 %r1, 1;"
         assert self.places(body) == ["kernels/dsl/device.py:20 in kernels/one.py:33"]
 
-    def test_inlined_twice(self) -> None:
+    def test_inlined_twice(self):
         body = (
             ".loc 2 20 1, function_name $L__info_string0+16, inlined_at 1 33 5\nmov.u32 %r1, 1;\n"
             ".loc 2 5 9, function_name $L__info_string1, inlined_at 2 20 1\nmov.u32 %r1, 2;"
         )
         assert self.places(body)[1] == "kernels/dsl/device.py:5 in kernels/dsl/device.py:20 in kernels/one.py:33"
 
-    def test_line_0_says_nothing(self) -> None:
+    def test_line_0_says_nothing(self):
         assert self.places(".loc 1 10 3\nmov.u32 %r1, 1;\n.loc 1 0 0\nmov.u32 %r1, 2;")[1] == "kernels/one.py:10"
 
 
-def line_of(body: str, text: str) -> int:
+def line_of(body, text):
     return next(number for number, line in enumerate(module(body).splitlines(), 1) if text in line)
 
 
@@ -211,7 +207,7 @@ class TestErrors:
             ".local .b7 stack;",
         ],
     )
-    def test_declarations_that_it_can_not_read(self, statement: str) -> None:
+    def test_declarations_that_it_can_not_read(self, statement):
         """`symlab check` lists them; a kernel that does not use them runs."""
         body = f"mov.u32 %r1, 1;\n\n  {statement}\n"
         (found,) = unsupported_forms(module(body))
@@ -230,7 +226,7 @@ class TestErrors:
             "st.global.v2.b32 [%d1], {%r1, [%d1]};",
         ],
     )
-    def test_what_it_can_not_read(self, statement: str) -> None:
+    def test_what_it_can_not_read(self, statement):
         """It faults when a thread gets there, and not before."""
         body = f"mov.u32 %r1, 1;\n\n  {statement}\n"
         (found,) = unsupported_forms(module(body))
@@ -241,21 +237,21 @@ class TestErrors:
         assert result(f"mov.u32 %r1, 1; bra OVER; {statement} OVER:") == 1
         assert result(f"mov.u32 %r1, 1; setp.ne.u32 %p1, %r1, 1; @%p1 {statement}") == 1
 
-    def test_no_end_of_statement(self) -> None:
+    def test_no_end_of_statement(self):
         with refused(PtxSyntaxError):
             parse_kernel(f"{HEADER}.visible .entry kernel()\n{{\n ret;\n mov.u32 %r1, 1\n}}\n", "kernel")
 
-    def test_no_closing_brace(self) -> None:
+    def test_no_closing_brace(self):
         with pytest.raises(PtxSyntaxError, match="closing brace"):
             parse_kernel(f"{HEADER}.visible .entry kernel()\n{{\n ret;\n", "kernel")
 
-    def test_no_such_entry(self) -> None:
+    def test_no_such_entry(self):
         with refused(ValueError):
             parse_kernel(module(""), "other")
         with refused(ValueError):
             parse_kernel(HEADER, "other")
 
-    def test_a_parameter_it_can_not_bind(self) -> None:
+    def test_a_parameter_it_can_not_bind(self):
         for declared in (".param .texref kernel_x", ".param .b8 kernel_x[2][4]", ".param .pred kernel_x"):
             with pytest.raises(PtxSyntaxError, match=re.escape(declared)):
                 parse_kernel(f"{HEADER}.visible .entry kernel({declared}) {{ ret; }}", "kernel")
@@ -292,12 +288,12 @@ class TestErrors:
             "st.sys.global.b32 [%d1], %r1;",
         ],
     )
-    def test_what_nobody_wrote(self, statement: str) -> None:
+    def test_what_nobody_wrote(self, statement):
         """The rank that launched it gets the error itself, the others hear of it."""
         body = f"setp.ne.u32 %p1, %lane, %lane;\n\n  {statement}\n"
         ptx = module(body)
 
-        def program(fabric: SimulatorFabric) -> None:
+        def program(fabric):
             if fabric.rank == 1:
                 start(fabric, executable(ptx), 1, 32, [])
             fabric.synchronize()
@@ -325,19 +321,12 @@ class TestEndings:
             "mov.u32 %r2, 0; AGAIN: add.u32 %r2, %r2, 1; setp.le.u32 %p1, %r2, %lane; st.global.b32 [%d1], %lane; @%p1 bra AGAIN;",
         ],
     )
-    def test_falling_off(self, ending: str) -> None:
+    def test_falling_off(self, ending):
         ptx = module(f"mad.lo.u64 %d1, %lane64, 4, %out; {ending}", ["u64 out"]).replace("\n  ret;\n", "\n")
+        program = launching(ptx, 2, 4, [np.full(8, 99, np.uint32)])
+        assert run(make_world(1, step_budget=1000), program).right == [list(range(8))]
 
-        def program(fabric: SimulatorFabric) -> list[int]:
-            out = put(fabric, "out", np.full(8, 99, np.uint32))
-            start(fabric, executable(ptx), 2, 4, [out.address])
-            return [int(one) for one in get(fabric, out, "u4")]
-
-        outcome = run(make_world(1, step_budget=1000), program)
-        assert outcome.errors == [None]
-        assert outcome.results[0] == list(range(8))
-
-    def test_nothing_at_all(self) -> None:
+    def test_nothing_at_all(self):
         ptx = f"{HEADER}.visible .entry kernel()\n{{\n}}\n"
 
         assert run(make_world(1), launching(ptx, 2, 4)).errors == [None]
@@ -351,7 +340,7 @@ NESTED = {
 
 
 @pytest.mark.parametrize("how", NESTED)
-def test_constants_are_nested_to_a_depth(how: str) -> None:
+def test_constants_are_nested_to_a_depth(how):
     """Beyond it they are operands that can't be read, in their line."""
     assert result(f"mov.u32 %r1, {NESTED[how](32)};") == 7
     for depth in (33, 3000):
@@ -359,7 +348,7 @@ def test_constants_are_nested_to_a_depth(how: str) -> None:
         assert one.reason == "the simulator can't read these operands"
 
 
-def test_atomics_of_128_bits_begin_with_sm_90() -> None:
+def test_atomics_of_128_bits_begin_with_sm_90():
     body = ".reg .b128 q; mov.b128 q, {%d1, %d2};\natom.global.exch.b128 q, [%d3], q;"
     assert unsupported_forms(module(body)) == ()
     (one,) = unsupported_forms(module(body, target="sm_80"))

@@ -4,11 +4,8 @@ simulator's table. The locked ptxas is the first on PATH (tests/cuda_programs.py
 Forms that ptxas takes and the simulator does not have are allowed only where MISSING names them.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -34,7 +31,7 @@ NOT_FOR_PTXAS = {
 }
 
 
-def refused(ptx: str, folder: Path, arch: str = ARCH) -> dict[int, str]:
+def refused(ptx, folder, arch=ARCH):
     """The lines that ptxas refuses, with its reasons."""
     path = folder / "module.ptx"
     path.write_text(ptx)
@@ -56,7 +53,7 @@ def refused(ptx: str, folder: Path, arch: str = ARCH) -> dict[int, str]:
         if one not in NOT_FOR_PTXAS
     ],
 )
-def test_all_that_the_vectors_run_is_legal(family: str, tmp_path: Path) -> None:
+def test_all_that_the_vectors_run_is_legal(family, tmp_path):
     ptx = bench_of(family).ptx.replace(".target sm_90a", f".target {ARCH}")
     lines = ptx.splitlines()
     assert {lines[line - 1]: reason for line, reason in refused(ptx, tmp_path).items()} == {}
@@ -78,7 +75,7 @@ and ptxas crashes when it makes code of them; nor does it know loads of 64 bits 
 Generic addresses have 64 bits."""
 
 
-def judged(name: str, arch: str, folder: Path) -> tuple[list[str], set[int], set[int]]:
+def judged(name, arch, folder):
     """The generated forms, and which of them ptxas and the simulator refuse under a .target."""
     forms = list(forms_of(TEMPLATES[name]()))
     body = "\n".join(f"{form};" for form in forms)
@@ -91,13 +88,13 @@ def judged(name: str, arch: str, folder: Path) -> tuple[list[str], set[int], set
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_the_same_yes_and_no_as_ptxas(name: str, tmp_path: Path) -> None:
+def test_the_same_yes_and_no_as_ptxas(name, tmp_path):
     forms, theirs, ours = judged(name, ARCH, tmp_path)
     assert len(theirs) < len(forms)
     _compare(name, forms, theirs, ours)
 
 
-def _compare(name: str, forms: list[str], theirs: set[int], ours: set[int]) -> None:
+def _compare(name, forms, theirs, ours):
     wrong = [f"ptxas refuses {forms[one]}" for one in sorted(theirs - ours)]
     missing = [forms[one] for one in sorted(ours - theirs)]
     allowed = re.compile(MISSING.get(name, "(?!)"))
@@ -115,12 +112,12 @@ OF_MULTIMEM = ("sm_90a", "sm_100", "sm_100f", "sm_103a", "sm_110a", "sm_120", "s
 @pytest.mark.parametrize(
     "name", [one for one in TEMPLATES if one not in ("numbers_of_comparisons", "multicast_copies")]
 )
-def test_the_same_yes_and_no_under_other_targets(name: str, arch: str, tmp_path: Path) -> None:
+def test_the_same_yes_and_no_under_other_targets(name, arch, tmp_path):
     _compare(name, *judged(name, arch, tmp_path))
 
 
 @pytest.mark.parametrize("arch", OF_MULTIMEM)
-def test_multimem_under_the_targets_that_differ(arch: str, tmp_path: Path) -> None:
+def test_multimem_under_the_targets_that_differ(arch, tmp_path):
     _compare("multimem", *judged("multimem", arch, tmp_path))
 
 
@@ -136,7 +133,7 @@ def test_multimem_under_the_targets_that_differ(arch: str, tmp_path: Path) -> No
         ("cvt.rn.satfinite.e4m3x2.f32 %h1, %r1, %r2", "sm_80", "sm_89"),
     ],
 )
-def test_a_form_of_a_later_architecture_is_named_with_it(form: str, target: str, first: str, tmp_path: Path) -> None:
+def test_a_form_of_a_later_architecture_is_named_with_it(form, target, first, tmp_path):
     ptx = module(f"{form};", target=target)
     (one,) = unsupported_forms(ptx)
     assert one.reason == f"{target} has no {form.split()[0]}: it takes {first} or later"

@@ -1,17 +1,13 @@
 """What a schedule chose can be followed again: the same run, event by event, or a part of it and then on."""
 
-from __future__ import annotations
-
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 import pytest
 
-from simulator.fabric import SimulatorFabric
 from simulator.memory.chance import Late
 from simulator.observe.events import KINDS, LateAccess, Listener
-from simulator.run.choices import Began, Choice, Moved, Returned, Turn, choices_of, switches, text_of
+from simulator.run.choices import Began, Moved, Returned, Turn, choices_of, switches, text_of
 from tests.golden import refused
 from tests.simulator.harness import executable, get, make_world, module, put, run, start
 
@@ -36,12 +32,12 @@ WORK = module(
     ["u64 mine", "u64 peer", "u64 sum"],
 )
 RANKS = 3
-ORDERS: list[dict[str, Any]] = [
+ORDERS = [
     {"schedule": "fair"},
     *({"schedule": "random", "seed": seed, "granularity": "block"} for seed in range(2)),
     *({"schedule": schedule, "seed": seed} for schedule in ("random", "adversarial") for seed in range(9)),
 ]
-WEAK: list[dict[str, Any]] = [
+WEAK = [
     {"schedule": schedule, "seed": seed, "memory": "weak"}
     for seed, schedule in enumerate(("random", "adversarial") * 2)
 ]
@@ -51,20 +47,20 @@ NAMES = ["-".join(str(one) for one in options.values()) for options in ORDERS]
 class Everything(Listener):
     """Notes all events of kernels, as text; those of hosts come in the order of Python's threads."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.lines: list[str] = []
 
 
 class Lates(Listener):
-    def __init__(self) -> None:
+    def __init__(self):
         self.told: list[LateAccess] = []
 
-    def late(self, event: LateAccess) -> None:
+    def late(self, event):
         self.told.append(event)
 
 
-def _noted(kind: str) -> Any:
-    def note(self: Everything, event: Any) -> None:
+def _noted(kind):
+    def note(self, event):
         values = [(one.name, getattr(event, one.name)) for one in fields(event) if one.name != "launched"]
         shown = [(name, value.tolist() if isinstance(value, np.ndarray) else value) for name, value in values]
         self.lines.append(f"{kind} {shown}")
@@ -76,7 +72,7 @@ for _kind in [one for one in KINDS if not one.startswith("host")]:
     setattr(Everything, _kind, _noted(_kind))
 
 
-def work(fabric: SimulatorFabric) -> list[int]:
+def work(fabric):
     """Two launches in a row, on memory of their own."""
     parts = []
     for number in range(2):
@@ -91,7 +87,7 @@ def work(fabric: SimulatorFabric) -> list[int]:
     return [int(one) for mine, total in parts for region in (mine, total) for one in get(fabric, region, "u4")]
 
 
-def ran(**options: Any) -> tuple[list[str], tuple[Choice, ...], Any, dict[str, Any]]:
+def ran(**options):
     """The events, the choices, and what ranks found or raised."""
     world = make_world(RANKS, records_choices=True, step_budget=20_000, **options)
     everything = Everything()
@@ -101,7 +97,7 @@ def ran(**options: Any) -> tuple[list[str], tuple[Choice, ...], Any, dict[str, A
 
 
 @pytest.mark.parametrize("options", [*ORDERS, *WEAK], ids=[*NAMES, *(f"weak-{one['seed']}" for one in WEAK)])
-def test_followed_again_they_give_the_same_run_event_by_event(options: dict[str, Any]) -> None:
+def test_followed_again_they_give_the_same_run_event_by_event(options):
     events, choices, found, counters = ran(**options)
     assert len(choices) > 20
     again, followed, same, counted = ran(**options, follows=choices_of(text_of(choices)))
@@ -111,7 +107,7 @@ def test_followed_again_they_give_the_same_run_event_by_event(options: dict[str,
 
 
 @pytest.mark.slow
-def test_the_orders_differ_and_use_every_kind_of_choice() -> None:
+def test_the_orders_differ_and_use_every_kind_of_choice():
     seen = [ran(**options)[1] for options in ORDERS]
     assert len({text_of(one) for one in seen}) == len(ORDERS)
     flat = [one for choices in seen[3:] for one in choices]
@@ -125,7 +121,7 @@ def test_the_orders_differ_and_use_every_kind_of_choice() -> None:
 
 
 @pytest.mark.parametrize("options", ORDERS[3:6] + ORDERS[-3:], ids=NAMES[3:6] + NAMES[-3:])
-def test_after_a_part_of_them_who_ran_last_runs_on_to_the_end(options: dict[str, Any]) -> None:
+def test_after_a_part_of_them_who_ran_last_runs_on_to_the_end(options):
     events, choices, _, _ = ran(**options)
     for part in (0, len(choices) // 3, len(choices) - 2):
         begun, followed, (_, errors), _ = ran(**options, follows=choices[:part])
@@ -141,7 +137,7 @@ def test_after_a_part_of_them_who_ran_last_runs_on_to_the_end(options: dict[str,
 
 
 @pytest.mark.slow
-def test_late_accesses_follow_their_threads_not_the_seed() -> None:
+def test_late_accesses_follow_their_threads_not_the_seed():
     """Each is drawn again where its lane is at that line, whatever the seed says; without them all stores are seen."""
     events, choices, found, _ = ran(**WEAK[2])
     late = [one for one in choices if isinstance(one, Late)]
@@ -154,7 +150,7 @@ def test_late_accesses_follow_their_threads_not_the_seed() -> None:
 
 
 @pytest.mark.slow
-def test_late_accesses_are_told_where_they_are_kept() -> None:
+def test_late_accesses_are_told_where_they_are_kept():
     """The kernel's loads, stores, atomics and copies: each with what it saw or stored, and what was there instead."""
     told = {}
     for options in WEAK[:3]:
@@ -172,7 +168,7 @@ def test_late_accesses_are_told_where_they_are_kept() -> None:
     assert all(one.count == 1 for one in found)
 
 
-def test_choices_may_be_left_out() -> None:
+def test_choices_may_be_left_out():
     """Of those that follow, what is not possible any more is passed over, and the run ends."""
     _, choices, _, _ = ran(schedule="random", seed=3)
     for keep in (2, 3, 5):
@@ -185,7 +181,7 @@ APART = {"schedule": "random", "seed": 7}
 """An order in which each rank's first launch begins at a time of its own."""
 
 
-def test_turns_are_those_of_the_same_ranks_where_launches_begin_together() -> None:
+def test_turns_are_those_of_the_same_ranks_where_launches_begin_together():
     _, choices, _, _ = ran(**APART)
     first = [one for one in choices if isinstance(one, Began) and one.launches[0][1] == 0]
     assert len(first) > 1
@@ -199,14 +195,14 @@ def test_turns_are_those_of_the_same_ranks_where_launches_begin_together() -> No
     assert text_of(followed[1 : count + 1]) == text_of(together[:count])
 
 
-def test_a_launch_that_was_to_begin_later_begins_before_the_next_turn() -> None:
+def test_a_launch_that_was_to_begin_later_begins_before_the_next_turn():
     """Its due time is that of the choice, whatever the seed says: another seed follows the same choices."""
     events, choices, found, _ = ran(**APART)
     again, followed, same, _ = ran(**{**APART, "seed": 1}, follows=choices)
     assert (again, text_of(followed), same) == (events, text_of(choices), found)
 
 
-def test_switches_count_who_takes_over() -> None:
+def test_switches_count_who_takes_over():
     lanes = [range(4), range(4), np.array([0, 2]), np.array([0, 2]), range(2)]
     turns = [Turn(0, 8, 1, one) for one in lanes]
     assert switches([*turns, Returned()]) == 2
@@ -231,7 +227,7 @@ def test_switches_count_who_takes_over() -> None:
         "7",
     ],
 )
-def test_a_line_that_is_no_choice_is_named(line: str) -> None:
+def test_a_line_that_is_no_choice_is_named(line):
     good = text_of([Began(((0, 0), (1, 2)), True), Turn(0, 8, 3, range(5, 9)), Moved(1, 8, ((0, 0), (2, 1)), 7, 5)])
     good = text_of([Late(0, 8, 3, 12, 1, (0, 2)), *choices_of(good)])
     assert text_of(choices_of(good)) == good

@@ -1,17 +1,12 @@
 """The clock that kernels can read: moved by steps, the same for the same seed, and no spin that reads it is a deadlock."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
 from memory.fabric import Deadlock, DeviceFault
-from simulator.fabric import SimulatorFabric
 from simulator.run.schedule import STEP_NS
 from tests.golden import refused
-from tests.simulator.harness import executable, get, launching, make_world, module, put, run, simple, start, succeed
+from tests.simulator.harness import executable, get, make_world, module, put, ran, simple, start, succeed
 
 WAIT = """
   mov.u64 %d1, %globaltimer;
@@ -26,19 +21,14 @@ WAIT = """
 OPTIONS = [{}, {"schedule": "random", "seed": 3}]
 
 
-def waited(**options: Any) -> list[int]:
+def waited(**options):
     """What each of 64 threads of two ranks waited, in vain."""
-
-    def program(fabric: SimulatorFabric) -> Any:
-        flags = put(fabric, "flags", np.zeros(4, np.uint32))
-        start(fabric, executable(module(WAIT, ["u64 flag"])), 2, 32, [flags.address])
-        return get(fabric, flags, "u8")[1]
-
-    return [int(one) for one in succeed(make_world(2, **options), program).results]
+    found = ran(WAIT, {"flag": np.zeros(4, np.uint32)}, 2, 32, 2, **options).right
+    return [words[2] + (words[3] << 32) for words in found]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["fair", "random"])
-def test_a_wait_with_a_time_limit_ends(options: dict[str, Any]) -> None:
+def test_a_wait_with_a_time_limit_ends(options):
     found = waited(**options)
     assert all(5_000_000 <= one < 6_000_000 for one in found)
     assert all(one % STEP_NS == 0 for one in found)
@@ -46,12 +36,12 @@ def test_a_wait_with_a_time_limit_ends(options: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=["fair", "random"])
-def test_the_same_seed_reads_the_same_times(options: dict[str, Any]) -> None:
+def test_the_same_seed_reads_the_same_times(options):
     assert waited(**options) == waited(**options)
 
 
-def test_the_clock_begins_again_with_each_program() -> None:
-    def program(fabric: SimulatorFabric) -> int:
+def test_the_clock_begins_again_with_each_program():
+    def program(fabric):
         out = put(fabric, "out", np.zeros(1, np.uint64))
         ptx = module("mov.u64 %d1, %globaltimer; st.global.b64 [%out], %d1;", ["u64 out"])
         start(fabric, executable(ptx), 1, 1, [out.address])
@@ -64,23 +54,21 @@ def test_the_clock_begins_again_with_each_program() -> None:
     assert first == second == STEP_NS
 
 
-def test_all_threads_of_a_step_read_the_same_time() -> None:
+def test_all_threads_of_a_step_read_the_same_time():
     body = "mov.u64 %d1, %clock64; mad.lo.u64 %d2, %lane64, 8, %out; st.global.b64 [%d2], %d1;"
     found = simple(body, output_bytes=8 * 256, grid=2, block=128).view("u8")
     assert found.tolist() == [STEP_NS] * 256
 
 
-def test_a_spin_without_the_clock_is_still_a_deadlock() -> None:
+def test_a_spin_without_the_clock_is_still_a_deadlock():
     body = "mov.u64 %d1, %globaltimer; SPIN: ld.acquire.sys.global.b32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;"
 
-    program = launching(executable(module(body, ["u64 flag"])), 1, 32, [np.zeros(1, np.uint32)])
-
-    assert isinstance(run(make_world(1), program).error(), Deadlock)
+    assert isinstance(ran(body, {"flag": np.zeros(1, np.uint32)}, 1, 32).error(), Deadlock)
 
 
 @pytest.mark.parametrize(
     "text", ["cvt.u32.u64 %r1, %globaltimer;", "mov.u32 %r1, %globaltimer;", "mov.u64 %d1, %clock;"]
 )
-def test_other_ways_to_read_a_clock_stop(text: str) -> None:
+def test_other_ways_to_read_a_clock_stop(text):
     with refused(DeviceFault):
         simple(text)

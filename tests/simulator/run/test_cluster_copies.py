@@ -1,17 +1,12 @@
 """Copies to other blocks of a cluster: when they take place, whom they wake, what they count as, and what is wrong."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
 from memory.fabric import Deadlock, DeviceFault
 from simulator.observe.events import CopyMoment, Listener, MbarrierOperation
-from simulator.world import SimulatedWorld
 from tests.golden import same_text
-from tests.simulator.harness import executable, in_orders, launching, make_world, module, run, succeed
+from tests.simulator.harness import executable, in_orders, launching, make_world, module, ran, succeed
 
 schedules = in_orders(6)
 SYNC = "barrier.cluster.arrive; barrier.cluster.wait;"
@@ -24,18 +19,18 @@ INIT = f"setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared::cta.b64 [bar], 1; {
 class Watch(Listener):
     """Keeps events of copies and of mbarriers."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.copies: list[CopyMoment] = []
         self.mbarriers: list[MbarrierOperation] = []
 
-    def copy(self, event: CopyMoment) -> None:
+    def copy(self, event):
         self.copies.append(event)
 
-    def mbarrier(self, event: MbarrierOperation) -> None:
+    def mbarrier(self, event):
         self.mbarriers.append(event)
 
 
-def watched(body: str, grid: int, block: int, cluster: int, **options: Any) -> tuple[list[int], SimulatedWorld, Watch]:
+def watched(body, grid, block, cluster, **options):
     """What each thread stores as %r2, with %in as 4 KiB of numbers from 0 on."""
     text = f"{SHARED} {body} mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2; {SYNC}"
     code = executable(module(text, ["u64 in", "u64 out"]))
@@ -49,10 +44,9 @@ def watched(body: str, grid: int, block: int, cluster: int, **options: Any) -> t
     return succeed(world, program).results[0], world, watch
 
 
-def failed(body: str) -> str:
+def failed(body):
     """The fault or deadlock of two blocks of a thread each, in one cluster."""
-    program = launching(module(f"{SHARED} {body}", ["u64 in"]), 2, 1, [np.arange(256, dtype=np.uint32)], cluster=2)
-    error = run(make_world(1), program).error()
+    error = ran(f"{SHARED} {body}", {"in": np.arange(256, dtype=np.uint32)}, 2, cluster=2).error()
     assert isinstance(error, DeviceFault | Deadlock)
     return f"{type(error).__name__}: {error}"
 
@@ -67,7 +61,7 @@ READ = "shl.b32 %r5, %r0, 2; add.u32 %r5, %r5, %r3; ld.shared.u32 %r2, [%r5];"
 
 
 @schedules
-def test_one_block_reads_for_all_of_its_cluster(options: dict[str, Any]) -> None:
+def test_one_block_reads_for_all_of_its_cluster(options):
     """The first block of each cluster of four copies 64 bytes to all of them."""
     found, world, watch = watched(MULTICAST.replace("MASK", "15") + WAIT + READ, 8, 16, 4, **options)
     assert found == [64 * cluster + word for cluster in range(2) for _ in range(4) for word in range(16)]
@@ -86,7 +80,7 @@ def test_one_block_reads_for_all_of_its_cluster(options: dict[str, Any]) -> None
 
 
 @schedules
-def test_a_mask_chooses_the_blocks(options: dict[str, Any]) -> None:
+def test_a_mask_chooses_the_blocks(options):
     """Blocks 1 and 3 of the cluster get the data; the others never wait."""
     body = (
         MULTICAST.replace("MASK", "10") + "mov.u32 %r2, 7; and.b32 %r6, %me, 1; setp.eq.u32 %p4, %r6, 0; @%p4 bra END;"
@@ -96,7 +90,7 @@ def test_a_mask_chooses_the_blocks(options: dict[str, Any]) -> None:
     assert found == [7] * 16 + words + [7] * 16 + words
 
 
-def test_blocks_get_a_multicast_at_moments_of_their_own() -> None:
+def test_blocks_get_a_multicast_at_moments_of_their_own():
     """One block has the data while another has not."""
     orders = set()
     for seed in range(12):
@@ -114,7 +108,7 @@ REDUCE = f"@%p1 red.async.relaxed.cluster.shared::cluster.{COUNTED}.add.u32 [%r3
 
 
 @schedules
-def test_stores_and_reductions_arrive_with_their_bytes(options: dict[str, Any]) -> None:
+def test_stores_and_reductions_arrive_with_their_bytes(options):
     for send, add in ((ASYNC, 0), (REDUCE, 3)):
         found, _, watch = watched(f"{SEND} {send} {WAIT} ld.shared.u32 %r2, [stage];", 4, 32, 2, **options)
         assert found == [50 + (block ^ 1) + add for block in range(4) for _ in range(32)]
@@ -124,7 +118,7 @@ def test_stores_and_reductions_arrive_with_their_bytes(options: dict[str, Any]) 
         assert (first.size_bytes, first.mbarrier, first.reduction) == (4, 256, "add" if add else "")
 
 
-def test_a_store_is_not_there_before_its_wait() -> None:
+def test_a_store_is_not_there_before_its_wait():
     """Without the wait some seed finds the old value, another the new one."""
     found = set()
     for seed in range(16):
@@ -136,7 +130,7 @@ def test_a_store_is_not_there_before_its_wait() -> None:
 
 
 @schedules
-def test_remote_arrivals_let_a_block_go_on(options: dict[str, Any]) -> None:
+def test_remote_arrivals_let_a_block_go_on(options):
     """Each block waits for one arrival of every thread of the three others."""
     body = f"""
       setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared::cta.b64 [bar], 96; st.shared.u32 [stage], 0; {SYNC} mov.u32 %r6, 1;
@@ -151,7 +145,7 @@ def test_remote_arrivals_let_a_block_go_on(options: dict[str, Any]) -> None:
     assert sorted(int(block) for one in owners if one is not None for block in one) == sorted(list(range(4)) * 96)
 
 
-def test_a_deadlock_says_what_an_mbarrier_waits_for() -> None:
+def test_a_deadlock_says_what_an_mbarrier_waits_for():
     said = failed(f"{INIT} {WAIT}")
     assert said.startswith("Deadlock")
     same_text(said)
@@ -178,11 +172,11 @@ FILLED = "st.shared.v4.b32 [stage], {%r0, %r0, %r0, %r0};"
     ],
     ids=["copy_mbarrier", "store_mbarrier", "no_mbarrier", "none_in_the_kernel", "mask", "outside", "own"],
 )
-def test_what_is_wrong_with_a_copy_to_the_cluster(body: str) -> None:
+def test_what_is_wrong_with_a_copy_to_the_cluster(body):
     same_text(failed(body))
 
 
-def test_a_block_that_ends_before_its_copy_has_come() -> None:
+def test_a_block_that_ends_before_its_copy_has_come():
     """Block 0 sends to block 1, which does not wait for it."""
     body = f"{SEND} setp.eq.and.u32 %p4, %me, 0, %p1; @%p4 st.async.shared::cluster.{COUNTED}.u32 [%r3], %r7, [%r4]; {SYNC}"
     said = failed(body)

@@ -1,27 +1,22 @@
 """Clusters: places of blocks in them, shared memory of other blocks, their barriers, and what goes wrong there."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
 
 from memory.fabric import Deadlock, DeviceFault, Launch
-from simulator.fabric import SimulatorFabric
 from tests.golden import refused, same_text
 from tests.simulator.harness import (
     executable,
     failed,
     get,
     in_orders,
-    launching,
     make_world,
     module,
     orders,
     put,
-    run,
+    ran,
     start,
     stored,
     succeed,
@@ -43,7 +38,7 @@ PLACES = (
 )
 
 
-def places(grid: tuple[int, int, int], cluster: tuple[int, int, int], directives: str = "") -> list[list[list[int]]]:
+def places(grid, cluster, directives=""):
     """What each block of the second launch of each of two ranks reads, by number of the block."""
     reads = [
         "mov.u64 %d2, %gridid; cvt.u32.u64 %r1, %d2;" if one == "%gridid" else f"mov.u32 %r1, {one};" for one in PLACES
@@ -57,14 +52,14 @@ def places(grid: tuple[int, int, int], cluster: tuple[int, int, int], directives
     body = f"{number} mul.wide.u32 %d1, %r2, {4 * len(PLACES)}; add.s64 %d1, %d1, %out;\n{stores}"
     code = executable(module(body, ["u64 out"]).replace(")\n{", f")\n{directives}\n{{", 1))
 
-    def program(fabric: SimulatorFabric) -> list[list[int]]:
+    def program(fabric):
         out = fabric.allocate(4 * len(PLACES) * int(np.prod(grid)), 256, "out")
         for _ in range(2):
             start(fabric, code, grid, 1, [out.address], cluster=cluster)
-        found: list[list[int]] = get(fabric, out, "u4").reshape(-1, len(PLACES)).tolist()
+        found = get(fabric, out, "u4").reshape(-1, len(PLACES)).tolist()
         return found
 
-    results: list[list[list[int]]] = succeed(make_world(2), program).results
+    results = succeed(make_world(2), program).results
     return results
 
 
@@ -72,7 +67,7 @@ def places(grid: tuple[int, int, int], cluster: tuple[int, int, int], directives
     ("grid", "cluster"),
     [((6, 1, 1), (2, 1, 1)), ((4, 6, 2), (2, 3, 1)), ((2, 2, 4), (1, 2, 4)), ((3, 2, 2), (1, 1, 1))],
 )
-def test_every_block_knows_its_place(grid: tuple[int, int, int], cluster: tuple[int, int, int]) -> None:
+def test_every_block_knows_its_place(grid, cluster):
     wanted = []
     for z, y, x in itertools.product(*(range(count) for count in reversed(grid))):
         place = (x, y, z)
@@ -86,7 +81,7 @@ def test_every_block_knows_its_place(grid: tuple[int, int, int], cluster: tuple[
         assert found == wanted
 
 
-def test_a_kernel_brings_the_shape_of_its_clusters() -> None:
+def test_a_kernel_brings_the_shape_of_its_clusters():
     given = places((4, 2, 1), (2, 2, 1))
     for directives in (".reqnctapercluster 2, 2", ".explicitcluster\n.reqnctapercluster 2, 2, 1"):
         assert places((4, 2, 1), (1, 1, 1), directives) == given
@@ -113,12 +108,12 @@ HISTOGRAM = """
 """
 
 
-def histogram(ranks: int, cluster: int, sync: str = SYNC, **options: Any) -> None:
+def histogram(ranks, cluster, sync=SYNC, **options):
     """Each block of a cluster has 16 of its bins; all ranks add to the bins of rank 0."""
     code = executable(module(HISTOGRAM.replace("SYNC", sync), ["u64 data", "u64 out"]))
     data = [np.random.default_rng(rank).integers(0, 16 * cluster, 16 * 32, np.uint32) for rank in range(ranks)]
 
-    def program(fabric: SimulatorFabric) -> Any:
+    def program(fabric):
         given = put(fabric, "data", data[fabric.rank])
         out = put(fabric, "out", np.zeros(16 * cluster, np.uint32))
         fabric.barrier()
@@ -133,11 +128,11 @@ def histogram(ranks: int, cluster: int, sync: str = SYNC, **options: Any) -> Non
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @schedules
-def test_a_histogram_over_the_shared_memory_of_a_cluster(options: dict[str, Any], ranks: int) -> None:
+def test_a_histogram_over_the_shared_memory_of_a_cluster(options, ranks):
     histogram(ranks, 4, **options)
 
 
-def test_a_histogram_without_its_barriers_is_found_out() -> None:
+def test_a_histogram_without_its_barriers_is_found_out():
     """Some seed finds a block that has not begun, bins that are not cleared, or bins that are read too early."""
     wrong = 0
     for seed in range(8):
@@ -149,7 +144,7 @@ def test_a_histogram_without_its_barriers_is_found_out() -> None:
 
 
 @schedules
-def test_generic_addresses_reach_other_blocks(options: dict[str, Any]) -> None:
+def test_generic_addresses_reach_other_blocks(options):
     """Each thread hands the address of its own word to the next block through that block's shared memory."""
     body = f"""
       .shared .align 8 .b64 slots[32]; .shared .align 4 .b32 words[32]; {NEXT}
@@ -167,7 +162,7 @@ def test_generic_addresses_reach_other_blocks(options: dict[str, Any]) -> None:
     ]
 
 
-def test_an_address_of_the_own_block_works_for_both_spaces() -> None:
+def test_an_address_of_the_own_block_works_for_both_spaces():
     body = """
       .shared .align 4 .b32 word; mov.u32 %r1, %cluster_ctarank; mapa.shared::cluster.u32 %r3, word, %r1;
       st.shared::cta.u32 [%r3], %lane; ld.shared::cluster.u32 %r2, [word];
@@ -189,11 +184,11 @@ def test_an_address_of_the_own_block_works_for_both_spaces() -> None:
     ],
     ids=["pairs", "pairs_generic", "other_block", "no_such_rank", "not_generic", "no_such_block", "outside", "poison"],
 )
-def test_what_is_wrong_with_an_address(body: str) -> None:
+def test_what_is_wrong_with_an_address(body):
     same_text(failed(f".shared .align 4 .b32 word; {body}", 2, cluster=2))
 
 
-def test_the_shared_memory_of_a_block_that_returned_is_gone() -> None:
+def test_the_shared_memory_of_a_block_that_returned_is_gone():
     body = f"""
       .shared .align 4 .b32 word; st.shared.u32 [word], 7; {SYNC} mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 1; @%p1 ret;
       mov.u32 %r5, 200; LOOP: sub.u32 %r5, %r5, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra LOOP;
@@ -202,20 +197,14 @@ def test_the_shared_memory_of_a_block_that_returned_is_gone() -> None:
     same_text(failed(body.replace("LOOP:", "setp.ne.u32 %p3, %block, 2; @%p3 ret; LOOP:"), 4, cluster=2))
 
 
-def test_a_block_may_not_have_begun_before_a_barrier_of_the_cluster() -> None:
+def test_a_block_may_not_have_begun_before_a_barrier_of_the_cluster():
     body = ".shared .align 4 .b32 word; mapa.shared::cluster.u32 %r1, word, 1; st.shared::cluster.u32 [%r1], 7;"
     body += SYNC
-    said = []
-    for seed in range(8):
-        code = executable(module(body))
-
-        program = launching(code, 2, 1, cluster=2)
-
-        said.append(str((run(make_world(1, schedule="random", seed=seed), program).errors or [None])[0]))
+    said = [str(ran(body, {}, 2, cluster=2, schedule="random", seed=seed).errors[0]) for seed in range(8)]
     assert any("shared memory of block 1, which may not have begun: no barrier of the cluster" in one for one in said)
 
 
-def test_threads_wait_for_a_word_that_another_block_stores() -> None:
+def test_threads_wait_for_a_word_that_another_block_stores():
     """A spin that sleeps until the shared memory of its own block changes."""
     body = f"""
       .shared .align 4 .b32 word; st.shared.u32 [word], 0; {SYNC} mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 0; @%p1 bra GIVE;
@@ -232,7 +221,7 @@ def test_threads_wait_for_a_word_that_another_block_stores() -> None:
 
 
 @schedules
-def test_phases_follow_each_other(options: dict[str, Any]) -> None:
+def test_phases_follow_each_other(options):
     """Blocks of different speed write and read in turn, ten times."""
     body = f"""
       .shared .align 4 .b32 word; {NEXT} mapa.shared::cluster.u32 %r12, word, %r10; mov.u32 %r2, 0; mov.u32 %r3, 0; {SYNC}
@@ -248,7 +237,7 @@ def test_phases_follow_each_other(options: dict[str, Any]) -> None:
 
 
 @schedules
-def test_threads_that_returned_are_not_waited_for(options: dict[str, Any]) -> None:
+def test_threads_that_returned_are_not_waited_for(options):
     """One block returns at once, of another all but a warp."""
     body = f"""
       mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 1; @%p1 ret; setp.eq.u32 %p2, %r1, 2; setp.gt.u32 %p3, %r0, 31;
@@ -259,7 +248,7 @@ def test_threads_that_returned_are_not_waited_for(options: dict[str, Any]) -> No
 
 
 @schedules
-def test_an_arrival_counts_though_its_thread_returns(options: dict[str, Any]) -> None:
+def test_an_arrival_counts_though_its_thread_returns(options):
     body = """
       mov.u32 %r2, %cluster_ctarank; barrier.cluster.arrive.relaxed; setp.eq.u32 %p1, %r2, 1; @%p1 bra END;
       barrier.cluster.wait; END:
@@ -267,7 +256,7 @@ def test_an_arrival_counts_though_its_thread_returns(options: dict[str, Any]) ->
     assert stored(body, 4, 32, 2, **options) == [0] * 32 + [1] * 32 + [0] * 32 + [1] * 32
 
 
-def test_a_wait_at_the_end_of_a_long_way_passes_a_phase_that_is_over() -> None:
+def test_a_wait_at_the_end_of_a_long_way_passes_a_phase_that_is_over():
     body = """
       barrier.cluster.arrive; mov.u32 %r2, 0; setp.eq.u32 %p1, %r0, 5; @!%p1 bra MEET;
       LOOP: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 100; @%p2 bra LOOP; MEET: barrier.cluster.wait;
@@ -277,7 +266,7 @@ def test_a_wait_at_the_end_of_a_long_way_passes_a_phase_that_is_over() -> None:
 
 
 @schedules
-def test_a_block_that_misses_the_barrier_ends_in_a_report(options: dict[str, Any]) -> None:
+def test_a_block_that_misses_the_barrier_ends_in_a_report(options):
     """Thread 33 of the second cluster's middle block goes to a barrier of its block that no other comes to."""
     body = f"setp.eq.u32 %p1, %lane, 289; @%p1 bra ELSE; {SYNC} ret; ELSE: bar.sync 1, 64;"
     said = failed(body, grid=6, block=64, cluster=3, **options)
@@ -286,11 +275,9 @@ def test_a_block_that_misses_the_barrier_ends_in_a_report(options: dict[str, Any
     assert "cluster 0" not in said
 
 
-def test_a_report_names_blocks_in_three_dimensions_and_says_how_many_are_missing() -> None:
+def test_a_report_names_blocks_in_three_dimensions_and_says_how_many_are_missing():
     body = f"mov.u32 %r1, %ctaid.y; setp.eq.u32 %p1, %r1, 1; @%p1 bra ELSE; {SYNC} ret; ELSE: bar.sync 1, 64;"
-    code = executable(module(body))
-
-    error = run(make_world(1), launching(code, (2, 2, 1), 32, cluster=(1, 2, 1))).error()
+    error = ran(body, {}, (2, 2, 1), 32, cluster=(1, 2, 1)).error()
     assert isinstance(error, Deadlock)
     said = str(error)
     same_text(said)
@@ -301,11 +288,11 @@ def test_a_report_names_blocks_in_three_dimensions_and_says_how_many_are_missing
     "body",
     ["barrier.cluster.wait;", "barrier.cluster.arrive; barrier.cluster.arrive;", f"{SYNC} barrier.cluster.wait;"],
 )
-def test_arrivals_and_waits_take_turns(body: str) -> None:
+def test_arrivals_and_waits_take_turns(body):
     same_text(failed(body, 2, cluster=2))
 
 
-def test_a_block_without_a_cluster_is_one_of_its_own() -> None:
+def test_a_block_without_a_cluster_is_one_of_its_own():
     body = f".shared .align 4 .b32 word; mapa.shared::cluster.u32 %r1, word, 0; st.shared::cluster.u32 [%r1], %block; {SYNC} ld.shared.u32 %r2, [word];"
     assert stored(body, 3, 2, 1) == [0, 0, 1, 1, 2, 2]
 
@@ -323,20 +310,20 @@ def test_a_block_without_a_cluster_is_one_of_its_own() -> None:
         (".explicitcluster", 8, 1),
     ],
 )
-def test_a_cluster_that_the_kernel_can_not_have(directives: str, grid: int, cluster: int) -> None:
+def test_a_cluster_that_the_kernel_can_not_have(directives, grid, cluster):
     code = executable(module("").replace(")\n{", f")\n{directives}\n{{", 1))
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         with refused(ValueError):
             fabric.launch(code, Launch(grid, 32, cluster=cluster), [])
 
     succeed(make_world(1), program)
 
 
-def test_an_older_gpu_has_no_clusters() -> None:
+def test_an_older_gpu_has_no_clusters():
     code = executable(module("", target="sm_80"), arch="sm_80")
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         fabric.launch(code, Launch(4, 32), [])
         with refused(ValueError):
             fabric.launch(code, Launch(4, 32, cluster=2), [])

@@ -1,18 +1,14 @@
 """Deadlocks: found at once, never waited for, and told so that one sees who waits for what."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import numpy as np
 import pytest
 
 from memory.fabric import Deadlock, PeerLost
-from simulator.fabric import SimulatorFabric
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
-from tests.simulator.harness import Program, executable, launching, make_world, module, put, run, start
+from tests.simulator.harness import executable, launching, make_world, module, put, ran, run, start
 
 FILES = '.file 1 "kernels/example.py"\n'
 WAIT = """
@@ -23,14 +19,13 @@ WAIT = """
 ZEROS = np.zeros(2, np.uint32)
 
 
-def deadlocked(*programs: Any, world_size: int = 1, **options: Any) -> str:
-    outcome = run(make_world(world_size, **options), *programs)
+def deadlock(outcome):
     assert outcome.wall_s < PATIENCE_S
     assert all(isinstance(one, Deadlock) for one in outcome.errors), outcome.errors
     return re.sub(r"after \d+ steps", "after some steps", str(outcome.errors[0]))
 
 
-KERNELS: dict[str, tuple[str, int, int, int, Any]] = {
+KERNELS = {
     "a missing signal": (
         f"setp.ne.u32 %p2, %lane, 37; @%p2 ret; {WAIT}", 2, 32, 2, np.array([1, 5], np.uint32),
     ),
@@ -66,15 +61,14 @@ KERNELS: dict[str, tuple[str, int, int, int, Any]] = {
 @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 3}], ids=["fair", "random"])
 class TestDeadlocks:
     @pytest.mark.parametrize("name", KERNELS)
-    def test_a_kernel(self, name: str, options: dict[str, Any]) -> None:
+    def test_a_kernel(self, name, options):
         body, grid, block, world_size, flag = KERNELS[name]
-        ptx = module(body, ["u64 flag"], before=FILES)
-        same_text(deadlocked(launching(ptx, grid, block, [flag]), world_size=world_size, **options))
+        same_text(deadlock(ran(body, {"flag": flag}, grid, block, world_size, FILES, **options)))
 
-    def test_a_flag_of_a_peer_and_of_64_bits(self, options: dict[str, Any]) -> None:
+    def test_a_flag_of_a_peer_and_of_64_bits(self, options):
         ptx = module("SPIN: ld.volatile.global.b64 %d1, [%flag]; setp.ne.u64 %p1, %d1, 7; @%p1 bra SPIN;", ["u64 flag"])
 
-        def program(fabric: SimulatorFabric) -> None:
+        def program(fabric):
             flags = put(fabric, "flags", np.array([1 << 40], np.uint64))
             fabric.barrier()
             if fabric.rank == 1:
@@ -82,25 +76,25 @@ class TestDeadlocks:
             fabric.synchronize()
             fabric.barrier()
 
-        same_text(deadlocked(program, world_size=2, **options))
+        same_text(deadlock(run(make_world(2, **options), program)))
 
-    def test_a_spin_through_the_switch(self, options: dict[str, Any]) -> None:
+    def test_a_spin_through_the_switch(self, options):
         body = (
             "SPIN: multimem.ld_reduce.acquire.sys.global.add.u32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;"
         )
 
-        def program(fabric: SimulatorFabric) -> None:
+        def program(fabric):
             flags = put(fabric, "flags", np.ones(1, np.uint32))
             start(fabric, executable(module(body, ["u64 flag"])), 1, 1, [fabric.multicast_address(flags)])
             fabric.synchronize()
 
-        same_text(deadlocked(program, world_size=2, **options))
+        same_text(deadlock(run(make_world(2, **options), program)))
 
     @pytest.mark.parametrize(("failure", "kind"), [(None, Deadlock), (RuntimeError("out of luck"), PeerLost)])
-    def test_a_rank_that_left_or_failed(self, failure: Exception | None, kind: type, options: dict[str, Any]) -> None:
-        waits: Program = launching(module(WAIT, ["u64 flag"], before=FILES), 1, 1, [ZEROS])
+    def test_a_rank_that_left_or_failed(self, failure, kind, options):
+        waits = launching(module(WAIT, ["u64 flag"], before=FILES), 1, 1, [ZEROS])
 
-        def goes(fabric: SimulatorFabric) -> None:
+        def goes(fabric):
             put(fabric, "flag", ZEROS)
             if failure is not None:
                 raise failure

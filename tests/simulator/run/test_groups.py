@@ -1,17 +1,15 @@
 """Groups of lanes: what is split and merged again are the same lanes, in their order."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
 import pytest
 
-from simulator.observe.lanes import Group, ids_of
+from simulator.observe.lanes import ids_of
 from simulator.run.groups import SPARSE, compact, merge, split
 
 
-def drawn(seed: int) -> list[Group]:
+def drawn(seed):
     """Lanes of up to 600, each in one of a few groups, or in none."""
     rng = random.Random(seed)
     kinds, density = rng.randint(1, 6), rng.choice([0.01, 0.3, 0.9, 1.0])
@@ -20,13 +18,13 @@ def drawn(seed: int) -> list[Group]:
     start = rng.randrange(10_000)
     lanes = np.arange(start, start + 600)
     home = np.repeat(homes, unit)[:600]
-    groups: list[Group] = [compact(lanes[home == one]) for one in range(kinds) if (home == one).any()]
+    groups = [compact(lanes[home == one]) for one in range(kinds) if (home == one).any()]
     rng.shuffle(groups)
     return groups or [range(3, 4)]
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_merged_lanes_are_all_of_them_in_order(seed: int) -> None:
+def test_merged_lanes_are_all_of_them_in_order(seed):
     groups = drawn(seed)
     found = merge(groups)
     wanted = sorted(int(lane) for one in groups for lane in one)
@@ -34,13 +32,13 @@ def test_merged_lanes_are_all_of_them_in_order(seed: int) -> None:
     assert isinstance(found, range) == (wanted[-1] - wanted[0] + 1 == len(wanted))
 
 
-def test_a_few_lanes_far_apart_are_merged_too() -> None:
-    groups: list[Group] = [np.array([5, 10**9]), range(0, 1), np.array([7, 10**6])]
+def test_a_few_lanes_far_apart_are_merged_too():
+    groups = [np.array([5, 10**9]), range(0, 1), np.array([7, 10**6])]
     assert 5 * SPARSE < 10**9
     assert ids_of(merge(groups)).tolist() == [0, 5, 7, 10**6, 10**9]
 
 
-def test_a_split_group_is_whole_again() -> None:
+def test_a_split_group_is_whole_again():
     group = range(100, 400)
     mask = np.arange(300) % 7 < 3
     yes, no = split(group, [mask[:120], mask[120:]])

@@ -1,25 +1,20 @@
 """cp.async takes its time: kernels that don't wait as they should come out wrong, and those that do never."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from memory.fabric import Deadlock, DeviceFault
-from simulator.fabric import SimulatorFabric
 from simulator.observe.events import LaneCopyMoment, Listener, MbarrierOperation
 from tests.golden import refused, same_text
-from tests.simulator.harness import Outcome, executable, get, make_world, module, put, run, start
+from tests.simulator.harness import executable, get, make_world, module, put, run, start
+from tests.simulator.run.test_copies import SCHEDULES, rights
 
 SHARED = "  .shared .align 16 .b8 stage[4096];\n  .shared .align 8 .b8 bar[16];\n  .reg .pred %q;\n"
 BLOCK = 64
 ROWS = 8
 DATA = np.random.default_rng(5).integers(1, 1 << 31, (ROWS, BLOCK), np.int64).astype(np.uint32)
-SCHEDULES: list[dict[str, Any]] = [{}, *({"schedule": "random", "seed": seed} for seed in range(9))]
 PLACES = (
     "mov.u32 %r1, %tid.x; mov.u32 %r2, stage; mad.lo.u32 %r3, %r1, 4, %r2; mad.lo.u64 %d1, %lane64, 4, %src; "
     "mad.lo.u64 %d2, %lane64, 4, %dst; "
@@ -30,14 +25,14 @@ COMMIT, WAIT = "cp.async.commit_group; ", "cp.async.wait_group 0; "
 FILL = "st.shared.b32 [%r3], 1; "
 
 
-def outcome_of(body: str, schedule: dict[str, Any], ranks: int = 1, listener: Listener | None = None) -> Outcome:
+def outcome_of(body, schedule, ranks=1, listener=None):
     """Run the body in one block on each rank. %src: DATA plus the rank; %dst: as many 7s; %peer: the next rank's src."""
     ptx = module(PLACES + body, ["u64 src", "u64 dst", "u64 peer", "u64 all"], registers=SHARED)
     world = make_world(ranks, **schedule)
     if listener is not None:
         world.space.events.add(listener)
 
-    def program(fabric: SimulatorFabric) -> Any:
+    def program(fabric):
         src = put(fabric, "src", DATA + np.uint32(fabric.rank))
         dst = put(fabric, "dst", np.full(DATA.shape, 7, np.uint32))
         fabric.barrier()
@@ -51,20 +46,11 @@ def outcome_of(body: str, schedule: dict[str, Any], ranks: int = 1, listener: Li
     return run(world, program)
 
 
-def right_under(body: str, expected: Callable[[int], Any], ranks: int = 1) -> list[bool]:
-    """Whether the result is right, for each schedule; a fault counts as wrong."""
-    found = []
-    for schedule in SCHEDULES:
-        outcome = outcome_of(body, schedule, ranks)
-        assert all(error is None or isinstance(error, DeviceFault) for error in outcome.errors[:1])
-        good = not any(outcome.errors)
-        found.append(
-            good and all(np.array_equal(result, expected(rank)) for rank, result in enumerate(outcome.results))
-        )
-    return found
+def right_under(body, expected, ranks=1):
+    return rights((outcome_of(body, schedule, ranks) for schedule in SCHEDULES), expected)
 
 
-def rows(*first: Any) -> Any:
+def rows(*first):
     """What dst holds: these rows at its beginning."""
     out = np.full(DATA.shape, 7, np.uint32)
     for number, one in enumerate(first):
@@ -72,24 +58,24 @@ def rows(*first: Any) -> Any:
     return out
 
 
-def reversed_out(barrier: str) -> str:
+def reversed_out(barrier):
     """Each thread hands out what the last but it has copied."""
     return f"{COPY}{COMMIT}{WAIT}{barrier} sub.u32 %r4, 63, %r1; mad.lo.u32 %r3, %r4, 4, %r2; {OUT}"
 
 
 class TestWaits:
-    def test_a_thread_that_waits_finds_what_it_copied(self) -> None:
+    def test_a_thread_that_waits_finds_what_it_copied(self):
         for body in (f"{COPY}{COMMIT}{WAIT}{OUT}", f"{COPY}cp.async.wait_all; {OUT}"):
             assert all(right_under(body, lambda rank: rows(DATA[0])))
 
-    def test_a_thread_that_reads_before_it_waits_finds_what_was_there(self) -> None:
+    def test_a_thread_that_reads_before_it_waits_finds_what_was_there(self):
         assert right_under(f"{FILL}{COPY}{COMMIT}{OUT}{WAIT}", lambda rank: rows(1))[0]
         found = right_under(f"{FILL}{COPY}{COMMIT}{OUT}{WAIT}", lambda rank: rows(DATA[0]))
         assert not any(found)
         error = outcome_of(f"{COPY}{COMMIT}{OUT}{WAIT}", {}).error()
         same_text(str(error))
 
-    def test_some_threads_may_be_served_before_others(self) -> None:
+    def test_some_threads_may_be_served_before_others(self):
         """Under some seed a part of the warps finds new data without a wait, and another part old data."""
         body = f"{FILL}{COPY}{COMMIT}" + "add.u32 %r9, %r9, 1; bar.sync 0; " * 6 + OUT
         mixed = []
@@ -98,30 +84,30 @@ class TestWaits:
             mixed.append(0 < int((result == 1).sum()) < BLOCK)
         assert any(mixed)
 
-    def test_copies_without_a_group_are_for_wait_all_only(self) -> None:
+    def test_copies_without_a_group_are_for_wait_all_only(self):
         assert not all(right_under(f"{FILL}{COPY}{WAIT}{OUT}", lambda rank: rows(DATA[0])))
         assert all(right_under(f"{FILL}{COPY}cp.async.wait_all; {OUT}", lambda rank: rows(DATA[0])))
 
-    def test_a_wait_is_for_the_own_copies_only(self) -> None:
+    def test_a_wait_is_for_the_own_copies_only(self):
         """What other threads copied is there behind a barrier, and not before."""
         assert all(right_under(reversed_out("bar.sync 0;"), lambda rank: rows(DATA[0][::-1])))
         assert not all(right_under(reversed_out(""), lambda rank: rows(DATA[0][::-1])))
 
-    def test_a_source_may_not_change_before_the_copy_is_over(self) -> None:
+    def test_a_source_may_not_change_before_the_copy_is_over(self):
         change, again = "st.global.b32 [%d1], 9; ", "ld.shared.b32 %r5, [%r3]; st.global.b32 [%d2], %r5; "
         assert all(right_under(f"{COPY}{COMMIT}{WAIT}{change}{again}", lambda rank: rows(DATA[0])))
         found = right_under(f"{COPY}{COMMIT}{change}{WAIT}{again}", lambda rank: rows(DATA[0]))
         assert not found[0]
 
-    def test_a_kernel_may_end_before_its_copies_do(self) -> None:
+    def test_a_kernel_may_end_before_its_copies_do(self):
         assert all(right_under(f"{COPY}{COMMIT}", lambda rank: rows()))
 
-    def test_a_peers_memory_is_a_source(self) -> None:
+    def test_a_peers_memory_is_a_source(self):
         body = f"mad.lo.u64 %d1, %lane64, 4, %peer; {COPY}{COMMIT}{WAIT}{OUT}"
         assert all(right_under(body, lambda rank: rows(DATA[0] + (rank + 1) % 3), ranks=3))
 
 
-def pipeline(allowed: int) -> str:
+def pipeline(allowed):
     """Rows pass through two slots of the stage: one is copied while the other is handed out."""
     step = (
         "and.b32 %r7, {row}, 1; mad.lo.u32 %r8, %r7, 256, %r3; mul.wide.u32 %d3, {row}, 256; add.u64 %d4, %d1, %d3; "
@@ -138,10 +124,10 @@ def pipeline(allowed: int) -> str:
 
 
 class TestPipelines:
-    def test_two_stages_are_right_with_the_right_count(self) -> None:
+    def test_two_stages_are_right_with_the_right_count(self):
         assert all(right_under(pipeline(1), lambda rank: DATA))
 
-    def test_one_group_too_many_is_noticed(self) -> None:
+    def test_one_group_too_many_is_noticed(self):
         assert not all(right_under(pipeline(2), lambda rank: DATA))
 
 
@@ -149,7 +135,7 @@ ARRIVAL = "cp.async.mbarrier.arrive{noinc}.shared.b64 [bar]; "
 SPIN = "SPIN: mbarrier.try_wait.parity.shared.b64 %q, [bar], 0; @!%q bra SPIN; "
 
 
-def meeting(count: int, noinc: str, own: str = "") -> str:
+def meeting(count, noinc, own=""):
     """One thread makes the mbarrier; all copy and arrive; each hands out another one's word."""
     return (
         f"setp.ne.u32 %q, %r1, 0; @%q bra READY; mbarrier.init.shared.b64 [bar], {count}; READY: bar.sync 0; "
@@ -159,20 +145,20 @@ def meeting(count: int, noinc: str, own: str = "") -> str:
 
 
 class TestArrivals:
-    def test_a_phase_ends_when_all_copies_are_done(self) -> None:
+    def test_a_phase_ends_when_all_copies_are_done(self):
         """An mbarrier orders all threads' copies: no barrier of the block is needed."""
         own = "mbarrier.arrive.shared.b64 _, [bar]; "
         for body in (meeting(BLOCK, ".noinc"), meeting(BLOCK, "", own)):
             assert all(right_under(body, lambda rank: rows(DATA[0][::-1])))
 
-    def test_an_arrival_of_its_own_does_not_wait_for_the_copies(self) -> None:
+    def test_an_arrival_of_its_own_does_not_wait_for_the_copies(self):
         body = meeting(BLOCK, ".noinc").replace(
             ARRIVAL.replace("{noinc}", ".noinc"), "mbarrier.arrive.shared.b64 _, [bar]; "
         )
         assert not all(right_under(FILL + body, lambda rank: rows(DATA[0][::-1])))
 
     @pytest.mark.parametrize("schedule", SCHEDULES[:3], ids=["fair", "random_0", "random_1"])
-    def test_without_noinc_the_expected_arrivals_are_still_to_come(self, schedule: dict[str, Any]) -> None:
+    def test_without_noinc_the_expected_arrivals_are_still_to_come(self, schedule):
         error = outcome_of(meeting(BLOCK, ""), schedule).error()
         assert isinstance(error, Deadlock)
         assert re.search(
@@ -180,7 +166,7 @@ class TestArrivals:
             str(error),
         ), error
 
-    def test_an_arrival_without_copies_comes_by_itself(self) -> None:
+    def test_an_arrival_without_copies_comes_by_itself(self):
         body = meeting(BLOCK, ".noinc").replace(
             COPY, "ld.global.b32 %r5, [%d1]; st.shared.b32 [%r3], %r5; bar.sync 0; "
         )
@@ -202,30 +188,21 @@ class TestRefusals:
             "cp.async.mbarrier.arrive.b64 [%src];",
         ],
     )
-    def test_what_ptx_leaves_undefined_stops_with_its_line(self, text: str) -> None:
+    def test_what_ptx_leaves_undefined_stops_with_its_line(self, text):
         error = outcome_of(text, {}).error()
         assert isinstance(error, DeviceFault)
         same_text(str(error))
 
-    def test_the_thread_that_did_wrong_is_named(self) -> None:
+    def test_the_thread_that_did_wrong_is_named(self):
         body = f"setp.eq.u32 %q, %r1, 37; @%q add.u64 %d1, %d1, 65536; {COPY}{COMMIT}{WAIT}"
         with refused(DeviceFault):
             raise outcome_of(body, {}).error()
 
-    def test_a_source_that_was_never_written_is_poison(self) -> None:
-        body = f"{COPY}{COMMIT}{WAIT}"
-        ptx = module(PLACES + body, ["u64 src", "u64 dst"], registers=SHARED)
-
-        def program(fabric: SimulatorFabric) -> None:
-            src = fabric.allocate(4 * BLOCK, 256, "fresh")
-            start(fabric, executable(ptx), 1, BLOCK, [src.address, src.address])
-            fabric.synchronize()
-
-        error = run(make_world(1), program).error()
+    def test_a_source_that_was_never_written_is_poison(self):
         with refused(DeviceFault):
-            raise error
+            raise outcome_of(f"discard.global.L2 [%src], 128; {COPY}{COMMIT}{WAIT}", {}).error()
 
-    def test_what_is_not_read_may_lie_anywhere(self) -> None:
+    def test_what_is_not_read_may_lie_anywhere(self):
         """As kernels do at the edges of a tensor: src-size 0, or ignore-src, where the address is beyond it."""
         beyond = "add.u64 %d1, %d1, 0x100000; "
         for tail in ("mov.u32 %r9, 0; cp.async.ca.shared.global [%r3], [%d1], 4, %r9; ",
@@ -236,23 +213,23 @@ class TestRefusals:
 class Log(Listener):
     """Keeps what concerns these copies."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.moments: list[LaneCopyMoment] = []
         self.arrivals: list[MbarrierOperation] = []
         self.order: list[str] = []
 
-    def lane_copy(self, event: LaneCopyMoment) -> None:
+    def lane_copy(self, event):
         self.moments.append(event)
         self.order.append(event.moment)
 
-    def mbarrier(self, event: MbarrierOperation) -> None:
+    def mbarrier(self, event):
         if event.operation == "arrive":
             self.arrivals.append(event)
             self.order.append("arrive")
 
 
 class TestObserved:
-    def test_each_copy_is_issued_read_and_written(self) -> None:
+    def test_each_copy_is_issued_read_and_written(self):
         log = Log()
         second = COPY.replace("%r3", "%r3+256").replace("%d1", "%d1+256")
         outcome = outcome_of(f"{COPY}{COMMIT}{second}{COMMIT}{WAIT}", {}, listener=log)
@@ -268,7 +245,7 @@ class TestObserved:
         assert issued[0].targets.tolist() == [0] * BLOCK
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_in_random_order_each_lane_has_its_moments_in_order(self, seed: int) -> None:
+    def test_in_random_order_each_lane_has_its_moments_in_order(self, seed):
         log = Log()
         outcome = outcome_of(f"{COPY}{COMMIT}{WAIT}{OUT}", {"schedule": "random", "seed": seed}, listener=log)
         assert not any(outcome.errors)
@@ -276,7 +253,7 @@ class TestObserved:
             mine = [one.moment for one in log.moments if lane in one.lanes]
             assert mine == ["issued", "read", "written"]
 
-    def test_an_arrival_takes_place_after_its_copies(self) -> None:
+    def test_an_arrival_takes_place_after_its_copies(self):
         log = Log()
         assert not any(outcome_of(meeting(BLOCK, ".noinc"), {}, listener=log).errors)
         assert log.order == ["issued", "read", "written", "arrive"]
@@ -285,7 +262,7 @@ class TestObserved:
         assert (arrival.addresses == 4096).all()
         assert (arrival.counts == 1).all()
 
-    def test_bytes_that_are_read_are_counted_by_link(self) -> None:
+    def test_bytes_that_are_read_are_counted_by_link(self):
         body = (
             f"mad.lo.u64 %d1, %lane64, 4, %peer; {COPY} setp.lt.u32 %q, %r1, 60; "
             f"mad.lo.u64 %d1, %lane64, 4, %src; cp.async.ca.shared.global [%r3+256], [%d1], 4, %q; {COMMIT}{WAIT}"

@@ -1,19 +1,15 @@
 """How a kernel is launched: grids and blocks in three dimensions, dynamic shared memory, structs by value, refusals."""
 
-from __future__ import annotations
-
 import itertools
 import struct
-from dataclasses import replace
-from typing import Any
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 from memory.fabric import Argument, Deadlock, DeviceFault, Launch
-from simulator.fabric import SimulatorFabric
 from tests.golden import refused, same_text
-from tests.simulator.harness import executable, get, launching, make_world, module, put, run, start, succeed
+from tests.simulator.harness import executable, get, make_world, module, put, ran, start, succeed
 
 GRID, BLOCK = (3, 2, 2), (5, 4, 3)
 THREADS, BLOCKS = 60, 12
@@ -34,12 +30,12 @@ NUMBER = """
 
 
 @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 3}], ids=["fair", "random"])
-def test_every_thread_knows_its_place_in_three_dimensions(options: dict[str, Any]) -> None:
+def test_every_thread_knows_its_place_in_three_dimensions(options):
     stores = "".join(f"mov.u32 %r1, {name}; st.global.b32 [%d1+{4 * at}], %r1;\n" for at, name in enumerate(NAMES))
     body = f"{NUMBER} mul.wide.u32 %d1, %n, {4 * len(NAMES)}; add.s64 %d1, %d1, %out;\n{stores}"
     code = executable(module(body, ["u64 out"]))
 
-    def program(fabric: SimulatorFabric) -> Any:
+    def program(fabric):
         out = fabric.allocate(4 * len(NAMES) * THREADS * BLOCKS, 256, "out")
         start(fabric, code, GRID, BLOCK, [out.address], shared_bytes=96)
         return get(fabric, out, "u4").reshape(-1, len(NAMES))
@@ -52,27 +48,21 @@ def test_every_thread_knows_its_place_in_three_dimensions(options: dict[str, Any
         assert np.array_equal(found, wanted)
 
 
-def test_a_fault_names_block_and_thread_and_where_they_are() -> None:
+def test_a_fault_names_block_and_thread_and_where_they_are():
     body = f"{NUMBER} setp.eq.u32 %p1, %n, 437; mov.u64 %d1, 3; @%p1 ld.global.u32 %r1, [%d1];"
-    code = executable(module(body))
-
-    fault = run(make_world(1), launching(code, GRID, BLOCK)).error()
+    fault = ran(body, {}, GRID, BLOCK).error()
     assert isinstance(fault, DeviceFault)
     same_text(str(fault))  # 7 * 60 + 17 = 437
 
 
-def test_only_what_has_more_than_x_is_named_in_three_dimensions() -> None:
-    code = executable(module("mov.u64 %d1, 3; ld.global.u32 %r1, [%d1];"))
-
-    same_text(str(run(make_world(1), launching(code, (1, 1, 2), 4)).error()))
+def test_only_what_has_more_than_x_is_named_in_three_dimensions():
+    same_text(str(ran("mov.u64 %d1, 3; ld.global.u32 %r1, [%d1];", {}, (1, 1, 2), 4).error()))
 
 
-def test_a_deadlock_names_them_too() -> None:
+def test_a_deadlock_names_them_too():
     spin = "AGAIN: ld.relaxed.sys.global.u32 %r1, [%flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN;"
     wait = "mov.u32 %r2, %tid.y; setp.eq.u32 %p2, %r2, 1; @%p2 bra MEET; bra.uni SPIN; MEET: bar.sync 0; ret; SPIN:"
-    code = executable(module(f"{wait} {spin}", ["u64 flag"]))
-
-    error = run(make_world(1), launching(code, (1, 2, 1), (2, 2, 1), [np.zeros(1, np.uint32)])).error()
+    error = ran(f"{wait} {spin}", {"flag": np.zeros(1, np.uint32)}, (1, 2, 1), (2, 2, 1)).error()
     assert isinstance(error, Deadlock)
     same_text(str(error))
 
@@ -89,52 +79,37 @@ REVERSE = """
 """
 
 
-def reversed_blocks(fabric: SimulatorFabric, shared_bytes: int) -> list[list[int]]:
-    out = fabric.allocate(4 * 3 * 40, 256, "out")
-    code = executable(module(REVERSE, ["u64 out"], before=EXTERN))
-    start(fabric, code, 3, 40, [out.address], shared_bytes=shared_bytes)
-    found: list[list[int]] = get(fabric, out, "u4").reshape(3, 40).tolist()
-    return found
+def reversed_blocks(shared_bytes, ranks=1):
+    return ran(REVERSE, {"out": np.zeros(120, np.uint32)}, 3, 40, ranks, EXTERN, shared_bytes=shared_bytes)
 
 
-def test_dynamic_shared_memory_lies_behind_the_kernels_own() -> None:
-    found = succeed(make_world(2), lambda fabric: reversed_blocks(fabric, 160)).results
-    assert found == [[[40 * block + 39 - thread for thread in range(40)] for block in range(3)]] * 2
+def test_dynamic_shared_memory_lies_behind_the_kernels_own():
+    assert (
+        reversed_blocks(160, 2).right == [[40 * block + 39 - thread for block in range(3) for thread in range(40)]] * 2
+    )
 
 
-def test_an_access_beyond_the_dynamic_shared_memory_is_a_fault() -> None:
+@pytest.mark.parametrize("shared_bytes", [156, 0])
+def test_an_access_beyond_the_dynamic_shared_memory_is_a_fault(shared_bytes):
     """156 bytes are one word too few: dynamic memory begins at byte 16, behind the kernel's own 8."""
-    fault = run(make_world(1), lambda fabric: reversed_blocks(fabric, 156)).error()
+    fault = reversed_blocks(shared_bytes).error()
     assert isinstance(fault, DeviceFault)
     same_text(str(fault))
 
 
-def test_a_kernel_that_got_no_dynamic_shared_memory() -> None:
-    fault = run(make_world(1), lambda fabric: reversed_blocks(fabric, 0)).error()
-    same_text(str(fault))
-
-
-def test_dynamic_shared_memory_is_poisoned_and_bulk_copies_stay_within_it() -> None:
-    unwritten = executable(module("ld.shared.u32 %r1, [dynamic+12];", before=EXTERN))
+def test_dynamic_shared_memory_is_poisoned_and_bulk_copies_stay_within_it():
     beyond = (
         "mov.u32 %r1, dynamic; add.u32 %r1, %r1, 32; cp.async.bulk.global.shared::cta.bulk_group [%out], [%r1], 16;"
     )
-    copying = executable(module(beyond, ["u64 out"], before=EXTERN))
-
-    def copies(fabric: SimulatorFabric) -> None:
-        start(fabric, copying, 1, 1, [fabric.allocate(64, 256, "out").address], shared_bytes=32)
-        fabric.synchronize()
-
-    same_text(str(run(make_world(1), launching(unwritten, 1, 1, shared_bytes=16)).error()))
-    said = str(run(make_world(1), copies).error())
-    same_text(said)
+    same_text(str(ran("ld.shared.u32 %r1, [dynamic+12];", before=EXTERN, shared_bytes=16).error()))
+    same_text(str(ran(beyond, {"out": np.zeros(16, np.uint32)}, before=EXTERN, shared_bytes=32).error()))
 
 
 @pytest.mark.parametrize(("arch", "most"), [("sm_90a", 232_448), ("sm_100a", 232_448), ("sm_120a", 101_376)])
-def test_a_block_has_as_much_shared_memory_as_on_the_gpu(arch: str, most: int) -> None:
+def test_a_block_has_as_much_shared_memory_as_on_the_gpu(arch, most):
     code = executable(module(".shared .b8 own[48]; st.shared.b32 [own], 1;", before=EXTERN, target=arch), arch=arch)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         start(fabric, code, 1, 1, shared_bytes=most - 48)
         message = f"shared_bytes is {most - 47:,}; beside the kernel's own 48 bytes a block can have {most - 48:,}"
         with pytest.raises(ValueError, match=message):
@@ -147,7 +122,7 @@ def test_a_block_has_as_much_shared_memory_as_on_the_gpu(arch: str, most: int) -
 # Arguments
 
 
-def test_a_struct_by_value_on_every_rank() -> None:
+def test_a_struct_by_value_on_every_rank():
     body = """
       .reg .f32 %f; .reg .f64 %g;
       ld.param.u32 %r1, [kernel_one]; ld.param.v2.u32 {%r2, %r3}, [kernel_one+8]; ld.param.f64 %g, [kernel_one+16];
@@ -156,7 +131,7 @@ def test_a_struct_by_value_on_every_rank() -> None:
     """.replace(".reg .f32 %f; .reg .f64 %g;", ".reg .b32 %f; .reg .b64 %g;")
     code = executable(module(body, ["struct24 one", "u64 out", "f32 ratio"]))
 
-    def program(fabric: SimulatorFabric) -> tuple[Any, ...]:
+    def program(fabric):
         out = fabric.allocate(24, 256, "out")
         given = struct.pack("<IIIId", 10 + fabric.rank, 0, 20 + fabric.rank, 30, fabric.rank / 8)
         arguments = [Argument("bytes", given), Argument("address", out.address), Argument("f32", 0.5)]
@@ -178,10 +153,8 @@ def test_a_struct_by_value_on_every_rank() -> None:
         "ld.param.u64 %d1, [kernel_one+8];",
     ],
 )
-def test_a_load_beyond_a_parameter_or_across_its_alignment_is_refused(load: str) -> None:
-    code = executable(module(load, ["u32 small", "struct12 one"]))
-
-    same_text(str(run(make_world(1), launching(code, 1, 1, [1, bytes(12)])).error()))
+def test_a_load_beyond_a_parameter_or_across_its_alignment_is_refused(load):
+    same_text(str(ran(load, {"small": 1, "one": bytes(12)}).error()))
 
 
 # What a launch can't be
@@ -196,11 +169,11 @@ def test_a_load_beyond_a_parameter_or_across_its_alignment_is_refused(load: str)
         (".maxntid 16, 4", Launch(4, (8, 4, 4))),
     ],
 )
-def test_a_launch_that_the_simulator_or_the_kernel_can_not_do(said: str, launch: Launch) -> None:
+def test_a_launch_that_the_simulator_or_the_kernel_can_not_do(said, launch):
     """.maxntid bounds the number of threads alone: 32 in x are fine with 16 and 4."""
     code = executable(module("").replace(")\n{", f")\n{said}\n{{", 1))
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         with refused(ValueError):
             fabric.launch(code, launch, [])
         fabric.launch(code, Launch(4, 32), [])
@@ -209,7 +182,7 @@ def test_a_launch_that_the_simulator_or_the_kernel_can_not_do(said: str, launch:
     succeed(make_world(1), program)
 
 
-def test_launches_of_other_shapes_do_not_share_a_batch() -> None:
+def test_launches_of_other_shapes_do_not_share_a_batch():
     """Ranks that launch the same kernel with other dimensions, or other shared memory, get their own."""
     body = (
         "mov.u32 %r1, %ntid.x; mov.u32 %r2, %dynamic_smem_size; st.global.b32 [%out], %r1; st.global.b32 [%out+4], %r2;"
@@ -217,17 +190,17 @@ def test_launches_of_other_shapes_do_not_share_a_batch() -> None:
     code = executable(module(body, ["u64 out"]))
     launches = [Launch(1, (8, 4, 1)), Launch(1, (4, 8, 1)), Launch(1, 32), Launch(1, 32, shared_bytes=64)]
 
-    def program(fabric: SimulatorFabric) -> list[int]:
+    def program(fabric):
         out = fabric.allocate(8, 256, "out")
         fabric.launch(code, launches[fabric.rank], [Argument("address", out.address)])
-        found: list[int] = get(fabric, out, "u4").tolist()
+        found = get(fabric, out, "u4").tolist()
         return found
 
     assert succeed(make_world(4), program).results == [[8, 0], [4, 0], [32, 0], [32, 64]]
 
 
 @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 3}], ids=["fair", "random"])
-def test_a_cooperative_launch_has_a_workspace_for_each_rank_and_kernel(options: dict[str, Any]) -> None:
+def test_a_cooperative_launch_has_a_workspace_for_each_rank_and_kernel(options):
     """%envreg1 and %envreg2 are its address: a word with its size, and one that is 0 first and keeps its value."""
     body = """
       mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2; mov.b64 %d2, {%r2, %r1}; mul.wide.u32 %d1, %block, 16;
@@ -236,7 +209,7 @@ def test_a_cooperative_launch_has_a_workspace_for_each_rank_and_kernel(options: 
     """
     code = executable(module(body, ["u64 out"]))
 
-    def program(fabric: SimulatorFabric) -> Any:
+    def program(fabric):
         found = []
         for is_cooperative in (True, True, False):
             out = put(fabric, f"out {len(found)}", np.zeros((3, 4), np.uint32))
@@ -264,18 +237,12 @@ def test_a_cooperative_launch_has_a_workspace_for_each_rank_and_kernel(options: 
         *(("sm_90a", 232_448, True), ("sm_90a", 232_452, False)),
     ],
 )
-def test_shared_memory_that_a_kernel_declares_is_as_much_as_ptxas_takes(
-    target: str, size_bytes: int, is_right: bool
-) -> None:
-    text = module(f".shared .align 4 .b8 mine[{size_bytes}];").replace(".target sm_90a", f".target {target}")
-    code = replace(executable(text), arch=target)
+def test_shared_memory_that_a_kernel_declares_is_as_much_as_ptxas_takes(target, size_bytes, is_right):
+    text = module(f".shared .align 4 .b8 mine[{size_bytes}];", target=target)
 
-    def program(fabric: SimulatorFabric) -> None:
-        if is_right:
-            fabric.launch(code, Launch(1, 32), [])
-        else:
-            with refused(ValueError):
-                fabric.launch(code, Launch(1, 32), [])
+    def program(fabric):
+        with nullcontext() if is_right else refused(ValueError):
+            fabric.launch(executable(text, arch=target), Launch(1, 32), [])
         fabric.synchronize()
 
     succeed(make_world(1, arch=target), program)

@@ -1,21 +1,17 @@
 """mbarrier objects: phases of arrivals and bytes, and what a deadlock says of them."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Any
 
+import numpy as np
 import pytest
 
 from memory.fabric import Deadlock
-from simulator.fabric import SimulatorFabric
 from simulator.memory.space import LaneFault
 from simulator.run.mbarriers import MAX_COUNT, MBarrier, Mbarriers, MisusedBarrier
 from tests.golden import refused, same_text
-from tests.simulator.harness import executable, launching, make_world, module, run, start
+from tests.simulator.harness import failed, ran
 
-MISUSES: dict[str, Callable[[MBarrier], object]] = {
+MISUSES = {
     "more dropped than expected": lambda one: one.drop(3),
     "a phase that was long ago": lambda one: (one.arrive(2), one.arrive(2), one.is_over(MBarrier(2).state())),
     "a phase to come": lambda one: one.is_over(2199023255 << 20),
@@ -26,13 +22,13 @@ MISUSES: dict[str, Callable[[MBarrier], object]] = {
 
 
 @pytest.mark.parametrize("name", MISUSES)
-def test_misuse(name: str) -> None:
+def test_misuse(name):
     """What right use does, drawn programs of the vectors have."""
     with refused(MisusedBarrier):
         MISUSES[name](MBarrier(2))
 
 
-def test_arrivals_may_be_added_to_a_phase() -> None:
+def test_arrivals_may_be_added_to_a_phase():
     barrier = MBarrier(1)
     barrier.add_pending(1)
     barrier.arrive(1)
@@ -43,7 +39,7 @@ def test_arrivals_may_be_added_to_a_phase() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 3}], ids=["fair", "random"])
 @pytest.mark.parametrize("waiters", [1, 5])
-def test_a_deadlock_names_the_mbarrier_and_what_it_lacks(options: dict[str, Any], waiters: int) -> None:
+def test_a_deadlock_names_the_mbarrier_and_what_it_lacks(options, waiters):
     """4096 bytes are announced, and only 1024 are copied."""
     body = f"""
       .shared .align 16 .b8 stage[4096];  .shared .align 8 .b8 bar[8];
@@ -54,16 +50,7 @@ def test_a_deadlock_names_the_mbarrier_and_what_it_lacks(options: dict[str, Any]
       READY: bar.sync 0; setp.ge.u32 %p2, %r1, {waiters}; @%p2 ret;
       SPIN: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra SPIN;
     """
-    ptx = module(body, ["u64 src"])
-
-    def program(fabric: SimulatorFabric) -> None:
-        source = fabric.allocate(4096, 256, "src")
-        fabric.view(source).zero_()
-        start(fabric, executable(ptx), 1, 8, [source.address])
-        fabric.synchronize()
-
-    outcome = run(make_world(1, **options), program)
-    error = outcome.errors[0]
+    error = ran(body, {"src": np.zeros(1024, np.uint32)}, 1, 8, **options).error()
     assert isinstance(error, Deadlock)
     for thread in range(waiters):
         assert re.search(
@@ -82,18 +69,17 @@ WAITS = {
 
 
 @pytest.mark.parametrize("form", WAITS)
-def test_a_deadlock_of_any_form_of_wait_names_the_mbarrier(form: str) -> None:
+def test_a_deadlock_of_any_form_of_wait_names_the_mbarrier(form):
     body = f"""
       .shared .align 8 .b8 bar[8]; .reg .b64 %s; mov.u32 %r2, bar;
       mbarrier.init.shared.b64 [bar], 3; mbarrier.expect_tx.relaxed.cta.shared.b64 [bar], 96;
       mbarrier.complete_tx.shared.b64 [bar], 32; {WAITS[form]}
     """
-
-    error = run(make_world(1), launching(executable(module(body)), 1, 1)).errors[0]
-    assert isinstance(error, Deadlock)
+    said = failed(body, block=1)
     arrivals = "2 of 3" if form == "state" else "3 of 3"
     wanted = f"waits for an mbarrier in phase 0 ({arrivals} arrivals and 64 bytes to come) at byte 0x0 of shared memory"
-    assert wanted in str(error)
+    assert said.startswith("Deadlock")
+    assert wanted in said
 
 
 @pytest.mark.parametrize(
@@ -107,11 +93,9 @@ def test_a_deadlock_of_any_form_of_wait_names_the_mbarrier(form: str) -> None:
         "mov.u64 %s, 4096;\nmbarrier.inval.b64 [%s];",
     ],
 )
-def test_what_the_isa_leaves_undefined_is_a_fault(text: str) -> None:
+def test_what_the_isa_leaves_undefined_is_a_fault(text):
     body = f".shared .align 8 .b8 bar[16]; .reg .b64 %s;\nmbarrier.init.shared.b64 [bar], 2;\n{text}"
-
-    error = run(make_world(1), launching(executable(module(body)), 1, 1)).error()
-    same_text(str(error))
+    same_text(str(ran(body).error()))
 
 
 OVERWRITES = {
@@ -129,7 +113,7 @@ OVERWRITES = {
 }
 
 
-def _overwrite(text: str) -> BaseException | None:
+def _overwrite(text):
     count = 8 if "red.async" in text else 16
     wait = f"mbarrier.arrive.expect_tx.shared.b64 _, [other], {count}; W: mbarrier.try_wait.parity.shared.b64 %p1, [other], 0; @!%p1 bra W;"
     body = f"""
@@ -137,18 +121,11 @@ def _overwrite(text: str) -> BaseException | None:
       mbarrier.init.shared.b64 [bar], 1; mbarrier.init.shared.b64 [other], 1; mov.u32 %r1, 1;
       {text.replace("[room]", "[bar+-8]").replace("WAIT", wait)}
     """
-
-    def program(fabric: SimulatorFabric) -> None:
-        source = fabric.allocate(64, 256, "src")
-        fabric.view(source).zero_()
-        start(fabric, executable(module(body, ["u64 src"])), 1, 1, [source.address])
-        fabric.synchronize()
-
-    return run(make_world(1), program).errors[0]
+    return ran(body, {"src": np.zeros(16, np.uint32)}).errors[0]
 
 
 @pytest.mark.parametrize("how", OVERWRITES)
-def test_what_overwrites_an_object_is_a_fault(how: str) -> None:
+def test_what_overwrites_an_object_is_a_fault(how):
     said = str(_overwrite(f"{OVERWRITES[how]}"))
     assert re.search(
         r"rank 0, block 0, thread 0: .*a write of \d+ bytes over an mbarrier in phase 0 .* at byte 0x8 of shared", said
@@ -156,29 +133,27 @@ def test_what_overwrites_an_object_is_a_fault(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", OVERWRITES)
-def test_where_an_object_is_no_more_anything_may_write(how: str) -> None:
+def test_where_an_object_is_no_more_anything_may_write(how):
     known = "st.shared.u64 [bar], 0;"  # for what reads before it writes
     assert _overwrite(f"mbarrier.inval.shared.b64 [bar]; {known} {OVERWRITES[how]}") is None
 
 
-def test_beside_an_object_anything_may_write() -> None:
+def test_beside_an_object_anything_may_write():
     assert _overwrite("st.shared.u64 [bar+-8], 0; st.shared.u8 [free], %r1; st.shared.u64 [bar+16], 0;") is None
 
 
-def test_an_object_of_another_block_is_not_overwritten_either() -> None:
+def test_an_object_of_another_block_is_not_overwritten_either():
     body = """
       .shared .align 8 .b8 bar[8]; mov.u32 %r1, %cluster_ctarank; mbarrier.init.shared.b64 [bar], 1;
       barrier.cluster.arrive; barrier.cluster.wait; setp.ne.u32 %p1, %r1, 0; @%p1 bra OVER;
       mov.u32 %r2, bar; mapa.shared::cluster.u32 %r2, %r2, 1; st.shared::cluster.u32 [%r2], %r1;
       OVER: barrier.cluster.arrive; barrier.cluster.wait;
     """
-
-    said = str(run(make_world(1), launching(executable(module(body)), 2, 1, cluster=(2, 1, 1))).error())
-    same_text(said)
+    same_text(str(ran(body, {}, 2, cluster=(2, 1, 1)).error()))
 
 
 @pytest.mark.parametrize(("count", "is_taken"), [(0, False), (1, True), (MAX_COUNT, True), (MAX_COUNT + 1, False)])
-def test_an_object_takes_as_many_arrivals_as_the_isa_says(count: int, is_taken: bool) -> None:
+def test_an_object_takes_as_many_arrivals_as_the_isa_says(count, is_taken):
     objects = Mbarriers(row_bytes=64, rows=1)
     if is_taken:
         objects.init(8, count)
@@ -191,7 +166,7 @@ def test_an_object_takes_as_many_arrivals_as_the_isa_says(count: int, is_taken: 
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_count_of_bytes_may_be_as_large_as_the_isa_says(sign: int) -> None:
+def test_a_count_of_bytes_may_be_as_large_as_the_isa_says(sign):
     barrier = MBarrier(1)
     count = barrier.expect if sign > 0 else barrier.complete
     count(MAX_COUNT)
@@ -200,7 +175,7 @@ def test_a_count_of_bytes_may_be_as_large_as_the_isa_says(sign: int) -> None:
         count(1)
 
 
-def test_arrivals_waited_for_may_be_as_many_as_the_isa_says() -> None:
+def test_arrivals_waited_for_may_be_as_many_as_the_isa_says():
     barrier = MBarrier(1)
     barrier.add_pending(MAX_COUNT - 1)
     assert barrier.pending == MAX_COUNT

@@ -1,9 +1,5 @@
 """Meetings of some lanes of a warp, and of some threads of a block: who is waited for, and who hangs."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from tests.golden import same_text
@@ -13,7 +9,7 @@ schedules = in_orders(6)
 
 
 @schedules
-def test_lanes_that_come_from_different_ways_meet(options: dict[str, Any]) -> None:
+def test_lanes_that_come_from_different_ways_meet(options):
     """Each lane loops as often as its number says before it comes."""
     body = """
       mov.u32 %r3, %laneid; mov.u32 %r4, 0; LOOP: add.u32 %r4, %r4, 5; sub.s32 %r3, %r3, 1; setp.ge.s32 %p1, %r3, 0; @%p1 bra LOOP;
@@ -23,7 +19,7 @@ def test_lanes_that_come_from_different_ways_meet(options: dict[str, Any]) -> No
 
 
 @schedules
-def test_parts_of_a_warp_meet_apart(options: dict[str, Any]) -> None:
+def test_parts_of_a_warp_meet_apart(options):
     """Both halves are at one instruction with masks of their own; one of them is late."""
     body = """
       mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 16; selp.b32 %r4, 0xffff, 0xffff0000, %p1; mov.u32 %r5, 9;
@@ -35,26 +31,26 @@ def test_parts_of_a_warp_meet_apart(options: dict[str, Any]) -> None:
 
 
 @schedules
-def test_lanes_that_have_returned_are_not_waited_for(options: dict[str, Any]) -> None:
+def test_lanes_that_have_returned_are_not_waited_for(options):
     body = "mov.u32 %r3, %laneid; setp.gt.u32 %p1, %r3, 20; @%p1 ret; vote.sync.ballot.b32 %r2, 1, -1; bar.warp.sync 0xfffff;"
     body = body.replace("ballot.b32 %r2, 1", "ballot.b32 %r2, !%p1")
     body = body.replace("bar.warp.sync 0xfffff;", "bar.warp.sync 0x1fffff;")
     assert stored(body, **options) == [(1 << 21) - 1 if lane % 32 <= 20 else 99 for lane in range(128)]
 
 
-def test_a_short_last_warp() -> None:
+def test_a_short_last_warp():
     body = "vote.sync.ballot.b32 %r2, %p1, -1; redux.sync.add.u32 %r2, 1, -1;"
     assert stored(body, grid=2, block=40) == ([32] * 32 + [8] * 8) * 2
 
 
-def test_a_shuffle_from_a_lane_that_takes_no_part_gives_poison() -> None:
+def test_a_shuffle_from_a_lane_that_takes_no_part_gives_poison():
     body = (
         "mov.u32 %r2, 5; mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 8; @%p1 shfl.sync.down.b32 %r2, %r3, 4, 31, 0xff;"
     )
     assert stored(body, grid=1, block=32) == [4, 5, 6, 7, *[0xFFFFFFFF] * 4, *[5] * 24]
 
 
-def test_a_lane_that_never_comes_is_named() -> None:
+def test_a_lane_that_never_comes_is_named():
     said = failed(
         "mov.u32 %r3, %laneid; setp.eq.u32 %p1, %r3, 7; @%p1 bar.sync 0; shfl.sync.idx.b32 %r2, %r3, 0, 31, -1;",
         block=32,
@@ -63,7 +59,7 @@ def test_a_lane_that_never_comes_is_named() -> None:
     same_text(said)
 
 
-def test_a_lane_outside_its_own_mask_is_a_fault() -> None:
+def test_a_lane_outside_its_own_mask_is_a_fault():
     same_text(failed("shfl.sync.idx.b32 %r2, %lane, 0, 31, 0xffff;", block=32))
 
 
@@ -79,13 +75,13 @@ RING = """
 
 
 @schedules
-def test_producers_and_consumers_meet_at_two_barriers(options: dict[str, Any]) -> None:
+def test_producers_and_consumers_meet_at_two_barriers(options):
     found = stored(RING, **options)
     assert found == ([0] * 32 + [1000 + 5 * lane for lane in range(32)]) * 2
 
 
 @schedules
-def test_reductions_over_some_threads_of_a_block(options: dict[str, Any]) -> None:
+def test_reductions_over_some_threads_of_a_block(options):
     body = """
       mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 64; and.b32 %r3, %r1, 1; setp.eq.u32 %p2, %r3, 1; @!%p1 bra REST;
       bar.red.popc.u32 %r2, 4, 64, %p2; bra ON;
@@ -104,18 +100,18 @@ def test_reductions_over_some_threads_of_a_block(options: dict[str, Any]) -> Non
         "bar.sync 1, 32;",
     ],
 )
-def test_wrong_numbers_of_barriers_and_threads(body: str) -> None:
+def test_wrong_numbers_of_barriers_and_threads(body):
     found = failed(body)
     assert found.startswith("DeviceFault")
     same_text(found)
 
 
-def test_a_numbered_barrier_that_is_never_complete_is_named() -> None:
+def test_a_numbered_barrier_that_is_never_complete_is_named():
     same_text(failed("setp.lt.u32 %p1, %lane, 32; @%p1 bar.sync 3, 64;"))
 
 
 @schedules
-def test_bar_sync_waits_for_no_thread_of_the_block_that_has_returned(options: dict[str, Any]) -> None:
+def test_bar_sync_waits_for_no_thread_of_the_block_that_has_returned(options):
     """Half of the first warp passes the barrier by and ends, as does the whole second one: hardware waits for neither
     (PTX ISA, barrier and exit)."""
     body = "mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 16; mov.u32 %r2, 5; @%p1 bra ON; bar.sync 0; mov.u32 %r2, 6; ON:"
@@ -123,7 +119,7 @@ def test_bar_sync_waits_for_no_thread_of_the_block_that_has_returned(options: di
 
 
 @pytest.mark.parametrize("barrier", ["bar.sync 0;", "bar.sync 1, 64;", "bar.sync 1, 32;"])
-def test_a_warp_has_come_to_a_barrier_with_all_of_its_threads_that_have_not_returned(barrier: str) -> None:
+def test_a_warp_has_come_to_a_barrier_with_all_of_its_threads_that_have_not_returned(barrier):
     """The upper halves of warps wait for what the lower ones do behind the barrier: on hardware they hang."""
     body = f"""
       .shared .align 4 .b32 flag; mov.u32 %r1, %tid.x; and.b32 %r3, %r1, 31; setp.lt.u32 %p1, %r3, 16; mov.u32 %r2, 1;

@@ -1,16 +1,10 @@
 """The state of NVSHMEM's device code: filled for each rank, of known versions only, and null where networks begin."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 
 import tests.simulator.harness as harness
 from memory.fabric import DeviceFault
-from simulator.fabric import SimulatorFabric
 from simulator.run.nvshmem import KNOWN, version_of
 from tests.golden import same_text
 
@@ -31,12 +25,12 @@ GIVE = (
 )
 
 
-def program(body: str, before: str, others: Callable[[int], list[int]] = lambda rank: []) -> Callable[[Any], list[int]]:
+def program(body, before, others=lambda rank: []):
     """Run a kernel that has the address of `out` and `others`, and return what `out` holds afterwards."""
     parameters = ["u64 out", *(["u32 pe"] if "%pe" in body else [])]
     kernel = harness.executable(harness.module(body, parameters, before))
 
-    def run(fabric: SimulatorFabric) -> list[int]:
+    def run(fabric):
         out = fabric.allocate(64, 8, "out")
         fabric.write(out, 0, torch.zeros(64, dtype=torch.uint8))
         fabric.barrier()
@@ -48,7 +42,7 @@ def program(body: str, before: str, others: Callable[[int], list[int]] = lambda 
     return run
 
 
-def test_each_rank_is_a_pe_with_its_heap() -> None:
+def test_each_rank_is_a_pe_with_its_heap():
     world = harness.make_world(3)
     outcome = harness.run(world, program(READ, f"{VERSION}\n{STATE}"))
     assert outcome.errors == [None] * 3
@@ -56,14 +50,14 @@ def test_each_rank_is_a_pe_with_its_heap() -> None:
         assert found[:6] == [(1 << 16) + 848, rank, 3, 1, harness.HEAP_BYTES, 0]
 
 
-def test_a_pes_heap_is_reached_through_the_table() -> None:
+def test_a_pes_heap_is_reached_through_the_table():
     give = program(GIVE, f"{VERSION}\n{STATE}", lambda rank: [(rank + 1) % 3])
     outcome = harness.run(harness.make_world(3), give)
     assert outcome.errors == [None] * 3
     assert [found[0] for found in outcome.results] == [102, 100, 101]
 
 
-def test_all_modules_of_a_rank_share_one_table() -> None:
+def test_all_modules_of_a_rank_share_one_table():
     world = harness.make_world(2)
     first, second = (
         program(GIVE + extra, f"{VERSION}\n{STATE}", lambda rank: [1 - rank]) for extra in ("", " mov.u32 %r5, 5;")
@@ -81,7 +75,7 @@ def test_all_modules_of_a_rank_share_one_table() -> None:
         (f"{VERSION}\n{STATE.replace('848', '856')}", "NVSHMEM 3.8.1 with a state of 856 bytes"),
     ],
 )
-def test_another_layout_is_refused_with_both_versions(before: str, found: str) -> None:
+def test_another_layout_is_refused_with_both_versions(before, found):
     error = harness.run(harness.make_world(), program(READ, before)).error()
     assert isinstance(error, ValueError)
     same_text(str(error))
@@ -102,27 +96,27 @@ MEET = (
 )
 
 
-def test_the_team_of_all_pes_is_there() -> None:
+def test_the_team_of_all_pes_is_there():
     outcome = harness.run(harness.make_world(3), program(TEAM, f"{VERSION}\n{STATE}"))
     assert outcome.errors == [None] * 3
     assert [found[:6] for found in outcome.results] == [[rank, 3, 2, 0, 1, 0] for rank in range(3)]
 
 
-def test_the_words_of_barriers_are_symmetric_and_zero_at_first() -> None:
+def test_the_words_of_barriers_are_symmetric_and_zero_at_first():
     meet = program(MEET, f"{VERSION}\n{STATE}", lambda rank: [(rank + 1) % 3])
     outcome = harness.run(harness.make_world(3), meet)
     assert outcome.errors == [None] * 3
     assert [found[2] for found in outcome.results] == [9, 7, 8]
 
 
-def test_heaps_that_leave_no_room_for_the_words_have_none() -> None:
+def test_heaps_that_leave_no_room_for_the_words_have_none():
     world = harness.make_world(2, heap_bytes=(1 << 20) - 4096)
     outcome = harness.run(world, program(MEET, f"{VERSION}\n{STATE}", lambda rank: [1 - rank]))
     assert outcome.errors == [None] * 2
     assert [found[:2] for found in outcome.results] == [[0, 0]] * 2
 
 
-def test_what_the_device_code_of_networks_and_other_teams_would_need_is_null() -> None:
+def test_what_the_device_code_of_networks_and_other_teams_would_need_is_null():
     """peer_heap_base_remote, proxy_channels_buf."""
     for offset in (64, 632):
         body = f"ld.const.b64 %d1, [nvshmemi_device_state_d+{offset}]; ld.b64 %d2, [%d1]; st.global.b64 [%out], %d2;"
@@ -131,7 +125,7 @@ def test_what_the_device_code_of_networks_and_other_teams_would_need_is_null() -
         assert "null pointer" in str(error)
 
 
-def test_the_version_is_read_from_the_module() -> None:
+def test_the_version_is_read_from_the_module():
     assert KNOWN == ((3, 8),)
     assert version_of(VERSION) == (3, 8, 1)
     assert version_of(".const .b8 nvshmemi_device_lib_version_d[12] = {3, 0, 0, 0, 8};") == (3, 8, 0)
@@ -144,13 +138,13 @@ ALONE = (
 )
 
 
-def test_a_signal_that_never_comes_is_told_with_what_is_expected_and_what_is_seen() -> None:
+def test_a_signal_that_never_comes_is_told_with_what_is_expected_and_what_is_seen():
     error = harness.run(harness.make_world(2), program(ALONE, f"{VERSION}\n{STATE}")).error()
     same_text(str(error))
     assert "compared with 7 (setp.ne.u64)" in str(error)
 
 
-def test_what_a_spin_compares_with_is_told_of_a_literal_too() -> None:
+def test_what_a_spin_compares_with_is_told_of_a_literal_too():
     literal = ALONE.replace("%d2, %d1;", "%d2, 5;")
     error = harness.run(harness.make_world(1), program(literal, f"{VERSION}\n{STATE}")).error()
     assert "compared with 5 (setp.ne.u64)" in str(error)

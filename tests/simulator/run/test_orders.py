@@ -1,7 +1,5 @@
 """Orders and architectures that the assembler or a GPU would refuse are refused here, with their line."""
 
-from __future__ import annotations
-
 import pytest
 
 from memory.fabric import Executable
@@ -39,13 +37,13 @@ KERNEL = """.version 8.1
         "multimem.st.relaxed.global.u32 [%rd1], %r1;",
     ],
 )
-def test_an_order_that_the_opcode_lacks_is_refused_with_its_line(text: str) -> None:
+def test_an_order_that_the_opcode_lacks_is_refused_with_its_line(text):
     with pytest.raises(UnknownInstruction, match="order.*PTX line 9"):
         refuse_unsupported(KERNEL.replace("BODY", text), "kernel")
 
 
 @pytest.mark.parametrize(("arch", "fits"), [("sm_90a", True), ("sm_90", True), ("sm_100a", False)])
-def test_a_kernel_for_another_gpu_is_not_launched(arch: str, fits: bool) -> None:
+def test_a_kernel_for_another_gpu_is_not_launched(arch, fits):
     fabric = SimulatedWorld(1, SimulatorOptions(heap_bytes=4096)).fabric(0)
     kernel = Executable("mine", "kernel", arch, KERNEL.replace("BODY", ""), "sha256:0")
     if fits:

@@ -1,7 +1,5 @@
 """Order is a function of the seed; what runs for ever is ended."""
 
-from __future__ import annotations
-
 import re
 import time
 
@@ -9,15 +7,13 @@ import numpy as np
 import pytest
 
 from memory.fabric import DeadlineExceeded, PeerLost
-from simulator.fabric import SimulatorFabric
 from simulator.run import schedule
-from simulator.run.machine import Batch
-from simulator.run.streams import Queued
 from simulator.world import SimulatedWorld
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed
-from tests.simulator.harness import Outcome, executable, get, launching, make_world, module, put, run, start, succeed
+from tests.simulator.harness import executable, get, make_world, module, put, ran, run, start, succeed
 
-STORE = module("st.global.b32 [%out], %block;", ["u64 out"])
+STORE = "st.global.b32 [%out], %block;"
+CELL = {"out": np.zeros(1, np.uint32)}
 FILES = '.file 1 "kernels/example.py"\n'
 
 RING = module(
@@ -41,17 +37,17 @@ RING = module(
 )
 
 
-def ring(fabric: SimulatorFabric) -> list[int]:
+def ring(fabric, ptx=RING):
     mine = put(fabric, "ring", np.zeros(4, np.uint32))
     fabric.barrier()
     following = fabric.peer_address(mine, (fabric.rank + 1) % fabric.world_size)
-    start(fabric, executable(RING), 3, 64, [mine.address, following, fabric.rank])
+    start(fabric, executable(ptx), 3, 64, [mine.address, following, fabric.rank])
     fabric.synchronize()
     fabric.barrier()
     return [int(one) for one in get(fabric, mine, "u4")[:3]]
 
 
-def expected_ring(world_size: int) -> list[list[int]]:
+def expected_ring(world_size):
     values, held = [0] * world_size, 0
     for _ in range(2):
         for rank in range(world_size):
@@ -62,12 +58,12 @@ def expected_ring(world_size: int) -> list[list[int]]:
 
 class TestSeeds:
     @pytest.mark.parametrize("seed", range(20))
-    def test_the_same_result_for_every_seed(self, seed: int) -> None:
+    def test_the_same_result_for_every_seed(self, seed):
         outcome = succeed(make_world(4, schedule="random", seed=seed), ring)
         assert outcome.results == expected_ring(4)
 
-    def test_the_same_trace_for_the_same_seed(self) -> None:
-        def trace(seed: int) -> tuple[str, int]:
+    def test_the_same_trace_for_the_same_seed(self):
+        def trace(seed):
             counters = succeed(make_world(3, schedule="random", seed=seed), ring).counters
             return counters["trace"], counters["steps"]
 
@@ -75,74 +71,57 @@ class TestSeeds:
         assert first == [trace(seed) for seed in range(8)]
         assert len(set(first)) == 8
 
-    def test_a_world_used_again_begins_its_seed_anew(self) -> None:
+    def test_a_world_used_again_begins_its_seed_anew(self):
         world = make_world(3, schedule="random", seed=5)
         counters = []
         for _ in range(2):
-
-            def program(fabric: SimulatorFabric) -> None:
-                ring(fabric)
-
-            outcome = succeed(world, program)
+            outcome = succeed(world, ring)
             counters.append({key: outcome.counters[key] for key in ("steps", "instructions", "trace")})
         assert counters[0] == counters[1]
 
-    def test_fair_is_one_order(self) -> None:
+    def test_fair_is_one_order(self):
         traces = {succeed(make_world(3, seed=seed), ring).counters["trace"] for seed in range(3)}
         assert len(traces) == 1
 
-    def test_launches_of_many_blocks_have_two_teams_however_ranks_begin(self) -> None:
+    def test_launches_of_many_blocks_have_two_teams_however_ranks_begin(self):
         """12 blocks a rank: those of two ranks are many, though each is launched alone."""
 
-        def program(fabric: SimulatorFabric) -> None:
+        def program(fabric):
             out = put(fabric, "out", np.zeros(1, np.uint32))
             for rank in range(2):
                 if rank == fabric.rank:
-                    start(fabric, executable(STORE), 12, 32, [out.address])
+                    start(fabric, executable(module(STORE, ["u64 out"])), 12, 32, [out.address])
                     fabric.synchronize()
                 fabric.barrier()
 
         assert succeed(make_world(2, schedule="priority"), program).counters["steps"] == 2 * 2
 
     @pytest.mark.parametrize("schedule", ["priority", "random"])
-    def test_launches_begin_together_by_priority(self, schedule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_launches_begin_together_by_priority(self, schedule, monkeypatch):
         """Batches of single ranks would take several times as many steps."""
-        found: list[list[int]] = []
+        found = []
         batch = SimulatedWorld._batch
 
-        def noted(world: SimulatedWorld, ranks: list[int], queued: list[Queued]) -> Batch:
+        def noted(world, ranks, queued):
             found.append(ranks)
             return batch(world, ranks, queued)
 
         monkeypatch.setattr(SimulatedWorld, "_batch", noted)
         for seed in range(4):
-            succeed(
-                make_world(4, schedule=schedule, seed=seed), launching(STORE, 8, 32, [np.zeros(1, np.uint32)], at=0)
-            )
+            assert ran(STORE, CELL, 8, 32, 4, schedule=schedule, seed=seed).right
         assert all(ranks == [0, 1, 2, 3] for ranks in found) == (schedule == "priority")
 
-    def test_a_race_shows_its_several_results(self) -> None:
+    def test_a_race_shows_its_several_results(self):
         """Blocks store to one cell without any order: some seeds must disagree, or random orders are none."""
-        program = launching(STORE, 8, 32, [np.zeros(1, np.uint32)], at=0)
-
-        found = {succeed(make_world(1, schedule="random", seed=seed), program).results[0] for seed in range(20)}
+        found = {tuple(ran(STORE, CELL, 8, 32, schedule="random", seed=seed).right[0]) for seed in range(20)}
         assert len(found) > 1
 
     @pytest.mark.slow
-    def test_a_message_without_its_flag_is_caught(self) -> None:
+    def test_a_message_without_its_flag_is_caught(self):
         """The ring with its wait taken out: some of 20 seeds must give a wrong number."""
         broken = RING.replace("@%p4 bra WAIT;", "")
-
-        def program(fabric: SimulatorFabric) -> list[int]:
-            mine = put(fabric, "ring", np.zeros(4, np.uint32))
-            fabric.barrier()
-            following = fabric.peer_address(mine, (fabric.rank + 1) % 4)
-            start(fabric, executable(broken), 3, 64, [mine.address, following, fabric.rank])
-            fabric.synchronize()
-            fabric.barrier()
-            return [int(one) for one in get(fabric, mine, "u4")[:3]]
-
-        outcomes = [run(make_world(4, schedule="random", seed=seed), program).results for seed in range(20)]
+        worlds = [make_world(4, schedule="random", seed=seed) for seed in range(20)]
+        outcomes = [run(world, lambda fabric: ring(fabric, broken)).results for world in worlds]
         assert any(found != expected_ring(4) for found in outcomes)
 
 
@@ -153,14 +132,14 @@ RUNAWAY = module(
 )
 
 
-def runaway(fabric: SimulatorFabric) -> None:
+def runaway(fabric):
     flags = put(fabric, "flags", np.zeros(2, np.uint32))
     start(fabric, executable(RUNAWAY), 1, 32, [flags.address])
     fabric.synchronize()
 
 
 class TestRunaways:
-    def check(self, outcome: Outcome, said: str) -> None:
+    def check(self, outcome, said):
         assert all(isinstance(one, DeadlineExceeded) for one in outcome.errors), outcome.errors
         text = str(outcome.errors[0])
         assert said in text
@@ -168,7 +147,7 @@ class TestRunaways:
             r"test/kernel on rank 0, block 0, thread \d+ runs at PTX line \d+: .*kernels/example\.py:66", text
         )
 
-    def test_step_budget(self) -> None:
+    def test_step_budget(self):
         self.check(
             run(make_world(2, step_budget=500), runaway),
             "the step budget of 500 ran out (fabric.step_budget) after 500 steps",
@@ -176,25 +155,22 @@ class TestRunaways:
 
     @pytest.mark.parametrize("schedule", ["fair", "random"])
     @pytest.mark.parametrize("load", ["", "ld.global.b32 %r5, [%flag];"])
-    def test_a_loop_that_makes_progress_in_registers_alone_ends(self, schedule: str, load: str) -> None:
+    def test_a_loop_that_makes_progress_in_registers_alone_ends(self, schedule, load):
         """Neither reading nothing nor reading what never changes makes it a deadlock."""
         text = f"mov.u32 %r1, 1; mov.u32 %r2, 0; LOOP: {load} mad.lo.u32 %r1, %r1, 3, 1; add.u32 %r2, %r2, 1;"
         text += "setp.lt.u32 %p1, %r2, 2000; @%p1 bra LOOP; st.global.b32 [%flag], %r1;"
-
-        program = launching(executable(module(text, ["u64 flag"])), 1, 1, [np.zeros(1, np.uint32)], at=0)
-
         wanted = 1
         for _ in range(2000):
             wanted = (wanted * 3 + 1) % 2**32
-        assert succeed(make_world(1, schedule=schedule), program).results == [wanted]
+        assert ran(text, {"flag": np.zeros(1, np.uint32)}, schedule=schedule).right == [[wanted]]
 
-    def test_deadline(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_deadline(self, monkeypatch):
         monkeypatch.setattr(schedule, "time", Clock(looks=20))
         outcome = run(make_world(2), runaway, deadline_s=NEVER_S)
         self.check(outcome, "the deadline passed")
         assert outcome.wall_s < PATIENCE_S
 
-    def test_a_deadline_set_before_the_ranks_come(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_deadline_set_before_the_ranks_come(self, monkeypatch):
         monkeypatch.setattr(schedule, "time", Clock(looks=20))
         world = make_world(1)
         world.set_deadline(time.monotonic() + NEVER_S)
@@ -202,7 +178,7 @@ class TestRunaways:
         self.check(outcome, "the deadline passed")
         assert outcome.wall_s < PATIENCE_S
 
-    def test_ended_from_outside(self) -> None:
+    def test_ended_from_outside(self):
         world = make_world(2)
         with pressed(lambda: world.scheduler.steps > 100, lambda: world.abort(RuntimeError("enough"))):
             outcome = run(world, runaway)

@@ -4,12 +4,9 @@ PTX asks for the same qualifiers and the same mask, not for the same place. The 
 warp; each branch has registers of its own, and the registers of the other branches hold something else.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -20,11 +17,11 @@ schedules = in_orders(4)
 WORD = 0xFFFFFFFF
 
 
-def value_of(lane: int) -> int:
+def value_of(lane):
     return (lane * 2654435761 + 77) & WORD
 
 
-def flag_of(lane: int) -> bool:
+def flag_of(lane):
     return lane * 7 % 3 == 0
 
 
@@ -39,32 +36,32 @@ class Form:
     oracle: Callable[[int, list[int]], int]
 
 
-def _shuffled(way: str, place: int, members: list[int], amount: int) -> int:
+def _shuffled(way, place, members, amount):
     """CUDA's __shfl_sync of a whole warp; the lane itself where there is no source."""
     source = {"up": place - amount, "down": place + amount, "bfly": place ^ amount, "idx": amount}[way]
     inside = 0 <= source < 32
     return value_of(source if inside else place) * 2 + inside
 
 
-def _voted(word: str, place: int, members: list[int]) -> int:
+def _voted(word, place, members):
     flags = [flag_of(one) for one in members]
     if word == "ballot":
         return 2 * sum(1 << one for one in members if flag_of(one))
     return int({"all": all(flags), "any": any(flags), "uni": len(set(flags)) == 1}[word])
 
 
-def _matched(word: str, modulus: int, place: int, members: list[int]) -> int:
+def _matched(word, modulus, place, members):
     alike = [one for one in members if one % modulus == place % modulus]
     if word == "all":
         return 2 * sum(1 << one for one in alike) + 1 if alike == members else 0
     return 2 * sum(1 << one for one in alike)
 
 
-def _signed(value: int) -> int:
+def _signed(value):
     return value - (1 << 32) if value >> 31 else value
 
 
-def _reduced(word: str, kind: str, place: int, members: list[int]) -> int:
+def _reduced(word, kind, place, members):
     values = [_signed(value_of(one)) if kind == "s32" else value_of(one) for one in members]
     if word in ("add", "min", "max"):
         return 2 * {"add": sum, "min": min, "max": max}[word](values)
@@ -72,12 +69,12 @@ def _reduced(word: str, kind: str, place: int, members: list[int]) -> int:
     return 2 * functools.reduce(step, values)
 
 
-FORMS: dict[str, Form] = {}
+FORMS = {}
 for one in ("up", "down", "bfly", "idx"):
     clamp = 0 if one == "up" else 31
     FORMS[f"shfl.{one}"] = Form(
         f"shfl.sync.{one}.b32 D|P, A, 5, {clamp}, M;",
-        lambda place, members, way=one: _shuffled(way, place, members, 5),  # type: ignore[misc]
+        lambda place, members, way=one: _shuffled(way, place, members, 5),
     )
 for one in ("all", "any", "uni"):
     FORMS[f"vote.{one}"] = Form(f"mov.u32 D, 0; vote.sync.{one}.pred P, F, M;", functools.partial(_voted, one))
@@ -99,7 +96,7 @@ for one in ("add", "min", "max", "and", "or", "xor"):
 FORMS["elect"] = Form("elect.sync D|P, M;", lambda place, members: 2 * members[0] + (place == members[0]))
 
 
-def branches(text: str, ways: int, between: str = "\n") -> str:
+def branches(text, ways, between="\n"):
     """The instruction in several branches, that lanes take by their number; it is on one line if between is " "."""
     parts = [
         "and.b32 %r3, %lane, 31; mul.lo.u32 %r4, %r3, 2654435761; add.u32 %r4, %r4, 77;",
@@ -120,7 +117,7 @@ def branches(text: str, ways: int, between: str = "\n") -> str:
     return between.join([*parts, "END:"])
 
 
-def _tokens(text: str) -> list[str]:
+def _tokens(text):
     """The text in pieces, each capital letter that stands alone in a piece of its own."""
     spaced = text
     for mark in " ,|;!":
@@ -137,21 +134,21 @@ together = functools.partial(stored, registers=REGISTERS)
 @schedules
 @pytest.mark.parametrize("ways", [2, 3])
 @pytest.mark.parametrize("name", FORMS)
-def test_branches_of_a_warp_meet(name: str, ways: int, options: dict[str, Any]) -> None:
+def test_branches_of_a_warp_meet(name, ways, options):
     form = FORMS[name]
     expected = [form.oracle(place, list(range(32))) & WORD for place in range(32)] * 4
     assert together(branches(form.text, ways), **options) == expected
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_branches_on_one_line_meet(name: str) -> None:
+def test_branches_on_one_line_meet(name):
     form = FORMS[name]
     expected = [form.oracle(place, list(range(32))) & WORD for place in range(32)] * 4
     assert together(branches(form.text, 2, " ")) == expected
 
 
 @schedules
-def test_branches_of_a_short_warp_with_lanes_that_returned(options: dict[str, Any]) -> None:
+def test_branches_of_a_short_warp_with_lanes_that_returned(options):
     """The last warp has 8 threads; lanes 3 and 20 have returned before the others meet."""
     body = "mov.u32 %r3, %tid.x; and.b32 %r3, %r3, 31; setp.eq.u32 %p9, %r3, 3; @%p9 ret; setp.eq.u32 %p9, %r3, 20; @%p9 ret;"
     body += branches("redux.sync.add.u32 D, A, M;", 3).replace(
@@ -168,7 +165,7 @@ def test_branches_of_a_short_warp_with_lanes_that_returned(options: dict[str, An
 @schedules
 @pytest.mark.parametrize("ways", [2, 3])
 @pytest.mark.parametrize("masks", [("-1", "-1"), ("-1", "%r7"), ("%r7", "%r7")])
-def test_a_barrier_of_a_warp_from_branches(masks: tuple[str, str], ways: int, options: dict[str, Any]) -> None:
+def test_a_barrier_of_a_warp_from_branches(masks, ways, options):
     """Each lane stores before the barrier, and reads what the lane opposite stored after it."""
     text = "st.shared.u32 [%r9], A; bar.warp.sync N; ld.shared.u32 D, [%r10];"
     before = (
@@ -194,7 +191,7 @@ def test_a_barrier_of_a_warp_from_branches(masks: tuple[str, str], ways: int, op
         ("shfl.sync.bfly.b32 %r2, %r3, 1, 31, -1;", "vote.sync.ballot.b32 %r2, %p1, -1;"),
     ],
 )
-def test_other_qualifiers_do_not_meet(first: str, second: str) -> None:
+def test_other_qualifiers_do_not_meet(first, second):
     said = failed(
         block=32,
         body=f"""
@@ -209,7 +206,7 @@ def test_other_qualifiers_do_not_meet(first: str, second: str) -> None:
     assert all(one.rstrip(";") in said for one in (first, second))
 
 
-def test_other_masks_do_not_meet() -> None:
+def test_other_masks_do_not_meet():
     said = failed(
         block=32,
         body="""
@@ -220,7 +217,7 @@ def test_other_masks_do_not_meet() -> None:
     assert said.startswith("Deadlock")
 
 
-def test_the_report_names_only_lanes_that_came_to_no_branch() -> None:
+def test_the_report_names_only_lanes_that_came_to_no_branch():
     said = failed(
         block=32,
         body="""
@@ -233,7 +230,7 @@ def test_the_report_names_only_lanes_that_came_to_no_branch() -> None:
 
 @schedules
 @pytest.mark.parametrize("opcode", ["bar", "barrier"])
-def test_a_reduction_of_a_block_from_branches(opcode: str, options: dict[str, Any]) -> None:
+def test_a_reduction_of_a_block_from_branches(opcode, options):
     """Each branch has a predicate and a destination of its own."""
     body = branches(f"{opcode}.red.popc.u32 D, 1, F;", 2).replace("shr.u32 %r6, %r3, 4;", "shr.u32 %r6, %r0, 5;")
     total = 2 * sum(flag_of(place) for place in range(32)) * 2
@@ -250,21 +247,21 @@ NUMBERED = {
 
 @schedules
 @pytest.mark.parametrize("name", NUMBERED)
-def test_a_barrier_counts_a_short_warp_whole(name: str, options: dict[str, Any]) -> None:
+def test_a_barrier_counts_a_short_warp_whole(name, options):
     text, expected = NUMBERED[name]
     assert together(text, block=48, **options) == [expected] * 96
 
 
 @schedules
 @pytest.mark.parametrize("name", NUMBERED)
-def test_a_barrier_counts_a_warp_whole_of_which_threads_have_returned(name: str, options: dict[str, Any]) -> None:
+def test_a_barrier_counts_a_warp_whole_of_which_threads_have_returned(name, options):
     text, expected = NUMBERED[name]
     body = f"mov.u32 %r3, %tid.x; setp.lt.u32 %p3, %r3, 16; @%p3 ret; {text}"
     assert together(body, block=64, **options) == ([99] * 16 + [expected] * 48) * 2
 
 
 @schedules
-def test_threads_that_return_late_complete_a_warp(options: dict[str, Any]) -> None:
+def test_threads_that_return_late_complete_a_warp(options):
     """The other lanes wait at the barrier already, or come after lanes 0 to 15 have returned."""
     body = """
       mov.u32 %r3, %tid.x; mov.u32 %r4, 40; setp.ge.u32 %p3, %r3, 16; @%p3 bra ON;
@@ -275,13 +272,13 @@ def test_threads_that_return_late_complete_a_warp(options: dict[str, Any]) -> No
 
 
 @schedules
-def test_producers_that_arrive_and_return_count(options: dict[str, Any]) -> None:
+def test_producers_that_arrive_and_return_count(options):
     body = "setp.ge.u32 %p3, %r0, 32; @%p3 bra ON; bar.arrive 1, 64; ret; ON: bar.sync 1, 64; mov.u32 %r2, 7;"
     assert together(body, **options) == ([99] * 32 + [7] * 32) * 2
 
 
 @schedules
-def test_half_a_warp_does_not_count(options: dict[str, Any]) -> None:
+def test_half_a_warp_does_not_count(options):
     """Lanes 0 to 15 arrive twice before the others come once: that is no warp, and the others wait for the store."""
     body = """
       .shared .align 4 .b8 box[4]; mov.u32 %r9, box;
@@ -299,24 +296,24 @@ def test_half_a_warp_does_not_count(options: dict[str, Any]) -> None:
 
 @schedules
 @pytest.mark.parametrize("block", [48, 64])
-def test_a_barrier_of_all_threads_beside_one_of_the_same_number(block: int, options: dict[str, Any]) -> None:
+def test_a_barrier_of_all_threads_beside_one_of_the_same_number(block, options):
     body = "setp.lt.u32 %p3, %r0, 32; @%p3 bra LOW; bar.sync 0; bra.uni END; LOW: bar.sync 0, 64; END: mov.u32 %r2, 7;"
     assert together(body, block=block, **options) == [7] * 2 * block
 
 
-def test_a_barrier_of_all_threads_beside_one_of_fewer_is_a_fault() -> None:
+def test_a_barrier_of_all_threads_beside_one_of_fewer_is_a_fault():
     said = failed("setp.lt.u32 %p3, %r0, 32; @%p3 bar.sync 0, 64; @!%p3 bar.sync 0;", block=96)
     assert said.startswith("DeviceFault")
     assert "barrier 0 for " in said
 
 
-def test_a_reduction_beside_a_plain_barrier_is_a_fault() -> None:
+def test_a_reduction_beside_a_plain_barrier_is_a_fault():
     said = failed("setp.lt.u32 %p3, %r0, 32; @%p3 bar.sync 1; @!%p3 bar.red.popc.u32 %r2, 1, %p3;", block=64)
     assert said.startswith("DeviceFault")
     same_text(said)
 
 
-def test_an_incomplete_numbered_barrier_is_named_with_its_threads() -> None:
+def test_an_incomplete_numbered_barrier_is_named_with_its_threads():
     """A whole warp has come, and a quarter of the other: 40 of 64."""
     said = failed("setp.lt.u32 %p3, %r0, 40; @%p3 barrier.sync 1, 64; @!%p3 barrier.sync 2, 64;", block=64)
     same_text(said)
@@ -335,7 +332,7 @@ FLAG = "WAIT: ld.volatile.shared.u32 %r6, [%r9+8]; setp.eq.u32 %p5, %r6, 0; @%p5
 
 
 @schedules
-def test_half_a_warp_that_arrives_twice_is_not_a_warp(options: dict[str, Any]) -> None:
+def test_half_a_warp_that_arrives_twice_is_not_a_warp(options):
     body = f"""{SPLIT}
       @%p6 st.shared.u32 [%r9], 5; barrier.arrive 1, 64; {FLAG} @%p6 st.shared.u32 [%r9+4], 6; barrier.arrive 1, 64;
       mov.u32 %r2, 7; bra.uni END;
@@ -349,7 +346,7 @@ def test_half_a_warp_that_arrives_twice_is_not_a_warp(options: dict[str, Any]) -
 
 
 @schedules
-def test_half_a_warp_that_came_again_waits_for_the_next_time(options: dict[str, Any]) -> None:
+def test_half_a_warp_that_came_again_waits_for_the_next_time(options):
     body = f"""{SPLIT}
       barrier.arrive 1, 64; {FLAG} barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; bra.uni END;
       EARLY: barrier.arrive 1, 64; barrier.sync 1, 64; ld.shared.u32 %r2, [%r9]; bra.uni END;
@@ -361,6 +358,6 @@ def test_half_a_warp_that_came_again_waits_for_the_next_time(options: dict[str, 
 
 
 @schedules
-def test_a_barrier_of_all_threads_needs_no_warp_that_has_returned(options: dict[str, Any]) -> None:
+def test_a_barrier_of_all_threads_needs_no_warp_that_has_returned(options):
     body = "setp.lt.u32 %p3, %r0, 32; @%p3 ret; setp.lt.u32 %p3, %r0, 40; @%p3 ret; bar.sync 3; mov.u32 %r2, 7;"
     assert together(body, block=80, **options) == ([99] * 40 + [7] * 40) * 2

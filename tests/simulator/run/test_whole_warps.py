@@ -1,16 +1,12 @@
 """A warp's access to a line of 128 bytes is whole where the kernel declares it; a warp that votes sleeps as a whole."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
 
 from memory.fabric import Deadlock
-from simulator.fabric import SimulatorFabric
-from tests.simulator.harness import executable, get, launching, make_world, module, put, run, start, succeed
+from tests.simulator.harness import executable, get, make_world, module, put, ran, start, succeed
 
 SEEDS = range(64)
 LINE = 8
@@ -27,11 +23,11 @@ STORE_AND_LOAD = module(
 )
 
 
-def seen(assumptions: tuple[str, ...], seed: int, threads: int = 64) -> list[set[int]]:
+def seen(assumptions, seed, threads=64):
     """What the second warp saw of each line."""
     kernel = dataclasses.replace(executable(STORE_AND_LOAD), assumptions=assumptions)
 
-    def program(fabric: SimulatorFabric) -> Any:
+    def program(fabric):
         data = put(fabric, "data", np.zeros(64, np.uint64))
         sums = put(fabric, "sums", np.zeros(32, np.uint64))
         start(fabric, kernel, 1, threads, [data.address, sums.address])
@@ -45,51 +41,49 @@ def seen(assumptions: tuple[str, ...], seed: int, threads: int = 64) -> list[set
 
 
 @pytest.mark.parametrize("threads", [64, 48], ids=["two warps", "a warp and a half"])
-def test_a_line_is_stored_and_loaded_whole_where_that_is_declared(threads: int) -> None:
+def test_a_line_is_stored_and_loaded_whole_where_that_is_declared(threads):
     lines = [line for seed in SEEDS for line in seen(("warp_128",), seed, threads)]
     assert {frozenset(line) for line in lines} == {frozenset({0}), frozenset({2})}
 
 
-def test_a_line_comes_apart_where_that_is_not_declared() -> None:
+def test_a_line_comes_apart_where_that_is_not_declared():
     lines = [line for seed in SEEDS for line in seen((), seed)]
     assert any(len(line) > 1 for line in lines), "lanes of a line see different times"
     assert any(1 in line for line in lines), "so do the halves of a lane's 16 bytes"
 
 
-def voting(counts: str) -> str:
+FIVE = np.array([5], np.uint32)
+
+
+def voting(counts):
     """A loop that loads a flag and ends when a lane of the warp has counted to 100, or when the flag is 7. counts: what
     each lane adds."""
-    return module(
+    return (
         f"mov.u32 %r2, 0; setp.eq.u32 %p1, %lane, 0; {counts}\n"
         "SPIN: ld.volatile.global.b32 %r1, [%flag]; add.u32 %r2, %r2, %r3;\n"
         "setp.eq.u32 %p2, %r1, 7; setp.ge.u32 %p3, %r2, 100; or.pred %p2, %p2, %p3;\n"
-        "vote.sync.any.pred %p4, %p2, 0xffffffff; @!%p4 bra SPIN;",
-        ["u64 flag"],
+        "vote.sync.any.pred %p4, %p2, 0xffffffff; @!%p4 bra SPIN;"
     )
 
 
 @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 3}], ids=["fair", "random"])
 class TestVotes:
-    def test_lanes_whose_registers_stay_leave_by_anothers_vote(self, options: dict[str, Any]) -> None:
+    def test_lanes_whose_registers_stay_leave_by_anothers_vote(self, options):
         """One lane counts, the other 31 come back as they were; no memory changes."""
-        kernel = executable(voting("selp.u32 %r3, 1, 0, %p1;"))
+        assert ran(voting("selp.u32 %r3, 1, 0, %p1;"), {"flag": FIVE}, 1, 32, **options).right == [[5]]
 
-        succeed(make_world(**options), launching(kernel, 1, 32, [np.array([5], np.uint32)]))
-
-    def test_a_warp_all_of_whose_lanes_stay_is_a_deadlock(self, options: dict[str, Any]) -> None:
-        kernel = executable(voting("mov.u32 %r3, 0;"))
-
-        (error,) = run(make_world(**options), launching(kernel, 1, 64, [np.array([5], np.uint32)])).errors
+    def test_a_warp_all_of_whose_lanes_stay_is_a_deadlock(self, options):
+        error = ran(voting("mov.u32 %r3, 0;"), {"flag": FIVE}, 1, 64, **options).error()
         assert isinstance(error, Deadlock), error
         assert "spins: sees 5 at" in str(error)
         assert "tensor 'flag'" in str(error)
 
-    def test_a_warp_that_sleeps_wakes_when_the_flag_comes(self, options: dict[str, Any]) -> None:
-        kernel = executable(voting("mov.u32 %r3, 0;"))
+    def test_a_warp_that_sleeps_wakes_when_the_flag_comes(self, options):
+        kernel = executable(module(voting("mov.u32 %r3, 0;"), ["u64 flag"]))
         signal = executable(module("mov.u32 %r1, 7; st.release.sys.global.b32 [%flag], %r1;", ["u64 flag"]))
 
-        def program(fabric: SimulatorFabric) -> None:
-            flag = put(fabric, "flag", np.array([5], np.uint32))
+        def program(fabric):
+            flag = put(fabric, "flag", FIVE)
             fabric.barrier()
             if fabric.rank == 0:
                 start(fabric, kernel, 1, 64, [flag.address])

@@ -1,21 +1,16 @@
 """symlab.explore: what it finds, to how few switches it shrinks it, and that the same run can be repeated."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import symlab
-from symlab.checks.explore.found import Found
-from symlab.checks.exploring import Exploration
 from tests.golden import refused, same_text
 from tests.symlab.messages_ptx import COUNT, HAND_OVER, INDEX, INDEXED, LOCKS, TURNS, counted, handed_over, produced
 
 README = Path(symlab.__file__).parent / "checks" / "README.md"
-MISTAKES: dict[str, tuple[str, dict[str, Any], str, int]] = {
+MISTAKES = {
     "a flag before its data": (handed_over("flag", "data"), HAND_OVER, "wrong output", 3),
     "a lost update": (counted(is_atomic=False), COUNT, "wrong output", 0),
     "two locks in two orders": (TURNS, LOCKS, "deadlock", 0),
@@ -24,11 +19,11 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str, int]] = {
 """A kernel, how it is launched, how it fails, and the number of switches that it is shrunk to."""
 
 
-def explored(ptx: str, how: dict[str, Any], **more: Any) -> Exploration:
+def explored(ptx, how, **more):
     return symlab.explore(ptx, **{"processes": 1, "seeds": 60, **how, **more})
 
 
-def failing(ptx: str, how: dict[str, Any], **more: Any) -> Found:
+def failing(ptx, how, **more):
     """What a search has found."""
     found = explored(ptx, how, **more).found
     assert found is not None
@@ -37,7 +32,7 @@ def failing(ptx: str, how: dict[str, Any], **more: Any) -> Found:
 
 @pytest.mark.parametrize("schedule", ["random", "adversarial"])
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_found_and_shrunk(name: str, schedule: str, tmp_path: Path) -> None:
+def test_a_mistake_is_found_and_shrunk(name, schedule, tmp_path):
     ptx, how, kind, switches = MISTAKES[name]
     found = failing(ptx, how, schedule=schedule)
     assert found.failure.kind == kind
@@ -46,14 +41,12 @@ def test_a_mistake_is_found_and_shrunk(name: str, schedule: str, tmp_path: Path)
     assert sum(row.is_switch for row in found.rows) <= found.switches
     found.write(tmp_path / "found.json")
     again = explored(ptx, how, replay=tmp_path / "found.json")
-    assert again.found is not None
     assert again.found.failure.is_like(found.failure)
     assert again.undecided == ()
-    assert again.found is not None
     assert again.found.rows == found.rows
 
 
-def producer_and_consumer(ptx: str) -> list[dict[str, Any]]:
+def producer_and_consumer(ptx):
     """The two kernels of messages_ptx.produced, which differ in their blocks."""
     to = [("peer", "flag"), ("peer", "data")]
     return [
@@ -68,7 +61,7 @@ def producer_and_consumer(ptx: str) -> list[dict[str, Any]]:
     ]
 
 
-PRODUCED: dict[str, Any] = {
+PRODUCED = {
     "ranks": 2,
     "grid": 1,
     "buffers": {"flag": (1, "int32", 0), "data": (64, "int32", 0), "out": (32, "int32", 0)},
@@ -77,7 +70,7 @@ PRODUCED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("schedule", ["random", "adversarial"])
-def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule: str, tmp_path: Path) -> None:
+def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule, tmp_path):
     kernels = producer_and_consumer(produced("flag", "data"))
     found = symlab.explore(kernels, **PRODUCED, schedule=schedule, seeds=60, processes=1).found
     assert found is not None
@@ -95,7 +88,7 @@ def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule: s
     assert (again.undecided, again.found.rows) == ((), found.rows)
 
 
-def test_a_right_producer_and_its_consumer_are_not_accused() -> None:
+def test_a_right_producer_and_its_consumer_are_not_accused():
     """One thread stores its own data before the flag, so that no other has to be waited for."""
     kernels = producer_and_consumer(produced("data", "flag"))
     for one in kernels:
@@ -117,7 +110,7 @@ AGAIN:
 """
 
 
-def test_a_failure_is_kept_where_fewer_launches_fail_in_every_order() -> None:
+def test_a_failure_is_kept_where_fewer_launches_fail_in_every_order():
     """Two launches count to 4, where one may see 3; one launch alone counts to 2, and whoever waits for 3 never ends."""
     count = counted(is_atomic=True)
     kernels = [
@@ -130,7 +123,7 @@ def test_a_failure_is_kept_where_fewer_launches_fail_in_every_order() -> None:
     assert (found.failure.kind, found.launches) == ("wrong output", 2)
 
 
-def test_the_access_that_went_wrong_is_named() -> None:
+def test_the_access_that_went_wrong_is_named():
     found = failing(handed_over("flag", "data"), HAND_OVER)
     same_text(found.cause)
     marks = {row.mark: (row.ranks, row.kind, row.tensor, row.owner, row.value) for row in found.rows if row.mark}
@@ -149,7 +142,7 @@ RELEASED = handed_over("data", "flag").replace(f"st.relaxed.{FLAG}", f"st.releas
 
 
 @pytest.mark.slow
-def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp_path: Path) -> None:
+def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp_path):
     ptx = handed_over("data", "flag")
     assert explored(ptx, HAND_OVER, seeds=20).found is None
     assert explored(RELEASED, HAND_OVER, seeds=20, memory="weak").found is None
@@ -166,13 +159,12 @@ def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp
     for how in ({"memory": "weak"}, {}):
         again = explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", **how)
         assert again.undecided == ()
-        assert again.found is not None
         assert again.found.rows == found.rows
     with refused():
         explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", memory="strong")
 
 
-def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
+def test_a_race_is_a_failure_though_the_output_is_right(tmp_path):
     ptx = counted(is_atomic=False)
     assert explored(ptx, COUNT, schedule="random", seeds=1).found is None
     found = failing(ptx, COUNT, schedule="random", seeds=1, races=True)
@@ -183,7 +175,6 @@ def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
     for how in ({"races": True}, {}):
         again = explored(ptx, COUNT, replay=tmp_path / "race.json", **how)
         assert again.undecided == ()
-        assert again.found is not None
         assert again.found.failure == found.failure
     with refused():
         explored(ptx, COUNT, replay=tmp_path / "race.json", races=False)
@@ -192,7 +183,7 @@ def test_a_race_is_a_failure_though_the_output_is_right(tmp_path: Path) -> None:
         explored(ptx, one, replay=tmp_path / "race.json")
 
 
-def test_a_wrong_output_says_its_races(tmp_path: Path) -> None:
+def test_a_wrong_output_says_its_races(tmp_path):
     ptx = counted(is_atomic=False)
     wrong = failing(ptx, COUNT, schedule="random")
     found = failing(ptx, COUNT, schedule="random", first_seed=wrong.order.seed, races=True)
@@ -202,7 +193,7 @@ def test_a_wrong_output_says_its_races(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "wrong.json").read_text())["failure"]["races"] == list(found.failure.races)
 
 
-def test_a_kernel_without_a_race_is_not_accused_of_one() -> None:
+def test_a_kernel_without_a_race_is_not_accused_of_one():
     assert explored(counted(is_atomic=True), COUNT, seeds=10, races=True).found is None
 
 
@@ -212,16 +203,16 @@ def test_a_kernel_without_a_race_is_not_accused_of_one() -> None:
     [(handed_over("data", "flag"), HAND_OVER), (counted(is_atomic=True), COUNT)],
     ids=["a flag after its data", "an atomic update"],
 )
-def test_a_right_kernel_is_never_accused(ptx: str, how: dict[str, Any]) -> None:
+def test_a_right_kernel_is_never_accused(ptx, how):
     done = explored(ptx, how, seeds=60)
     assert (done.found, done.runs, done.undecided) == (None, 120, ())
 
 
-def test_by_block_a_flag_before_its_data_stays_hidden() -> None:
+def test_by_block_a_flag_before_its_data_stays_hidden():
     assert explored(handed_over("flag", "data"), HAND_OVER, granularity="block", seeds=20).found is None
 
 
-def test_the_lowest_failing_seed_is_reported_by_any_number_of_processes() -> None:
+def test_the_lowest_failing_seed_is_reported_by_any_number_of_processes():
     how = {"seeds": 60, "schedule": "random", "shrink_s": 0.0}
     seeds = set()
     for processes in (1, 2):
@@ -230,7 +221,7 @@ def test_the_lowest_failing_seed_is_reported_by_any_number_of_processes() -> Non
     assert len(seeds) == 1
 
 
-def test_a_repaired_kernel_no_longer_fails(tmp_path: Path) -> None:
+def test_a_repaired_kernel_no_longer_fails(tmp_path):
     found = failing(handed_over("flag", "data"), HAND_OVER)
     found.write(tmp_path / "found.json")
     again = explored(handed_over("data", "flag"), HAND_OVER, replay=tmp_path / "found.json")
@@ -240,22 +231,22 @@ def test_a_repaired_kernel_no_longer_fails(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def lost(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def lost(tmp_path_factory):
     """The document of a lost update."""
     found = failing(counted(is_atomic=False), COUNT, shrink_s=0.0)
     path = tmp_path_factory.mktemp("lost") / "lost.json"
     found.write(path)
-    document: dict[str, Any] = json.loads(path.read_text())
+    document = json.loads(path.read_text())
     return document
 
 
-UNREPEATABLE: dict[str, list[Any]] = {
+UNREPEATABLE = {
     **{"launches": [2, 1001], "order": [{"seed": -1}, {"schedule": "fair"}], "digest": [5]},
     **{"world": [{"memory": "soft"}, {"races": "yes"}], "what": [{"overrides": [], "case": "x"}]},
 }
 
 
-def test_a_file_that_can_not_be_repeated_is_one_line(lost: dict[str, Any], tmp_path: Path) -> None:
+def test_a_file_that_can_not_be_repeated_is_one_line(lost, tmp_path):
     for key, values in UNREPEATABLE.items():
         for value in values:
             (tmp_path / "x.json").write_text(
@@ -265,7 +256,7 @@ def test_a_file_that_can_not_be_repeated_is_one_line(lost: dict[str, Any], tmp_p
                 explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json")
 
 
-def test_a_repetition_names_the_field_that_differs(lost: dict[str, Any], tmp_path: Path) -> None:
+def test_a_repetition_names_the_field_that_differs(lost, tmp_path):
     rows = [lost["rows"][0] | {"value": "7"}, *lost["rows"][1:]]
     for changes in ({"rows": rows}, {"failure": lost["failure"] | {"kind": "fault"}}):
         (tmp_path / "x.json").write_text(json.dumps(lost | changes))
@@ -273,12 +264,12 @@ def test_a_repetition_names_the_field_that_differs(lost: dict[str, Any], tmp_pat
         same_text(difference)
 
 
-def test_a_search_of_which_no_run_was_decided_is_no_success() -> None:
+def test_a_search_of_which_no_run_was_decided_is_no_success():
     with refused():
         explored(handed_over("data", "flag"), HAND_OVER, seeds=1, step_budget=2)
 
 
-def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:
+def test_the_file_is_json_with_choices_and_trace(tmp_path):
     found = failing(handed_over("flag", "data"), HAND_OVER, shrink_s=0.0)
     found.write(tmp_path / "found.json")
     document = json.loads((tmp_path / "found.json").read_text())
@@ -289,19 +280,19 @@ def test_the_file_is_json_with_choices_and_trace(tmp_path: Path) -> None:
 
 
 EXPECTED = [{"in": [[0], [0]]}, {"out": [[0]]}, {"out": [[0, 1], [0, 1]]}]
-WRONG: dict[str, list[Any]] = {
+WRONG = {
     **{"seeds": [0], "seconds": [-1.0], "schedule": ["fair"], "granularity": ["warp"], "clusters": [2]},
     **{"processes": [0], "expected": EXPECTED, "replay": ["/no/such/file"]},
 }
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG.items() for value in values])
-def test_a_wrong_request_is_one_line(key: str, value: Any) -> None:
+def test_a_wrong_request_is_one_line(key, value):
     with refused():
         explored(handed_over("data", "flag"), HAND_OVER, **{key: value})
 
 
-def test_a_kernel_that_fails_in_the_fair_order_is_no_reference() -> None:
+def test_a_kernel_that_fails_in_the_fair_order_is_no_reference():
     broken = handed_over("data")  # without its flag
     with refused():
         explored(broken, {**HAND_OVER, "expected": None})

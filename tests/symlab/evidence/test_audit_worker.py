@@ -1,32 +1,28 @@
 """What records say was asked for is made again, and what comes out differently is named."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cases.record.prediction import RecordedPrediction
-from cases.record.record import Record
 from reports.record.bundle import read
 from runner.__main__ import main
 from runner.case.inputs import digest_of, make_input
 from symlab.evidence import audit_worker
 from symlab.evidence.audit.items import Outcome as Judged
 from symlab.evidence.audit.items import Point
+from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay import recomposed
 from symlab.evidence.replay.expected_cases import cases
 from symlab.evidence.replay.inputs_again import inputs
 from symlab.evidence.replay.recomposed import configurations, jobs_of
 from tests.golden import same_text
 from tests.reports.synthetic import record, with_case, with_environment, with_request
-from tests.runner.conftest import TWO, Outcome, Script
+from tests.runner.conftest import TWO, Script
 from tests.symlab.evidence.audit.complete_set import asked
 
 ROOT = Path(__file__).parents[3]
@@ -35,15 +31,15 @@ ROOT = Path(__file__).parents[3]
 SAME = {"verified": 1, "different": [], "not_comparable": []}
 
 
-def silent(text: str) -> None:
+def silent(text):
     """Nobody listens."""
 
 
 @pytest.fixture
-def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
+def made(symlab):
     """Records of a command line on stub worlds; as if their conf/ were today's."""
 
-    def make(*arguments: str) -> list[Record]:
+    def make(*arguments):
         records = read([max((symlab(*arguments).folder / "records").iterdir(), key=lambda path: path.stat().st_mtime)])
         return [with_environment(record, sources=recomposed.source_digests(ROOT)) for record in records]
 
@@ -51,7 +47,7 @@ def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+def two(tmp_path_factory):
     """The two records of a command with seed=3."""
     place = tmp_path_factory.mktemp("two")
     with pytest.MonkeyPatch.context() as patch:
@@ -61,15 +57,15 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
     return [with_environment(record, sources=recomposed.source_digests(ROOT)) for record in records]
 
 
-def with_configuration(record: Record, **changes: Any) -> Record:
+def with_configuration(record, **changes):
     return with_request(record, configuration={**record.request.configuration, **changes})
 
 
-def composed_again(records: list[Record]) -> dict[str, Any]:
+def composed_again(records):
     return configurations(jobs_of(records), silent)[1]
 
 
-def test_a_configuration_is_composed_again_and_what_its_overrides_do_not_give_is_named(two: list[Record]) -> None:
+def test_a_configuration_is_composed_again_and_what_its_overrides_do_not_give_is_named(two):
     assert composed_again(two) == SAME
     (different,) = composed_again([with_configuration(record, seed=7) for record in two])["different"]
     assert different[1:] == [0, "seed: recorded 7, composed 3"]
@@ -78,12 +74,12 @@ def test_a_configuration_is_composed_again_and_what_its_overrides_do_not_give_is
 
 
 @pytest.mark.parametrize(("there", "here", "differs"), [(False, None, False), (False, True, True), (True, None, True)])
-def test_a_default_that_was_another_one_makes_no_difference(there: object, here: object, differs: bool) -> None:
+def test_a_default_that_was_another_one_makes_no_difference(there, here, differs):
     assert bool(recomposed._differing({"check.races": there}, {"check.races": here})) is differs
 
 
 @pytest.mark.slow
-def test_records_of_one_job_must_agree(made: Callable[..., list[Record]]) -> None:
+def test_records_of_one_job_must_agree(made):
     records = made("sizes=[8,64]", "seed=3")
     assert composed_again(records)["verified"] == 1
     for odd in (
@@ -99,7 +95,7 @@ def test_records_of_one_job_must_agree(made: Callable[..., list[Record]]) -> Non
 
 
 @pytest.mark.slow
-def test_commit_and_sources_are_compared_among_the_records_of_one_process(made: Callable[..., list[Record]]) -> None:
+def test_commit_and_sources_are_compared_among_the_records_of_one_process(made):
     """A resumed command may go on from another commit, and says so; within each part there is one."""
     records = made("sizes=[8,16]", "seed=3")
     later = [with_request(with_environment(one, git={"commit": "f" * 40}), resumed=1) for one in records[2:]]
@@ -111,7 +107,7 @@ def test_commit_and_sources_are_compared_among_the_records_of_one_process(made: 
     assert "not one request" in different[2]
 
 
-def test_what_can_not_be_composed_here_is_not_comparable(two: list[Record]) -> None:
+def test_what_can_not_be_composed_here_is_not_comparable(two):
     (told,) = composed_again([with_request(record, replays={"commands": ["x"]}) for record in two])["not_comparable"]
     assert told[2].startswith("a replay: ")
     (told,) = composed_again([with_request(record, configuration=None) for record in two])["not_comparable"]
@@ -124,7 +120,7 @@ def test_what_can_not_be_composed_here_is_not_comparable(two: list[Record]) -> N
         assert told[2].endswith("seed: recorded 7, composed 3")
 
 
-def test_experiments_of_another_folder_are_not_comparable(two: list[Record]) -> None:
+def test_experiments_of_another_folder_are_not_comparable(two):
     records = [with_request(record, overrides=["+exp=mine"]) for record in two]
     assert len(composed_again(records)["different"]) == 1
     for option in (["--config-dir", "mine"], ["--config-dir=mine"], ["-cd", "mine"]):
@@ -134,9 +130,7 @@ def test_experiments_of_another_folder_are_not_comparable(two: list[Record]) -> 
 
 
 @pytest.mark.slow
-def test_the_commits_own_configurations_are_asked(
-    made: Callable[..., list[Record]], repository: tuple[Path, str]
-) -> None:
+def test_the_commits_own_configurations_are_asked(made, repository):
     """A repository whose conf/ has changed since the records were made."""
     records = made("+exp=allreduce_bf16", "sizes=[8]")
     root, commit = repository
@@ -154,7 +148,7 @@ def test_the_commits_own_configurations_are_asked(
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def project(tmp_path_factory):
     """A repository of conf/ alone, which has changed since its only commit; and the commit."""
     root = tmp_path_factory.mktemp("project")
     shutil.copytree(ROOT / "conf", root / "conf")
@@ -166,13 +160,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 @pytest.fixture
-def repository(project: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
+def repository(project, monkeypatch):
     """The project, at which an audit looks."""
     monkeypatch.setattr(recomposed, "CONF", project[0] / "conf")
     return project
 
 
-def of_tree(records: list[Record], commit: str, **git: Any) -> list[Record]:
+def of_tree(records, commit, **git):
     """Records that were composed from an experiment that conf/ of a commit lacks."""
     git = {"commit": commit, "dirty": True, "changed": [], "untracked": []} | git
     return [
@@ -194,9 +188,7 @@ MINE, ALLREDUCE = "conf/exp/mine.yaml", "conf/exp/allreduce_bf16.yaml"
         {"untracked": ["a"], "untracked_files": 51},
     ],
 )
-def test_what_a_changed_conf_of_no_commit_gave_is_not_comparable(
-    two: list[Record], repository: tuple[Path, str], git: dict[str, Any]
-) -> None:
+def test_what_a_changed_conf_of_no_commit_gave_is_not_comparable(two, repository, git):
     """An experiment that was never committed, and another file of conf/ that came, went or changed since."""
     found = composed_again(of_tree(two, repository[1], **git))
     ((_, _, said),) = found["not_comparable"]
@@ -204,9 +196,7 @@ def test_what_a_changed_conf_of_no_commit_gave_is_not_comparable(
     same_text(said)
 
 
-def test_a_changed_conf_excuses_another_value_and_no_disagreement(
-    two: list[Record], repository: tuple[Path, str]
-) -> None:
+def test_a_changed_conf_excuses_another_value_and_no_disagreement(two, repository):
     git = {"commit": repository[1], "dirty": True, "changed": [ALLREDUCE], "untracked": []}
     records = [with_environment(one, sources={"conf": "sha256:0"}, git=git) for one in two]
     assert composed_again(records) == SAME
@@ -220,9 +210,7 @@ def test_a_changed_conf_excuses_another_value_and_no_disagreement(
     assert "not one request" in said
 
 
-def test_a_claim_of_changes_that_the_digest_denies_is_no_excuse(
-    two: list[Record], repository: tuple[Path, str]
-) -> None:
+def test_a_claim_of_changes_that_the_digest_denies_is_no_excuse(two, repository):
     """The digest of conf/ in the record is that of the commit's: nothing was untracked there."""
     commit = repository[1]
     with recomposed._configurations_of(commit) as (conf, _):
@@ -231,33 +219,35 @@ def test_a_claim_of_changes_that_the_digest_denies_is_no_excuse(
     assert len(composed_again(liars)["different"]) == 1
 
 
-def counted(records: list[Record]) -> dict[str, Any]:
+def counted(records):
     jobs = jobs_of(records)
     return cases(jobs, configurations(jobs, silent)[0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithms", ["auto", "[one_shot,two_shot]"])
-def test_cases_that_were_asked_for_are_counted(made: Callable[..., list[Record]], algorithms: str) -> None:
+def test_cases_that_were_asked_for_are_counted(made, algorithms):
     records = made("-m", f"algorithms={algorithms}", "world_size=2,3", "sizes=[8,64]")
     whole = counted(records)
-    assert whole == {"expected": len(records), "missing": [], "unexpected": [], "not_comparable": []}
+    nothing = {"missing": [], "passed_over": [], "unexpected": [], "not_comparable": []}
+    assert whole == {"expected": len(records), **nothing}
     gone = records[3]
     found = counted([record for record in records if record is not gone])
     assert found["missing"] == [[gone.request.command, gone.request.job, gone.id]]
+    last = {record.request.job: record for record in records}
+    assert found["passed_over"] == ([] if gone in last.values() else found["missing"])
+    assert counted([record for record in records if record is not last[0]])["passed_over"] == []
     added = with_case(gone, seed=99)
     assert [one[2] for one in counted([*records, added])["unexpected"]] == [added.id]
 
 
-def test_a_named_algorithm_of_which_nothing_is_there_is_missed(two: list[Record]) -> None:
+def test_a_named_algorithm_of_which_nothing_is_there_is_missed(two):
     assert len(counted([record for record in two if record.case.algorithm != "two_shot"])["missing"]) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithms", ["auto", "all"])
-def test_an_algorithm_of_an_open_request_that_is_gone_is_missed(
-    algorithms: str, made: Callable[..., list[Record]]
-) -> None:
+def test_an_algorithm_of_an_open_request_that_is_gone_is_missed(algorithms, made):
     """The catalogue says which are meant; that of another version may have had others."""
     records = made(f"algorithms={algorithms}", "sizes=[8]")
     left = [record for record in records if record.case.algorithm != "two_shot"]
@@ -270,7 +260,7 @@ def test_an_algorithm_of_an_open_request_that_is_gone_is_missed(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sweep", [("seed=0,1",), ("seed=range(2)",), ("seed=0", "world_size=choice(2,3)")])
-def test_a_job_of_a_sweep_that_is_gone_is_named(sweep: tuple[str, ...], made: Callable[..., list[Record]]) -> None:
+def test_a_job_of_a_sweep_that_is_gone_is_named(sweep, made):
     records = made("-m", "algorithms=[one_shot]", "sizes=[8]", *sweep)
     assert composed_again(records) == {"verified": 2, "different": [], "not_comparable": []}
     left = [with_request(record, jobs=1) for record in records if record.request.job == 0]
@@ -278,9 +268,8 @@ def test_a_job_of_a_sweep_that_is_gone_is_named(sweep: tuple[str, ...], made: Ca
     assert what == "the command line asks for 2 jobs, the record says 1"
 
 
-def digested(record: Record) -> Record:
+def digested(record):
     """The record with the digests of its inputs."""
-    assert record.check is not None
     case = record.case
     digests = tuple(digest_of(make_input(case, rank, case.numel)) for rank in range(case.world_size))
     outputs = (("0" * 64,) * record.check.launches,) * case.world_size
@@ -289,12 +278,10 @@ def digested(record: Record) -> Record:
     )
 
 
-def test_inputs_are_made_again_from_their_seeds(made: Callable[..., list[Record]]) -> None:
+def test_inputs_are_made_again_from_their_seeds(made):
     records = [digested(record) for record in made("sizes=[8,64]", "seed=5")]
     found = inputs(records, 1 << 20, silent)
     assert (found["cases"], found["different"]) == (4, [])
-    assert records[0].check is not None
-    assert records[0].check.input_digests is not None
     wrong = (records[0].check.input_digests[0], "f" * 64)
     tampered = dataclasses.replace(records[0], check=dataclasses.replace(records[0].check, input_digests=wrong))
     assert inputs([tampered], 1 << 20, silent)["different"] == [[records[0].id, "rank 1"]]
@@ -302,7 +289,7 @@ def test_inputs_are_made_again_from_their_seeds(made: Callable[..., list[Record]
     assert inputs([other_seed], 1 << 20, silent)["different"] == [[other_seed.id, "rank 0, 1"]]
 
 
-def test_what_was_made_again_is_told_of_its_item(two: list[Record], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_made_again_is_told_of_its_item(two, monkeypatch):
     parts = {
         what: {"agree": [], "different": [["a case", what]], "stated": []} for what in ("code", "counters", "races")
     }
@@ -315,16 +302,22 @@ def test_what_was_made_again_is_told_of_its_item(two: list[Record], monkeypatch:
     assert told >= wanted | {("cases", "_refusals")}
 
 
-def test_findings_are_counted_by_record_and_by_case(two: list[Record]) -> None:
+def test_findings_are_counted_by_record_and_by_case(two):
     made_again = inputs([digested(two[0]), with_case(digested(two[0]), seed=6)], 1 << 20, silent)
     (inputs_point,) = audit_worker._inputs(made_again)
     assert inputs_point.evidence.startswith("1 of 2 records, their inputs made again: ")
-    found = {"expected": 3, "missing": [["command", 0, "a case"]], "unexpected": [], "not_comparable": []}
+    found = {
+        "expected": 3,
+        "missing": [["command", 0, "a case"]],
+        "passed_over": [],
+        "unexpected": [],
+        "not_comparable": [],
+    }
     (cases_point,) = audit_worker._cases(found, audit_worker.Asked(not_run={"command": []}))
     assert cases_point.evidence.startswith("1 of 3 cases that configurations ask for: a case: missing of command")
 
 
-def test_what_is_not_made_again_is_counted(made: Callable[..., list[Record]]) -> None:
+def test_what_is_not_made_again_is_counted(made):
     records = made("sizes=[8,64]")
     assert inputs(records, 1 << 20, silent)["not_recorded"] == 4
     found = inputs([digested(record) for record in records], 8, silent)
@@ -335,7 +328,7 @@ def test_what_is_not_made_again_is_counted(made: Callable[..., list[Record]]) ->
     assert "strange" in told[1]
 
 
-def test_secrets_and_home_folders_are_found_wherever_they_are(two: list[Record]) -> None:
+def test_secrets_and_home_folders_are_found_wherever_they_are(two):
     clean = audit_worker.secrets(two)
     assert (clean["found"], clean["looked_at"] >= 2) == ([], True)
     token = "hf_" + "Abcdefgh0123456789"
@@ -351,7 +344,7 @@ def test_secrets_and_home_folders_are_found_wherever_they_are(two: list[Record])
 
 
 @pytest.mark.slow
-def test_the_worker_answers_in_points(two: list[Record]) -> None:
+def test_the_worker_answers_in_points(two):
     said = asked(two, inputs_up_to_bytes=100)
     assert "configuration VERIFIED: 1 of 1 jobs composed again" in said
     assert "cases VERIFIED: 2 of 2 cases that configurations ask for" in said
@@ -359,11 +352,48 @@ def test_the_worker_answers_in_points(two: list[Record]) -> None:
     assert "kernels VERIFIED: sources as today: all_reduce/one_shot; all_reduce/two_shot" in said
 
 
-def found(missing: list[list[Any]], unexpected: list[list[Any]], unsure: list[list[Any]]) -> dict[str, Any]:
-    return {"expected": 4, "missing": missing, "unexpected": unexpected, "not_comparable": unsure}
+OWN = """\
+sum:
+  op: all_reduce
+  kernel: one_shot.ptx:one_shot
+  launch: {grid: 1, block: 256}
+  arguments: [{peers: input}, {peers: flags}, flags, epochs, output, rank, world_size, {u32: numel}]
+  workspaces: {flags: {numel: grid*world_size}, epochs: {numel: grid}}
+  dtypes: [float32]
+  fold: rank_order
+"""
 
 
-A, B = ["a", 0, "x"], ["b", 1, "y"]
+def test_a_kernel_beside_the_user_runs_again_and_from_elsewhere_the_reason_is_told(tmp_path, monkeypatch):
+    """The worker ran in the project's folder, where relative places lead nowhere."""
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "kernels.yaml").write_text(OWN, encoding="utf-8")
+    shutil.copy(ROOT / "conf" / "exp" / "own" / "one_shot.ptx", tmp_path / "my")
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "-q",
+        "op=all_reduce",
+        "algorithms=[my/kernels.yaml:sum]",
+        "sizes=[64]",
+        "world_size=2",
+        "check.races=false",
+    ]
+    assert main([*words, "fabric=simulator", "track=none"]) == 0
+    records = read([tmp_path / "records"])
+    assert "data VERIFIED: 1 of 1 cases recomputed" in asked(records, [tmp_path / "records"], rerun=Rerun(1))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    said = asked(records, [tmp_path / "records"], rerun=Rerun(1))
+    assert "data VERIFIED" not in said
+    assert "my/kernels.yaml; start in the folder that the command ran in" in said
+
+
+def found(missing, unexpected, unsure):
+    over = {"missing": missing, "passed_over": [one for one in missing if one is OVER]}
+    return {"expected": 4, **over, "unexpected": unexpected, "not_comparable": unsure}
+
+
+A, B, OVER = ["a", 0, "x"], ["b", 1, "y"], ["a", 0, "z"]
 
 
 @pytest.mark.parametrize(
@@ -379,9 +409,22 @@ A, B = ["a", 0, "x"], ["b", 1, "y"]
         (found([A] * 4, [], []), {"a": [[0, "x"]]}, ["NOT CAPTURED"]),
     ],
 )
-def test_a_case_that_is_missing_may_not_have_run(
-    cases: dict[str, Any], not_run: dict[str, Any], outcomes: list[str]
-) -> None:
+def test_a_case_that_is_missing_may_not_have_run(cases, not_run, outcomes):
     """command.json says which did not; a bundle has none, and may be of a command that was interrupted."""
     points = audit_worker._cases(cases, audit_worker.Asked(not_run=not_run))
     assert [str(point.outcome) for point in points] == outcomes
+
+
+@pytest.mark.parametrize(
+    ("places", "outcomes"),
+    [
+        (["a.jsonl.xz"], ["NOT COMPARABLE", "FINDING"]),
+        (["one.json", "two.json"], ["NOT COMPARABLE"]),
+        ([], ["NOT COMPARABLE"]),
+    ],
+)
+def test_a_case_that_a_bundles_command_passed_over_was_taken_away(places: list[str], outcomes: list[str]) -> None:
+    """A job runs its cases in order. Single files, and what a tracker holds, need not be all of a command."""
+    points = list(audit_worker._cases(found([A, OVER], [], []), audit_worker.Asked(places=places)))
+    assert [str(point.outcome) for point in points] == outcomes
+    assert ("z: missing of a" in points[-1].evidence) == ("FINDING" in outcomes)

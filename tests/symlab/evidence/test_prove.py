@@ -1,14 +1,12 @@
 """From records to what is proven: what counts, and what is no proof."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
 import pytest
 
 from cases.case import Case
-from cases.record.record import FabricInfo, KernelInfo, Record, Status
+from cases.record.record import FabricInfo, KernelInfo, Status
 from kernels.catalogue import find
 from kernels.matrix.proofs import Tally, read
 from kernels.matrix.variants import code_of, compiled, variants
@@ -22,15 +20,15 @@ NO_CACHE = Path("unused")
 """For records without code digests: nothing is compiled."""
 
 
-def kernel(sources: str = "aaaa", name: str = "all_reduce/one_shot") -> KernelInfo:
+def kernel(sources="aaaa", name="all_reduce/one_shot"):
     return KernelInfo(name, "kernel", "sm_90a", "sha256:1", "sha256:2", f"sha256:{sources}", "dsl", 1, 512)
 
 
-def passed(size_bytes: int = 1024, sources: str = "aaaa", **changes: object) -> Record:
-    return record("one_shot", size_bytes, kernel=kernel(sources), is_timed=False, **changes)  # type: ignore[arg-type]
+def passed(size_bytes=1024, sources="aaaa", **changes):
+    return record("one_shot", size_bytes, kernel=kernel(sources), is_timed=False, **changes)
 
 
-def test_each_case_counts_once_and_baselines_do_not() -> None:
+def test_each_case_counts_once_and_baselines_do_not():
     again = dataclasses.replace(passed(), ended="2030-01-02T00:00:00.000+00:00")
     gone = refused("two_shot", 2048)
     proof = proof_of([passed(), again, passed(2048), record("nccl"), gone], NO_CACHE)
@@ -42,7 +40,7 @@ def test_each_case_counts_once_and_baselines_do_not() -> None:
     assert proof.machine.startswith("4 x ")
 
 
-def test_records_name_the_simulator_or_as_many_gpus_as_there_were() -> None:
+def test_records_name_the_simulator_or_as_many_gpus_as_there_were():
     assert proof_of([passed(fabric=SIMULATED)], NO_CACHE).machine == "simulator"
     one = passed()
     assert one.fabric is not None
@@ -66,12 +64,12 @@ def test_records_name_the_simulator_or_as_many_gpus_as_there_were() -> None:
     ],
     ids=["no kernel", "failed", "unchecked", "two versions", "two machines"],
 )
-def test_what_proves_nothing_is_said(records: list[Record]) -> None:
+def test_what_proves_nothing_is_said(records):
     with refused_text():
         proof_of(records, NO_CACHE)
 
 
-def barrier(code: str, world_size: int = 2) -> Record:
+def barrier(code, world_size=2):
     """A record of barrier/peers, whose kernel has two variants only, with a code digest."""
     case = Case("barrier", "peers", "uint32", "none", "none", 4, world_size)
     ran = dataclasses.replace(kernel(name="barrier/peers"), code_digest=code)
@@ -81,23 +79,23 @@ def barrier(code: str, world_size: int = 2) -> Record:
 
 
 @pytest.fixture(scope="session")
-def cache(compile_cache: Path) -> Path:
+def cache(compile_cache):
     return compile_cache
 
 
-def code_here(name: str, cache: Path) -> str:
+def code_here(name, cache):
     """The code digest of a barrier of two ranks."""
     (one, _) = variants(find(name))
     return compiled(find(name), [one], cache)[one.label]
 
 
-def test_records_with_code_prove_the_kernels_whole_code(cache: Path) -> None:
+def test_records_with_code_prove_the_kernels_whole_code(cache):
     tally = proof_of([barrier(code_here("barrier/peers", cache))], cache).specs["barrier/peers"]
     assert tally.code == code_of(find("barrier/peers"), cache).code
     assert tally.sources == "aaaa", "whatever the sources were"
 
 
-def test_a_record_without_code_among_others_leaves_the_sources(cache: Path) -> None:
+def test_a_record_without_code_among_others_leaves_the_sources(cache):
     older = barrier("", 4)
     assert older.kernel is not None
     older = dataclasses.replace(older, kernel=dataclasses.replace(older.kernel, code_digest=None))
@@ -105,13 +103,13 @@ def test_a_record_without_code_among_others_leaves_the_sources(cache: Path) -> N
     assert proof.specs["barrier/peers"] == Tally(2, 0, (2, 4), "aaaa", None)
 
 
-def test_code_of_another_kernel_is_found(cache: Path) -> None:
+def test_code_of_another_kernel_is_found(cache):
     liar = barrier(code_here("barrier/multimem", cache))
     with pytest.raises(ValueError, match="barrier-peers-.* ran other code .* than this checkout compiles to"):
         proof_of([liar], cache)
 
 
-def test_the_command_writes_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_the_file(tmp_path, capsys):
     for number, one in enumerate([passed(), passed(2048)]):
         (tmp_path / f"{number}.json").write_text(one.to_json())
     target = tmp_path / "out" / "machine.json"

@@ -1,7 +1,5 @@
 """What is published equals what its bundles make; and every way to differ is noticed."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil
@@ -24,7 +22,7 @@ READMES = {"README.md": README, f"{published.PLACE.as_posix()}/README.md": SECTI
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tmp_path_factory):
     """A project with one machine whose files were just made; not to be changed."""
     root = tmp_path_factory.mktemp("published")
     folder = root / published.PLACE / MACHINE
@@ -41,12 +39,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(finished: Path, tmp_path: Path) -> Path:
+def project(finished, tmp_path):
     """The same for this test alone."""
     return Path(shutil.copytree(finished, tmp_path / "project"))
 
 
-def test_table_figure_and_readme_are_made(project: Path) -> None:
+def test_table_figure_and_readme_are_made(project):
     folder = project / published.PLACE / MACHINE
     others = {path.name for path in folder.iterdir() if not path.name.endswith(bundle.SUFFIX)}
     assert others == {"README.md", "table.md", "figure.svg"}
@@ -69,11 +67,12 @@ def test_table_figure_and_readme_are_made(project: Path) -> None:
         assert (place / link.strip("()")).is_file()
 
 
-def test_the_projects_readme_has_the_first_the_middle_and_the_last_size(project: Path) -> None:
+def test_the_projects_readme_has_the_first_the_middle_and_the_last_size(project):
     folder = project / published.PLACE / MACHINE
     sizes = [KIB << shift for shift in range(7)]
     for path in folder.glob(f"*{bundle.SUFFIX}"):
         path.unlink()
+    (project / published.PLACE / MANIFEST).unlink(missing_ok=True)
     contestants = ("one_shot", "two_shot", "nccl", "nvshmem")
     bundle.write(study(contestants, sizes, worlds=2, dtype="bfloat16", world_size=4), folder / "all.jsonl.xz")
     published.refresh(project)
@@ -93,7 +92,7 @@ def test_the_projects_readme_has_the_first_the_middle_and_the_last_size(project:
     assert "2 worlds" in readme
 
 
-def test_the_projects_readme_says_what_its_three_rows_compare() -> None:
+def test_the_projects_readme_says_what_its_three_rows_compare():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (excerpt,) = re.findall(r"<!-- excerpt: h200-x4 -->(.*?)<!-- end -->", readme, re.DOTALL)
     assert excerpt.count("| size |") == 1
@@ -102,7 +101,7 @@ def test_the_projects_readme_says_what_its_three_rows_compare() -> None:
         assert words in excerpt
 
 
-def test_making_it_again_changes_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_making_it_again_changes_nothing(project, capsys):
     files = {path: path.stat().st_mtime_ns for path in project.rglob("*") if path.is_file()}
     capsys.readouterr()
     published.refresh(project)
@@ -112,7 +111,7 @@ def test_making_it_again_changes_nothing(project: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out == f"published machines: 1, files written: 0, manifest {digest}\n"
 
 
-def test_the_projects_readme_names_the_digest_of_the_manifest(project: Path) -> None:
+def test_the_projects_readme_names_the_digest_of_the_manifest(project):
     path, manifest = project / "README.md", project / published.PLACE / MANIFEST
     path.write_text(f"{path.read_text(encoding='utf-8')}sealed: <!-- manifest --><!-- end -->\n", encoding="utf-8")
     with pytest.raises(ValueError, match="not as the bundles have it: README.md; run"):
@@ -129,7 +128,7 @@ def test_the_projects_readme_names_the_digest_of_the_manifest(project: Path) -> 
 
 
 @pytest.mark.parametrize("name", [*READMES, f"reports/published/{MACHINE}/table.md"])
-def test_a_changed_figure_is_noticed_and_mended(project: Path, name: str) -> None:
+def test_a_changed_figure_is_noticed_and_mended(project, name):
     path = project / name
     right = path.read_text(encoding="utf-8")
     path.write_text(right.replace("| 1 KiB | ", "| 1 KiB | 0"), encoding="utf-8")
@@ -140,7 +139,7 @@ def test_a_changed_figure_is_noticed_and_mended(project: Path, name: str) -> Non
     assert path.read_text(encoding="utf-8") == right
 
 
-def test_other_records_need_everything_anew(project: Path) -> None:
+def test_other_records_need_everything_anew(project):
     folder = project / published.PLACE / MACHINE
     records = study(("one_shot", "nccl"), (4 * MIB,), worlds=2, dtype="bfloat16", world_size=4)
     bundle.write(records, folder / "more.jsonl.xz")
@@ -151,7 +150,7 @@ def test_other_records_need_everything_anew(project: Path) -> None:
     published.refresh(project, is_check=True)
 
 
-def test_a_second_figure_is_refused(project: Path) -> None:
+def test_a_second_figure_is_refused(project):
     other = project / published.PLACE / MACHINE / "all_reduce-n2.svg"
     shutil.copy(other.with_name("figure.svg"), other)
     for is_check in (True, False):
@@ -159,7 +158,7 @@ def test_a_second_figure_is_refused(project: Path) -> None:
             published.refresh(project, is_check)
 
 
-def test_a_machine_without_a_place_gets_one_at_the_end_of_the_page(project: Path) -> None:
+def test_a_machine_without_a_place_gets_one_at_the_end_of_the_page(project):
     page = project / published.PLACE / "README.md"
     page.write_text("# Title\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"not as the bundles have it: reports/published/README\.md"):
@@ -171,7 +170,7 @@ def test_a_machine_without_a_place_gets_one_at_the_end_of_the_page(project: Path
     assert text.endswith("<!-- end -->\n")
 
 
-def test_days_of_one_machine_are_linked_with_each_other(project: Path) -> None:
+def test_days_of_one_machine_are_linked_with_each_other(project):
     first = project / published.PLACE / MACHINE
     second = first.with_name(f"{MACHINE}-2026-11-24")
     shutil.copytree(first, second)
@@ -189,13 +188,13 @@ def test_days_of_one_machine_are_linked_with_each_other(project: Path) -> None:
     assert published.machine_and_day("h200-x2") == ("h200-x2", "")
 
 
-def test_a_machine_without_its_commands_is_said(project: Path) -> None:
+def test_a_machine_without_its_commands_is_said(project):
     (project / published.PLACE / MACHINE / "README.md").unlink()
     with pytest.raises(ValueError, match="it says by which commands the bundles were made"):
         published.refresh(project)
 
 
-def test_without_bundles_there_is_nothing_and_its_places_are_empty(tmp_path: Path) -> None:
+def test_without_bundles_there_is_nothing_and_its_places_are_empty(tmp_path):
     (tmp_path / published.PLACE).mkdir(parents=True)
     for name, text in READMES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -211,16 +210,14 @@ def test_without_bundles_there_is_nothing_and_its_places_are_empty(tmp_path: Pat
 
 
 @pytest.mark.parametrize("arguments", [[], ["--check"]])
-def test_a_folder_that_is_no_project_is_not_in_order(
-    tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_is_no_project_is_not_in_order(tmp_path, arguments, capsys):
     for root in (tmp_path, tmp_path / "gone"):
         assert main(["published", "--root", str(root), *arguments]) == 2
         assert f"{root}: no README.md here; --root is the project's folder" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(project, capsys):
     assert main(["published", "--root", str(project), "--check"]) == 0
     (project / "README.md").write_text(README, encoding="utf-8")  # its figures are old
     assert main(["published", "--root", str(project), "--check"]) == 2

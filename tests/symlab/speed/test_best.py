@@ -1,11 +1,6 @@
 """algorithms=best in requests: which table, what is refused, and what a case of it is called."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +12,7 @@ from runner.command.heading import headline
 from runner.command.plan import prepare
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricName, FabricRequest, HostOffer
+from runner.world.fabrics import FabricName, HostOffer
 from symlab.speed import best
 from symlab.speed.best import chooser_for
 from tests.golden import refused, same_text
@@ -26,13 +21,13 @@ from tests.runner.conftest import on_its_fabric
 from tests.symlab.speed.tuned.test_tuned_table import H200, TABLE, case
 
 
-def fabric(**changes: Any) -> FabricRequest:
+def fabric(**changes):
     with hydra_over():
         (job,) = compose_jobs(["fabric=simulator"], False)
     return replace(job.request.fabric, **changes)
 
 
-def kept(folder: Path, name: str, **changes: Any) -> Path:
+def kept(folder, name, **changes):
     path = folder / name
     path.write_text(replace(TABLE, **changes).text())
     return path
@@ -42,11 +37,11 @@ LINE = ["op=all_reduce", "sizes=[1K]", "fabric=simulator", "track=none"]
 
 
 @pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def said(tmp_path, monkeypatch, capsys):
     """said(*arguments): the one line of a command that is refused, in tmp_path."""
     monkeypatch.chdir(tmp_path)
 
-    def go(*arguments: str) -> str:
+    def go(*arguments):
         assert main([*LINE, *arguments]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         return line
@@ -54,9 +49,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return go
 
 
-def test_there_is_no_table_yet_and_one_line_says_how_to_make_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[..., str]
-) -> None:
+def test_there_is_no_table_yet_and_one_line_says_how_to_make_one(tmp_path, monkeypatch, said):
     monkeypatch.setattr(best, "tables_in", lambda folder: ())
     monkeypatch.setattr(best, "place_for", lambda gpu, folder: tmp_path / "none.json")
     same_text(said("algorithms=best"))
@@ -64,7 +57,7 @@ def test_there_is_no_table_yet_and_one_line_says_how_to_make_one(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_table_of_the_gpu_comes_first_then_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_the_gpu_comes_first_then_the_nearest(tmp_path, monkeypatch):
     kept(tmp_path, "h200.json")
     kept(tmp_path, "b200.json", gpu="NVIDIA B200", arch="sm_100a")
     real = fabric(name=FabricName.nvshmem)
@@ -76,27 +69,27 @@ def test_the_table_of_the_gpu_comes_first_then_the_nearest(tmp_path: Path, monke
     assert "searched on NVIDIA H200, not on NVIDIA H20" in found.choice(case(4096)).nearest
 
 
-def test_a_table_without_the_op_says_how_to_make_one(tmp_path: Path) -> None:
+def test_a_table_without_the_op_says_how_to_make_one(tmp_path):
     chooser = chooser_for(str(kept(tmp_path, "h100.json")), fabric(), "all_reduce")
     with refused(RequestError):
         chooser.name_for(replace(case(4096), op="broadcast", reduction="none", accumulator="none"))
 
 
 @pytest.mark.parametrize("text", [None, "{", TABLE.text().replace("512", "9000", 1)], ids=["missing", "cut", "bounds"])
-def test_a_hostile_table_is_one_line(tmp_path: Path, said: Callable[..., str], text: str | None) -> None:
+def test_a_hostile_table_is_one_line(tmp_path, said, text):
     if text is not None:
         (tmp_path / "t.json").write_text(text)
     same_text(said("algorithms=best", "tuned=t.json"))
 
 
-def cases(tmp_path: Path, *overrides: str) -> list[tuple[str, int]]:
+def cases(tmp_path, *overrides):
     path = kept(tmp_path, "t.json", gpu="simulated")
     with hydra_over():
         (job,) = compose_jobs(["op=all_reduce", "dtype=bfloat16", f"tuned='{path}'", *overrides], False)
     return [(one.algorithm, one.size_bytes) for one in cases_of(on_its_fabric(job.request))]
 
 
-def test_a_case_has_the_name_of_what_runs(tmp_path: Path) -> None:
+def test_a_case_has_the_name_of_what_runs(tmp_path):
     small, large = "lamport@t128b4l8", "two_shot@t512b64l8p"
     assert cases(tmp_path, "algorithms=best", "sizes=[1K,1M]") == [(small, 1024), (large, 1 << 20)]
     beside = cases(tmp_path, "algorithms=[ll,best]", "sizes=[1K,1M]")
@@ -107,7 +100,7 @@ def test_a_case_has_the_name_of_what_runs(tmp_path: Path) -> None:
 # Audits
 
 
-def test_best_stands_beside_libraries_on_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_stands_beside_libraries_on_gpus(tmp_path, monkeypatch):
     """Baselines are what GPUs run by default, and no entry of a table takes their accumulator and placement."""
     monkeypatch.setattr(best, "gpu_name", lambda: H200)
     path = kept(tmp_path, "h200.json")
@@ -122,7 +115,7 @@ def test_best_stands_beside_libraries_on_gpus(tmp_path: Path, monkeypatch: pytes
     assert f"best: {path} ({H200})" in headline(command)
 
 
-def test_one_contestant_in_pictures_and_in_mlflow() -> None:
+def test_one_contestant_in_pictures_and_in_mlflow():
     made = [
         with_request(record(name, size), kernel={"chosen": {"by": "best", "algorithm": name}})
         for name, size in (("lamport@t128b4l8", 1024), ("two_shot@t512b64l8p", 4096))
@@ -140,15 +133,15 @@ def test_one_contestant_in_pictures_and_in_mlflow() -> None:
 
 
 @pytest.mark.parametrize("kernel", [None, {}, {"chosen": 5}, {"chosen": {"by": 7}}, {"chosen": {"by": None}}])
-def test_what_no_table_chose(kernel: Any) -> None:
+def test_what_no_table_chose(kernel):
     made = with_request(record("two_shot@t512b64l8p", 1024), kernel=kernel)
     assert made.request.chosen_by == ""
 
 
-def test_auto_beside_best_stands_for_all_others(tmp_path: Path) -> None:
+def test_auto_beside_best_stands_for_all_others(tmp_path):
     path = kept(tmp_path, "my.json")
 
-    def names(algorithms: str) -> tuple[str, ...]:
+    def names(algorithms):
         words = ["op=all_reduce", f"algorithms={algorithms}", f"tuned={path}", "fabric=simulator", "sizes=[4K]"]
         with hydra_over():
             (job,) = compose_jobs(words, False)

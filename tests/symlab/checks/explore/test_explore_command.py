@@ -1,7 +1,5 @@
 """`symlab explore`: cases of experiments and custom kernels, its file, exit codes, interrupts, misuse in one line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -29,9 +27,6 @@ from tests.patience import PATIENCE_S
 from tests.runner.command.test_exploration import write_push
 from tests.symlab.messages_ptx import handed_over, produced
 
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
-
 ROOT = Path(symlab.__file__).parent.parent
 REFERENCE = """import torch
 
@@ -45,7 +40,7 @@ def others(rank, world_size):
 """
 
 
-def pulled(*order: str) -> str:
+def pulled(*order):
     """As handed_over, by a table of peers: rank 0 stores in its own memory, rank 1 looks there."""
     ptx = handed_over(*order).replace("[%rd2", "[%rd1").replace("ld.param.u64 %rd2, [other];", "")
     body = ptx.replace("ld.param.u64 %rd1, [mine];", "ld.param.u64 %rd2, [peers]; ld.global.u64 %rd1, [%rd2];")
@@ -53,7 +48,7 @@ def pulled(*order: str) -> str:
 
 
 @pytest.fixture
-def custom(tmp_path: Path, monkeypatch: Patch) -> list[str]:
+def custom(tmp_path, monkeypatch):
     """Overrides of an experiment whose kernel stores its flag first, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hand.ptx").write_text(pulled("flag", "data"))
@@ -99,7 +94,7 @@ custom:
 """
 
 
-def test_a_producer_and_its_consumer_in_one_case_are_explored(custom: list[str], tmp_path: Path, capsys: Said) -> None:
+def test_a_producer_and_its_consumer_in_one_case_are_explored(custom, tmp_path, capsys):
     """The second checked launch is one of the launches 2 and 3."""
     (tmp_path / "conf" / "exp" / "hand.yaml").write_text(PRODUCED)
     with (tmp_path / "hand.py").open("a") as file:
@@ -116,7 +111,7 @@ def test_a_producer_and_its_consumer_in_one_case_are_explored(custom: list[str],
 
 
 @pytest.mark.slow
-def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(custom: list[str], tmp_path: Path, capsys: Said) -> None:
+def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(custom, tmp_path, capsys):
     assert main(["explore", *custom, "--seeds", "60", "--processes", "1", "-o", "found.json"]) == 1
     said = capsys.readouterr().out
     assert "wrong output under schedule=" in said
@@ -140,7 +135,7 @@ def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(custom: list[str], tm
 
 
 @pytest.mark.slow
-def test_under_stress_each_seed_is_an_order_of_its_own() -> None:
+def test_under_stress_each_seed_is_an_order_of_its_own():
     words = ["op=send_recv", "algorithms=[push]", "world_size=2", "sizes=[64]", "stress=no_host_barrier", "track=none"]
     (job,) = jobs_of(words).jobs
     subject = subject_of(job, job.cases[0])
@@ -153,7 +148,7 @@ def test_under_stress_each_seed_is_an_order_of_its_own() -> None:
 
 
 @pytest.mark.slow
-def test_a_broken_promise_is_found_and_repeated(tmp_path: Path, monkeypatch: Patch, capsys: Said) -> None:
+def test_a_broken_promise_is_found_and_repeated(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     place = write_push(tmp_path, "early", "keep_epoch", "no_host_barrier")  # it ends before its output has come
     words = ["op=send_recv", f"algorithms=[{place}]", "sizes=[64]", "stress=no_host_barrier", "track=none"]
@@ -164,9 +159,7 @@ def test_a_broken_promise_is_found_and_repeated(tmp_path: Path, monkeypatch: Pat
     assert "the same failure, event by event" in capsys.readouterr().out
 
 
-def test_a_right_case_gives_nothing_and_says_what_was_explored(
-    tmp_path: Path, monkeypatch: Patch, capsys: Said
-) -> None:
+def test_a_right_case_gives_nothing_and_says_what_was_explored(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = ["op=all_reduce", "algorithms=[one_shot]", "world_size=2", "sizes=[1K,64]", "launches=1", "--case", "-64B"]
     assert main(["explore", *words, "--seeds", "3", "--first-seed", "5", "--schedule", "random"]) == 0
@@ -180,7 +173,7 @@ def test_a_right_case_gives_nothing_and_says_what_was_explored(
     assert "not tried" not in capsys.readouterr().out
 
 
-def test_a_search_that_lost_a_process_does_not_say_that_nothing_was_found(monkeypatch: Patch, capsys: Said) -> None:
+def test_a_search_that_lost_a_process_does_not_say_that_nothing_was_found(monkeypatch, capsys):
     lost = Searched(runs=8, lost=["a helper process ended in its run of schedule=random, seed 3"])
     monkeypatch.setattr("symlab.checks.explore.search.Search.run", lambda search: lost)
     words = ["op=all_reduce", "algorithms=[one_shot]", "world_size=2", "sizes=[64]"]
@@ -188,15 +181,13 @@ def test_a_search_that_lost_a_process_does_not_say_that_nothing_was_found(monkey
     assert "seed 3; repeat it" in capsys.readouterr().out
 
 
-def test_a_mistake_of_the_fair_order_is_not_told_as_one_of_another_order(
-    custom: list[str], tmp_path: Path, capsys: Said
-) -> None:
+def test_a_mistake_of_the_fair_order_is_not_told_as_one_of_another_order(custom, tmp_path, capsys):
     (tmp_path / "hand.py").write_text(REFERENCE.replace("42", "41"))
     assert main(["explore", *custom, "--seeds", "4", "--processes", "1", "-o", "x.json"]) == 1
     assert "wrong output in the fair order, too\n" in capsys.readouterr().out
 
 
-def test_runs_of_which_none_was_decided_are_no_success(capsys: Said) -> None:
+def test_runs_of_which_none_was_decided_are_no_success(capsys):
     words = ["op=all_reduce", "algorithms=[one_shot]", "world_size=2", "sizes=[64]", "fabric.step_budget=10"]
     assert main(["explore", *words, "--seeds", "1", "--processes", "1"]) == 2
     said = capsys.readouterr().out
@@ -206,9 +197,7 @@ def test_runs_of_which_none_was_decided_are_no_success(capsys: Said) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_is_repeated_from_another_folder_by_the_line_that_was_printed(
-    custom: list[str], tmp_path: Path, monkeypatch: Patch, capsys: Said
-) -> None:
+def test_a_file_is_repeated_from_another_folder_by_the_line_that_was_printed(custom, tmp_path, monkeypatch, capsys):
     (tmp_path / "other place").mkdir()
     experiment = tmp_path / "conf" / "exp" / "hand.yaml"
     experiment.write_text(experiment.read_text().replace(" hand.p", f" {tmp_path}/hand.p"))
@@ -225,9 +214,7 @@ def test_a_file_is_repeated_from_another_folder_by_the_line_that_was_printed(
 
 
 @pytest.mark.slow
-def test_an_experiment_of_another_world_is_refused_and_an_undecided_repetition_is_no_success(
-    custom: list[str], tmp_path: Path, capsys: Said
-) -> None:
+def test_an_experiment_of_another_world_is_refused_and_an_undecided_repetition_is_no_success(custom, tmp_path, capsys):
     assert main(["explore", *custom, "--seeds", "60", "--processes", "1", "--shrink", "0", "-o", "found.json"]) == 1
     kept = json.loads((tmp_path / "found.json").read_text())
     experiment = tmp_path / "conf" / "exp" / "hand.yaml"
@@ -247,13 +234,11 @@ def test_an_experiment_of_another_world_is_refused_and_an_undecided_repetition_i
 
 
 @pytest.mark.slow
-def test_an_interrupt_says_what_was_done(custom: list[str], tmp_path: Path) -> None:
+def test_an_interrupt_says_what_was_done(custom, tmp_path):
     (tmp_path / "hand.ptx").write_text(pulled("data", "flag"))
     command = [sys.executable, "-m", "symlab", "explore", *custom, "--processes", "2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stderr is not None
     assert b"1 case" in process.stdout.readline()
     assert re.search(rb"\d+ runs?, ", process.stderr.readline()), "it tells how far it is"
     process.send_signal(signal.SIGINT)
@@ -285,7 +270,7 @@ KEPT = {
 }
 
 
-def test_the_longest_trace_is_read_again(tmp_path: Path) -> None:
+def test_the_longest_trace_is_read_again(tmp_path):
     """A file has as many lists and objects as its trace has rows: more than records may."""
     place = {"ranks": [0], "blocks": [0], "threads": [0, 31], "lanes": 32, "line": 1, "source": "", "launch": 0}
     row = {"step": 0, "is_switch": False, "kind": "load", **place, "text": 6 * MAX_NOTED * "["}
@@ -329,9 +314,7 @@ DEEP = 100_000 * "["
     ],
     ids=" ".join,
 )
-def test_a_wrong_request_is_one_line(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_request_is_one_line(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name, content in FILES.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))

@@ -1,23 +1,17 @@
 """symlab explore on kernels of ours with a mistake: all_reduce/ll with its flags stored before their words, and
 reduce_scatter/push without its releases. Both are found, and shrunk to what matters."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from kernels.compile import executable
-from memory.fabric import Executable
 from symlab.checks.explore.command import jobs_of
 from symlab.checks.explore.found import replayed, shrunk
 from symlab.checks.explore.of_case import subject_of
 from symlab.checks.explore.reading import switches_of
 from symlab.checks.explore.search import Plan, Search
-from symlab.checks.explore.subject import Subject
 from symlab.checks.explore.verb import orders_of
 
 STORE = re.compile(r"st\.relaxed\.sys\.global\.v2\.b64 \[(%rd\d+)(\+\d+)?\], \{(%rd\d+), (%rd\d+)\};")
@@ -26,10 +20,10 @@ MOST_SWITCHES, MOST_NEEDED = 8, 4
 next launch ahead of its polls they were 5 and 2 (2026-11-22)."""
 
 
-def flags_first(ptx: str) -> str:
+def flags_first(ptx):
     """The kernel's PTX with each slot stored as two halves, the flag before the word."""
 
-    def halves(found: re.Match[str]) -> str:
+    def halves(found):
         base, offset = found.group(1), int(found.group(2) or 0)
         text = "".join(f"mov.b64 {{%word{number}, %flag{number}}}, {found.group(3 + number)}; " for number in range(2))
         for part, shift in (("flag", 4), ("word", 0)):
@@ -43,8 +37,8 @@ def flags_first(ptx: str) -> str:
     return re.sub(r"(\.reg \.pred)", r".reg .b32 %word<2>, %flag<2>; \1", made, count=1)
 
 
-def broken(mistake: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, *words: str) -> Subject:
-    def with_mistake(*given: Any) -> Executable:
+def broken(mistake, monkeypatch, *words):
+    def with_mistake(*given):
         made = executable(*given)
         return replace(made, ptx=mistake(made.ptx), digest=f"{made.digest}-broken")
 
@@ -53,13 +47,13 @@ def broken(mistake: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, *word
     return subject_of(job, job.cases[0])
 
 
-def without_releases(ptx: str) -> str:
+def without_releases(ptx):
     assert "st.release.sys" in ptx
     return ptx.replace("st.release.sys", "st.relaxed.sys")
 
 
 @pytest.mark.slow
-def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value(monkeypatch):
     words = ("op=reduce_scatter", "algorithms=[push]", "sizes=[256]", "fabric.memory=weak")
     subject = broken(without_releases, monkeypatch, *words)
     done = Search(Plan([subject], orders_of("both", "access", 0), 10, None, 1)).run()
@@ -76,7 +70,7 @@ def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value(monkey
 
 
 @pytest.mark.slow
-def test_flags_before_their_words_are_shrunk_to_few_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_before_their_words_are_shrunk_to_few_switches(monkeypatch):
     subject = broken(flags_first, monkeypatch, "op=all_reduce", "algorithms=[ll]", "sizes=[1K]")
     plan = Plan([subject], orders_of("both", "access", 0), 100, None, 1)
     done = Search(plan).run()
@@ -91,6 +85,5 @@ def test_flags_before_their_words_are_shrunk_to_few_switches(monkeypatch: pytest
     late = next(row for row in found.rows if "comes too late" in row.mark)
     assert "%word" in late.text
     ran, difference = replayed(subject, found)
-    assert ran.failure is not None
     assert ran.failure.is_like(failure)
     assert difference == ""

@@ -1,13 +1,8 @@
 """What a Tracer notes of kernels whose accesses are known: tensors, elements, values, switches, and who is to blame."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
-from simulator.fabric import SimulatorFabric
 from simulator.run.choices import Turn, Until, choices_of, text_of
 from symlab.checks.explore.blame import Wrong, blame
 from symlab.checks.explore.reading import lines_of, switches_of
@@ -27,15 +22,13 @@ PASSED_ON = module(
 )
 
 
-def traced(
-    ptx: str, block: int = 1, layouts: dict[str, Layout] | None = None, launches: int = 1, **options: Any
-) -> Tracer:
+def traced(ptx, block=1, layouts=None, launches=1, **options):
     """A run of a kernel with a tensor of 16 floats, 0, 1, 2 and so on, on each of two ranks."""
     world = make_world(2, **options)
     tracer = Tracer(world.space, layouts or {}, lambda: world.batches)
     world.space.events.add(tracer)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         mine = put(fabric, "mine", np.arange(16, dtype=np.float32))
         fabric.barrier()
         peer = fabric.peer_address(mine, 1 - fabric.rank)
@@ -48,7 +41,7 @@ def traced(
     return tracer
 
 
-def test_rows_have_tensor_element_and_value() -> None:
+def test_rows_have_tensor_element_and_value():
     rows = traced(PASSED_ON).rows()
     facts = [(one.kind, one.ranks, one.tensor, one.owner, one.element, one.elements, one.value) for one in rows]
     assert sorted(facts) == [
@@ -61,19 +54,19 @@ def test_rows_have_tensor_element_and_value() -> None:
     assert not any(one.is_shared for one in rows if one.element != 2)
 
 
-def test_a_layout_moves_the_first_element() -> None:
+def test_a_layout_moves_the_first_element():
     rows = traced(PASSED_ON, layouts={"mine": Layout(8, 2, "bfloat16")}).rows()
     assert {(one.element, one.value) for one in rows if one.kind == "store"} == {(0, "{0, 1}"), (2, "{0, 1}")}
 
 
-def test_the_load_that_came_before_its_store_is_blamed() -> None:
+def test_the_load_that_came_before_its_store_is_blamed():
     tracer = traced(PASSED_ON, schedule="random", seed=_seed_with("reads the old value"))
     same_text(blame(tracer, Wrong("mine", 1, 12)))
     marks = {one.mark for one in tracer.rows() if one.mark}
     assert marks == {"reads the old value", "comes too late", "stores the wrong value: 2"}
 
 
-def _seed_with(mark: str) -> int:
+def _seed_with(mark):
     """A seed under which rank 1 reads first."""
     for seed in range(40):
         tracer = traced(PASSED_ON, schedule="random", seed=seed)
@@ -83,12 +76,12 @@ def _seed_with(mark: str) -> int:
     raise AssertionError("no seed lets rank 1 read first")
 
 
-def test_what_can_not_be_told_is_not_told() -> None:
+def test_what_can_not_be_told_is_not_told():
     for wrong in (Wrong("mine", 0, 0), Wrong("other", 0, 0), Wrong("mine", 1, 8)):
         same_text(blame(traced(PASSED_ON), wrong))
 
 
-def test_switches_are_turns_of_other_warps() -> None:
+def test_switches_are_turns_of_other_warps():
     """Two ranks of one warp each: whoever runs second comes after a switch, and there is one at least."""
     tracer = traced(PASSED_ON, schedule="random", seed=3)
     rows = tracer.rows()
@@ -96,10 +89,10 @@ def test_switches_are_turns_of_other_warps() -> None:
     assert traced(PASSED_ON).switches == 1  # fair: both together as far as they go the same way
 
 
-def test_launches_before_the_choices_run_in_the_fair_order() -> None:
+def test_launches_before_the_choices_run_in_the_fair_order():
     """Until(1): the first launch is that of the fair order, event by event, and the second one follows the choices."""
 
-    def rows(**options: Any) -> list[Row]:
+    def rows(**options):
         return list(traced(PASSED_ON, launches=2, **options).rows())
 
     fair = [one for one in rows() if one.launch == 0]
@@ -110,7 +103,7 @@ def test_launches_before_the_choices_run_in_the_fair_order() -> None:
     assert [one.ranks for one in found if one.launch == 1] == [(1,), (1,), (0,), (0,)]
 
 
-def test_shared_memory_and_barriers_are_noted() -> None:
+def test_shared_memory_and_barriers_are_noted():
     ptx = module(
         """
         .shared .align 4 .b32 kept[64];
@@ -125,26 +118,26 @@ def test_shared_memory_and_barriers_are_noted() -> None:
     assert (rows[0].value, rows[3].value) == ("0", "0")
 
 
-def row(step: int, rank: int = 0, **more: Any) -> Row:
-    usual: dict[str, Any] = {"kind": "load", "tensor": "mine", "element": step, "elements": 1, "owner": rank}
-    fixed: dict[str, Any] = {"is_switch": False, "launch": 0, "ranks": (rank,), "blocks": (0,), "threads": (0, 0)}
+def row(step, rank=0, **more):
+    usual = {"kind": "load", "tensor": "mine", "element": step, "elements": 1, "owner": rank}
+    fixed = {"is_switch": False, "launch": 0, "ranks": (rank,), "blocks": (0,), "threads": (0, 0)}
     return Row(step=step, **{**usual, **fixed, "lanes": 1, "line": step, "source": "", "text": "ld", **more})
 
 
 class TestReading:
-    def test_steps_that_no_other_sees_are_one_line(self) -> None:
+    def test_steps_that_no_other_sees_are_one_line(self):
         lines = lines_of([row(1), row(2), row(3, is_shared=True), row(4, rank=1, is_switch=True), row(5, rank=1)])
         same_text("\n".join(lines))
 
-    def test_a_poll_is_one_line_however_often(self) -> None:
+    def test_a_poll_is_one_line_however_often(self):
         poll = [row(number, line=7, element=0, is_shared=True, value="0") for number in range(50)]
         same_text("\n".join(lines_of([*poll, row(60, line=7, element=0, is_shared=True, value="1")])))
 
-    def test_two_loops_that_read_another_value_are_not_folded(self) -> None:
+    def test_two_loops_that_read_another_value_are_not_folded(self):
         rows = [row(number, line=7, element=0, is_shared=True, value=str(number % 2)) for number in range(2)]
         assert len(lines_of(rows)) == 2
 
-    def test_long_traces_keep_what_went_wrong(self) -> None:
+    def test_long_traces_keep_what_went_wrong(self):
         rows = [row(number, is_shared=True, mark="here" if number == 500 else "") for number in range(1000)]
         lines = lines_of(rows, 40)
         assert len(lines) <= 43
@@ -152,6 +145,6 @@ class TestReading:
         assert any("499 more events" in line for line in lines)
 
     @pytest.mark.parametrize(("marks", "count"), [((), 3), ((2,), 1)])
-    def test_switches_count_up_to_what_went_wrong(self, marks: tuple[int, ...], count: int) -> None:
+    def test_switches_count_up_to_what_went_wrong(self, marks, count):
         rows = [row(number, is_switch=number in (1, 4, 5), mark="x" if number in marks else "") for number in range(6)]
         assert switches_of(rows) == count

@@ -1,20 +1,17 @@
 """Programs drawn from a seed, and what they can do if every access takes effect at once, in some order of all threads."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 
-from symlab.checks.litmus.program import Access, Address, Fence, Instruction, Memory, Place, Program, Thread
+from symlab.checks.litmus.program import Access, Address, Fence, Memory, Place, Program, Thread
 
-Final = tuple[tuple[int, ...], tuple[int, ...]]
 """Registers in the order of the program, and the words of its locations."""
 
 
-def program(seed: int, *, threads: int = 2, length: int = 3) -> Program:
+def program(seed, *, threads=2, length=3):
     """A program of loads, stores, additions and fences at two locations, with scopes and orders drawn from the seed."""
     drawn = random.Random(seed)
-    code: list[list[Instruction]] = [[] for _ in range(threads)]
+    code = [[] for _ in range(threads)]
     for number in range(threads * length):
         thread = number % threads
         scope = drawn.choice(("cta", "gpu", "sys"))
@@ -33,15 +30,15 @@ def program(seed: int, *, threads: int = 2, length: int = 3) -> Program:
         sources = () if kind == "ld" else (1 if kind == "atom" else number + 1,)
         operation = "add" if kind == "atom" else ""
         access = Access("ld", order, scope, at, 32, targets, sources, operation)
-        code[thread].append(replace(access, opcode=kind))  # type: ignore[arg-type]
+        code[thread].append(replace(access, opcode=kind))
     places = [Place(drawn.randrange(2), drawn.randrange(2)) for _ in range(threads)]
     made = tuple(Thread(f"T{i}", place, tuple(one)) for i, (place, one) in enumerate(zip(places, code, strict=True)))
     return Program(str(seed), "", Memory({"x": (0,), "y": (0,)}), made, ())
 
 
-def interleaved(one: Program) -> set[Final]:
+def interleaved(one):
     """All final states if every instruction takes effect at once: each thread in its order, threads in any."""
-    found: set[Final] = set()
+    found = set()
     names = [
         (i, register)
         for i, thread in enumerate(one.threads)
@@ -49,7 +46,7 @@ def interleaved(one: Program) -> set[Final]:
         for register in getattr(a, "destinations", ())
     ]
     start = ((0,) * len(one.threads), (0, 0), ())
-    waiting: list[tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[tuple[int, str], int], ...]]] = [start]
+    waiting = [start]
     seen = {start}
     while waiting:
         at, memory, registers = waiting.pop()
@@ -76,10 +73,10 @@ def interleaved(one: Program) -> set[Final]:
     return found
 
 
-def stronger(one: Program) -> Program:
+def stronger(one):
     """The same program with every order and scope as strong as it gets."""
 
-    def strong(instruction: Instruction) -> Instruction:
+    def strong(instruction):
         if isinstance(instruction, Fence):
             return replace(instruction, order="sc", scope="sys")
         assert isinstance(instruction, Access)

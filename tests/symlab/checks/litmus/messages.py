@@ -7,10 +7,7 @@ Each part (release, acquire, scopes, barrier, proxy fences) is as strong as it h
 half of the programs are right, and most others lack one thing.
 """
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 STRONG = 0.85
@@ -29,17 +26,17 @@ class _Drawing:
     memory: list[str] = field(default_factory=list)
     registers: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.code = [[] for _ in self.places]
 
-    def often(self, share: float = STRONG) -> bool:
+    def often(self, share=STRONG):
         return self.random.random() < share
 
-    def register(self) -> str:
+    def register(self):
         self.registers += 1
         return f"r{self.registers - 1}"
 
-    def scope(self, *threads: int) -> str:
+    def scope(self, *threads):
         """The narrowest scope that holds the threads, or, more rarely, any."""
         if not self.often(0.9):
             return self.random.choice(SCOPES)
@@ -49,10 +46,10 @@ class _Drawing:
         return self.random.choice(("gpu", "sys")) if len({rank for rank, _ in places}) == 1 else "sys"
 
     @property
-    def ranks(self) -> int:
+    def ranks(self):
         return max(rank for rank, _ in self.places) + 1
 
-    def text(self, name: str, condition: str) -> str:
+    def text(self, name, condition):
         """The program, in the format of symlab/checks/litmus/README.md."""
         lines = [f"# {name}", f"memory {', '.join(self.memory)}"]
         if "x1" in self.memory:
@@ -63,16 +60,16 @@ class _Drawing:
         return "\n".join([*lines, condition, ""])
 
 
-def message(seed: int) -> str:
+def message(seed):
     """Return the text of the program of a seed."""
     drawn = random.Random(seed)
     shape = drawn.choice(tuple(SHAPES))
     return SHAPES[shape](drawn).replace("# ", f"# {seed}: {shape}, ", 1)
 
 
-def _places(drawn: random.Random, threads: int, blocks: int = 2) -> list[tuple[int, int]]:
+def _places(drawn, threads, blocks=2):
     """Places on up to three ranks, numbered without gaps in the order of the threads, mostly on ranks of their own."""
-    ranks: list[int] = []
+    ranks = []
     places = []
     for _ in range(threads):
         fresh = len(ranks)
@@ -82,9 +79,7 @@ def _places(drawn: random.Random, threads: int, blocks: int = 2) -> list[tuple[i
     return places
 
 
-def _send(
-    one: _Drawing, thread: int, flag: str, value: int, others: tuple[int, ...], *, is_added: bool = False
-) -> None:
+def _send(one, thread, flag, value, others, *, is_added=False):
     """Tell others: a store of the value, or an addition of 1, that releases."""
     scope = one.scope(thread, *others)
     code = one.code[thread]
@@ -110,7 +105,7 @@ def _send(
         code.append(f"atom.{order}.{scope}.exch {one.register()}, [{flag}], {value}")
 
 
-def _wait(one: _Drawing, thread: int, flag: str, value: int, others: tuple[int, ...]) -> None:
+def _wait(one, thread, flag, value, others):
     """Wait for a value, and acquire."""
     scope = one.scope(thread, *others)
     code = one.code[thread]
@@ -149,7 +144,7 @@ class _Data:
     fenced: str = ""
     condition: str = ""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         one = self.one
         forms = ("weak",) * 6 + ("relaxed",) + (("multicast store", "multicast load") if one.ranks > 1 else ())
         self.form = one.random.choice(forms)
@@ -162,19 +157,19 @@ class _Data:
         self.kinds = one.random.choice((("st", "ld"), ("st", "ld"), ("st", "ld"), ("ld", "st"), ("st", "st")))
         self.condition = "always x0 == 2"
 
-    def write(self) -> None:
+    def write(self):
         """The access before the flag."""
         self._access(self.first, self.kinds[0], 1, "multicast store")
         if self.fenced == "before":
             self.one.code[self.first].append("fence.proxy.alias")
 
-    def read(self) -> None:
+    def read(self):
         """The access after the wait."""
         if self.fenced == "after":
             self.one.code[self.last].append("fence.proxy.alias")
         self._access(self.last, self.kinds[1], 2, "multicast load")
 
-    def _access(self, thread: int, kind: str, value: int, at_all: str) -> None:
+    def _access(self, thread, kind, value, at_all):
         code = self.one.code[thread]
         order, at = self.form, "x0"
         if "multicast" in self.form:
@@ -192,7 +187,7 @@ class _Data:
         self.condition = f"always T{thread}.{register} == {int(thread == self.last)}"
 
 
-def _pair(drawn: random.Random) -> str:
+def _pair(drawn):
     """One thread tells another."""
     one = _Drawing(drawn, _places(drawn, 2))
     data = _Data(one, 0, 1)
@@ -204,7 +199,7 @@ def _pair(drawn: random.Random) -> str:
     return one.text("one tells another", data.condition)
 
 
-def _relay(drawn: random.Random) -> str:
+def _relay(drawn):
     """One thread tells a second, which tells a third at another flag."""
     one = _Drawing(drawn, _places(drawn, 3))
     data = _Data(one, 0, 2)
@@ -218,7 +213,7 @@ def _relay(drawn: random.Random) -> str:
     return one.text("one tells a second, and that a third", data.condition)
 
 
-def _chain(drawn: random.Random) -> str:
+def _chain(drawn):
     """One thread sets a flag, another changes it by an atomic operation, a third waits for the changed value."""
     one = _Drawing(drawn, _places(drawn, 3))
     data = _Data(one, 0, 2)
@@ -238,7 +233,7 @@ def _chain(drawn: random.Random) -> str:
     return one.text("a flag that an atomic operation changes on the way", data.condition)
 
 
-def _count(drawn: random.Random) -> str:
+def _count(drawn):
     """Two threads add to a count, and a third waits for both; it accesses the data of one of them."""
     one = _Drawing(drawn, _places(drawn, 3))
     data = _Data(one, 0, 2)
@@ -251,7 +246,7 @@ def _count(drawn: random.Random) -> str:
     return one.text("two add to a count", data.condition)
 
 
-def _block(drawn: random.Random) -> str:
+def _block(drawn):
     """A thread writes, another of its block signals after a barrier; so it is at the other end."""
     first, last = (drawn.randrange(2), 0), (drawn.randrange(2), 1)
     ranks = sorted({first[0], last[0]})
@@ -272,7 +267,7 @@ def _block(drawn: random.Random) -> str:
     return one.text("threads that signal for their blocks", data.condition)
 
 
-def _bulk(drawn: random.Random) -> str:
+def _bulk(drawn):
     """A tile is written, copied in bulk, and told to another thread once the copy is done."""
     one = _Drawing(drawn, _places(drawn, 2))
     one.memory += ["tile", "x0", "flag"]
@@ -292,7 +287,7 @@ def _bulk(drawn: random.Random) -> str:
     return one.text("a bulk copy", f"always T1.{register} == 1")
 
 
-SHAPES: dict[str, Callable[[random.Random], str]] = {
+SHAPES = {
     "pair": _pair,
     "relay": _relay,
     "chain": _chain,

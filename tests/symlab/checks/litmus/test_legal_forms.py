@@ -1,7 +1,5 @@
 """What our format takes as an instruction is what ptxas takes, form by form."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -18,9 +16,9 @@ HEAD = (
 )
 
 
-def forms() -> dict[str, str]:
+def forms():
     """Instructions of our format, each with what PTX calls it."""
-    found: dict[str, str] = {}
+    found = {}
     registers = {".u32": "r", ".u64": "d"}
     for order, scope, vector, kind in itertools.product(ORDERS, SCOPES, ("", ".v2", ".v4"), (".u32", ".u64")):
         names = [f"{registers[kind]}{number}" for number in range(int(vector[2:] or 1))]
@@ -49,7 +47,7 @@ def forms() -> dict[str, str]:
     return found
 
 
-def is_ours(line: str) -> bool:
+def is_ours(line):
     try:
         parsed(f"memory x, y\nmulticast m of x, y\nthread T0 on rank 0 block 0\n{line}\nexists x == 0", "test")
     except LitmusError:
@@ -59,7 +57,7 @@ def is_ours(line: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(PTXAS is None, reason="ptxas is not installed")
-def test_our_yes_and_no_are_those_of_ptxas() -> None:
+def test_our_yes_and_no_are_those_of_ptxas():
     assert PTXAS is not None
     known = forms()
     verdict = assembled(PTXAS, HEAD + "\n".join(known.values()) + "\nret;\n}\n", "sm_90a")

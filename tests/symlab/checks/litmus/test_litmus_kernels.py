@@ -1,9 +1,6 @@
 """Litmus programs as kernels: the assembler takes them, and what they do on the simulator is what the judge allows."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +10,7 @@ from simulator.world import SimulatorOptions
 from symlab.checks.litmus.compile import NotCompiled, kernel_of
 from symlab.checks.litmus.outcomes import judged
 from symlab.checks.litmus.parse import parsed, read
-from symlab.checks.litmus.program import Program, Seen
+from symlab.checks.litmus.program import Seen
 from symlab.checks.trials.races import checked_kernel, run
 from symlab.checks.trials.trial import tried
 from tests.golden import refused
@@ -25,10 +22,10 @@ ALIASES = [name for name in PROGRAMS if name.startswith("alias_")]
 RUN = [name for name in PROGRAMS if name not in ALIASES]
 SAMPLE = RUN[::6]
 SMALL = {"heap_bytes": 1 << 16, "step_budget": 20_000}
-ORDERS: tuple[dict[str, Any], ...] = ({}, *({"schedule": "random", "seed": seed} for seed in range(3)))
+ORDERS = ({}, *({"schedule": "random", "seed": seed} for seed in range(3)))
 
 
-def test_a_checked_world_has_no_second_address_of_a_location() -> None:
+def test_a_checked_world_has_no_second_address_of_a_location():
     assert len(ALIASES) == 12
     for name in ALIASES:
         assert kernel_of(PROGRAMS[name]).pointers
@@ -36,12 +33,12 @@ def test_a_checked_world_has_no_second_address_of_a_location() -> None:
             checked_kernel(PROGRAMS[name])
 
 
-def _unexpected(program: Program, orders: tuple[dict[str, Any], ...]) -> list[tuple[dict[str, Any], object]]:
+def _unexpected(program, orders):
     """The runs whose final state the judge forbids."""
     judgement = judged(program, is_explained=False)
     allowed = {one.values for one in judgement.allowed if not one.blocked}
     may_block = any(one.blocked for one in judgement.allowed)
-    found: list[tuple[dict[str, Any], object]] = []
+    found = []
     for options in orders:
         result = run(program, SimulatorOptions(**SMALL, **options))
         state = "deadlock" if result.is_deadlock else tuple(result.values[one] for one in judgement.seen)
@@ -51,17 +48,17 @@ def _unexpected(program: Program, orders: tuple[dict[str, Any], ...]) -> list[tu
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_a_run_has_a_final_state_that_the_judge_allows(name: str) -> None:
+def test_a_run_has_a_final_state_that_the_judge_allows(name):
     assert _unexpected(PROGRAMS[name], ORDERS) == []
 
 
 @pytest.mark.slow
-def test_all_runs_have_final_states_that_the_judge_allows() -> None:
+def test_all_runs_have_final_states_that_the_judge_allows():
     orders = tuple({"schedule": "random", "seed": seed} for seed in range(12))
     assert {name: bad for name in RUN if (bad := _unexpected(PROGRAMS[name], orders))} == {}
 
 
-def test_an_order_can_show_another_state() -> None:
+def test_an_order_can_show_another_state():
     """Otherwise the comparison with the judge would say little."""
     seen = (Seen("T0", "r0"), Seen("T1", "r0"))
     states = set()
@@ -72,7 +69,7 @@ def test_an_order_can_show_another_state() -> None:
 
 
 @pytest.mark.slow
-def test_the_assembler_takes_the_kernels() -> None:
+def test_the_assembler_takes_the_kernels():
     ptxas = find_ptxas()
     if ptxas is None:
         pytest.skip("ptxas is not installed")
@@ -83,7 +80,7 @@ def test_the_assembler_takes_the_kernels() -> None:
         assert assembled(ptxas, text, "sm_90a").problems == (), text
 
 
-def test_threads_run_where_the_program_says() -> None:
+def test_threads_run_where_the_program_says():
     text = """memory x, y
     thread A on rank 0 block 0
         st.relaxed.sys [x], 1
@@ -100,14 +97,14 @@ def test_threads_run_where_the_program_says() -> None:
     assert made.slots["A", ""][0] == 0
 
 
-def test_replicas_lie_at_one_place_of_all_ranks() -> None:
+def test_replicas_lie_at_one_place_of_all_ranks():
     made = kernel_of(PROGRAMS["multicast_load"])
     (first, rank), (second, other) = made.locations["x0"], made.locations["x1"]
     assert first == second
     assert (rank, other) == (0, 1)
 
 
-def test_a_location_that_is_copied_from_begins_as_the_program_says() -> None:
+def test_a_location_that_is_copied_from_begins_as_the_program_says():
     text = """memory tile = 5, x
     thread T0 on rank 0 block 0
         cp.async.bulk [x], [tile], 4
@@ -121,7 +118,7 @@ def test_a_location_that_is_copied_from_begins_as_the_program_says() -> None:
     assert tried(parsed(text, "tile"), range(10)).counts == {((5, 5), ()): 10}
 
 
-def test_a_thread_begins_at_its_time() -> None:
+def test_a_thread_begins_at_its_time():
     """The order of threads decides what they see."""
     program = PROGRAMS["mp_weak"]
     seen = (Seen("T1", "r0"), Seen("T1", "r1"))
@@ -143,7 +140,7 @@ WAITS = """memory x
 
 
 @pytest.mark.parametrize("name", [*range(16), "r1"])
-def test_the_kernels_own_barriers_are_none_of_the_programs(name: int | str) -> None:
+def test_the_kernels_own_barriers_are_none_of_the_programs(name):
     """T1 waits for ever, whatever the number of its barrier is."""
     program = parsed(WAITS.format(lines="mov r1, 15" if name == "r1" else "", name=name), "waits")
     (only,) = judged(program, is_explained=False).allowed
@@ -152,7 +149,7 @@ def test_the_kernels_own_barriers_are_none_of_the_programs(name: int | str) -> N
     assert [blocked for _, blocked in counts] == [("T1",)]
 
 
-def test_all_numbers_of_barriers_but_two_are_free_to_use() -> None:
+def test_all_numbers_of_barriers_but_two_are_free_to_use():
     for count, is_free in ((14, True), (15, False)):
         lines = "\n".join(f"bar.arrive {name}, 2" for name in range(count - 1))
         program = parsed(WAITS.format(lines=lines, name=count - 1), "many")
@@ -175,7 +172,7 @@ def test_all_numbers_of_barriers_but_two_are_free_to_use() -> None:
         "|multimem.ld_reduce.add r0, [m]",
     ],
 )
-def test_what_cannot_run_is_refused(lines: str) -> None:
+def test_what_cannot_run_is_refused(lines):
     head, *body = lines.split("|")
     names = [body.pop(0)] if body[0].startswith(("alias", "multicast")) else []
     text = "\n".join([head, *names, "thread T0 on rank 0 block 0", *body, "exists x == 0"])

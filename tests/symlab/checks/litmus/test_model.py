@@ -1,14 +1,12 @@
 """Relations of the model, one rule at a time."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from symlab.checks.litmus.model import Fixed, closed, fixed, then, violated
+from symlab.checks.litmus.model import closed, fixed, then, violated
 from symlab.checks.litmus.model import orders as orders_of
 from symlab.checks.litmus.parse import parsed
 from symlab.checks.litmus.program import Place
@@ -19,7 +17,7 @@ HEAD = "memory x, y\nalias z of x\n"
 TAIL = "exists x == 0\n"
 
 
-def relations(*threads: str) -> Fixed:
+def relations(*threads):
     """The fixed relations of threads on two GPUs in turn; "/" separates instructions."""
     code = "".join(
         f"thread T{i} on rank {i % 2} block 0\n" + "\n".join(part.strip() for part in one.split("/")) + "\n"
@@ -29,14 +27,14 @@ def relations(*threads: str) -> Fixed:
     return fixed(skeleton)
 
 
-def pairs(one: Fixed, relation: np.ndarray) -> set[tuple[str, str]]:
+def pairs(one, relation):
     """The pairs of a relation, by what each event does."""
     names = [f"{event.thread}{event.kind}{event.step}" for event in one.events]
     return {(names[a], names[b]) for a, b in np.argwhere(relation)}
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_closures_and_compositions_are_those_of_matrices(seed: int) -> None:
+def test_closures_and_compositions_are_those_of_matrices(seed):
     drawn = np.random.default_rng(seed)
     size = int(drawn.integers(1, 64))
     first, second = drawn.random((2, 3, size, size)) < 1.5 / size
@@ -57,7 +55,7 @@ def test_closures_and_compositions_are_those_of_matrices(seed: int) -> None:
         (Place(1, 0, 0), {"sys"}),
     ],
 )
-def test_scopes_include(there: Place, scopes: set[str]) -> None:
+def test_scopes_include(there, scopes):
     for scope in ("cta", "cluster", "gpu", "sys"):
         assert Place(0, 0, 0).shares(scope, there) is (scope in scopes)
         alone = replace(there, cluster=None)
@@ -78,13 +76,13 @@ def test_scopes_include(there: Place, scopes: set[str]) -> None:
         ("fence.sc.gpu", "fence.sc.sys", False),
     ],
 )
-def test_moral_strength(first: str, second: str, is_strong: bool) -> None:
+def test_moral_strength(first, second, is_strong):
     one = relations(first, second)
     between = one.morally_strong[np.ix_([e.thread == 0 for e in one.events], [e.thread == 1 for e in one.events])]
     assert bool(between.any()) is is_strong
 
 
-def test_operations_of_a_thread_are_morally_strong_unless_a_fence_of_proxies_is_meant() -> None:
+def test_operations_of_a_thread_are_morally_strong_unless_a_fence_of_proxies_is_meant():
     one = relations("st.weak [x], 1 / ld.weak r0, [x] / ld.weak r1, [z]")
     assert ("0W0", "0R1") in pairs(one, one.morally_strong)
     assert ("0W0", "0R2") not in pairs(one, one.morally_strong)
@@ -103,7 +101,7 @@ def test_operations_of_a_thread_are_morally_strong_unless_a_fence_of_proxies_is_
         ("atom.acquire.sys.add r0, [x], 1", set()),
     ],
 )
-def test_release_patterns(code: str, expected: set[tuple[str, str]]) -> None:
+def test_release_patterns(code, expected):
     one = relations(code)
     assert pairs(one, one.release_pattern) == expected
 
@@ -121,12 +119,12 @@ def test_release_patterns(code: str, expected: set[tuple[str, str]]) -> None:
         ("red.relaxed.sys.add [x], 1 / fence.sc.sys", set()),
     ],
 )
-def test_acquire_patterns(code: str, expected: set[tuple[str, str]]) -> None:
+def test_acquire_patterns(code, expected):
     one = relations(code)
     assert pairs(one, one.acquire_pattern) == expected
 
 
-def test_fence_sc_may_not_contradict_base_causality() -> None:
+def test_fence_sc_may_not_contradict_base_causality():
     """T0's fence releases what T1 reads before its own: then Fence-SC order has T0's first."""
     one = relations("fence.sc.sys / st.relaxed.sys [x], 1", "ld.relaxed.sys r0, [x] / fence.sc.sys")
     number = {f"{e.thread}{e.kind}": i for i, e in enumerate(one.events) if e.thread >= 0}
@@ -140,7 +138,7 @@ def test_fence_sc_may_not_contradict_base_causality() -> None:
         assert bool(found["Fence-SC"].any()) is is_broken
 
 
-def test_accesses_of_one_vector_have_no_order() -> None:
+def test_accesses_of_one_vector_have_no_order():
     one = relations("st.weak.v2 [x], {1, 2} / st.weak [y], 1")
     names = [(event.step, event.cells) for event in one.events if event.thread == 0]
     assert len(names) == 3
@@ -148,6 +146,6 @@ def test_accesses_of_one_vector_have_no_order() -> None:
     assert [(a, b) for a, b in itertools.product(range(3), repeat=2) if order[a, b]] == [(0, 2), (1, 2)]
 
 
-def test_a_program_with_too_many_events_is_refused() -> None:
+def test_a_program_with_too_many_events_is_refused():
     with refused():
         relations(" / ".join(["st.weak.v4 [x], {1, 2, 3, 4}"] * 15 + ["st.weak [y], 1"]))

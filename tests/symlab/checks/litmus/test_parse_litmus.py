@@ -1,9 +1,6 @@
 """The format of litmus programs: what is read, and the message for each line that is wrong."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -31,11 +28,11 @@ FIRST = "thread T0 on rank 0 block 0\n"
 END = "exists x == 0"
 
 
-def instruction(line: str) -> object:
+def instruction(line):
     return parsed(f"{HEAD}{FIRST}{line}\n{END}", "test").threads[0].instructions[0]
 
 
-def test_a_program() -> None:
+def test_a_program():
     one = parsed(f"{HEAD}{FIRST}thread T1 on rank 1 cluster 2 block 3\nld.weak r0, [x]; // comment\n{END}", "name")
     assert (one.name, one.title) == ("name", "A title in two lines.")
     assert one.memory.initial["x"][:2] == (5, 0)
@@ -73,9 +70,9 @@ def test_a_program() -> None:
         ("bra end if r0 != 1", Branch("end", "!=", "r0", 1)),
     ],
 )
-def test_an_instruction(line: str, expected: object) -> None:
+def test_an_instruction(line, expected):
     found = instruction(line)
-    assert dataclasses.replace(found, text="") == expected  # type: ignore[type-var]
+    assert dataclasses.replace(found, text="") == expected
 
 
 WRONG_LINES = {
@@ -98,7 +95,7 @@ WRONG_LINES = {
 
 
 @pytest.mark.parametrize("lines", WRONG_LINES.values(), ids=WRONG_LINES)
-def test_a_wrong_line_is_named(lines: str) -> None:
+def test_a_wrong_line_is_named(lines):
     for line in lines.split(" | "):
         with refused(LitmusError) as caught:
             parsed(f"{HEAD}{FIRST}{line}\n{END}", "test")
@@ -106,18 +103,18 @@ def test_a_wrong_line_is_named(lines: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["memory x\nexists x == 0", f"memory x\n{FIRST}", "ld.weak r0, [x]"])
-def test_a_program_that_lacks_something(text: str) -> None:
+def test_a_program_that_lacks_something(text):
     with refused(LitmusError):
         parsed(text, "test")
 
 
-def test_a_jump_needs_its_label() -> None:
+def test_a_jump_needs_its_label():
     one = parsed(f"memory x\n{FIRST}bra end\n{END}", "test")
     with refused():
         judged(one)
 
 
-def test_a_condition_binds_not_before_and_before_or() -> None:
+def test_a_condition_binds_not_before_and_before_or():
     x = Compare("==", Seen("", "x"), 1)
     assert expression_of("not x == 1 and x == 1 or x == 1") == Combined(
         "or", (Combined("and", (Combined("not", (x,)), x)), x)
@@ -126,7 +123,7 @@ def test_a_condition_binds_not_before_and_before_or() -> None:
     assert expression_of("T0.r1 <= 0x10") == Compare("<=", Seen("T0", "r1"), 16)
 
 
-def test_a_file_is_named(tmp_path: Path) -> None:
+def test_a_file_is_named(tmp_path):
     path = tmp_path / "mine.litmus"
     with refused():
         read(path)

@@ -1,17 +1,13 @@
 """The project's litmus programs: their verdicts, which axioms these rest on, and that all patterns are there."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import symlab.checks.litmus
 import symlab.checks.litmus.outcomes as outcomes
-from symlab.checks.litmus.outcomes import Judgement, judged
+from symlab.checks.litmus.outcomes import judged
 from symlab.checks.litmus.parse import read
 from tests.symlab.checks.litmus.generated import program
 
@@ -50,19 +46,19 @@ CLAIMED_BY_AXIOM = {
 
 
 @pytest.fixture(scope="module")
-def judgements() -> dict[str, Judgement]:
+def judgements():
     return {name: judged(read(path)) for name, path in PATHS.items()}
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_its_conditions_hold(name: str, judgements: dict[str, Judgement]) -> None:
+def test_its_conditions_hold(name, judgements):
     found = judgements[name]
     assert [one.text for one in found.program.conditions if not found.holds(one)] == []
     assert found.mixed_race is None
     assert found.program.title.endswith(".")
 
 
-def test_all_patterns_are_there_with_and_without_what_they_need(judgements: dict[str, Judgement]) -> None:
+def test_all_patterns_are_there_with_and_without_what_they_need(judgements):
     for pattern in PATTERNS:
         found = [one for name, one in judgements.items() if name.startswith(pattern)]
         quantifiers = {found.program.conditions[0].quantifier for found in found}
@@ -71,17 +67,17 @@ def test_all_patterns_are_there_with_and_without_what_they_need(judgements: dict
 
 
 @pytest.mark.parametrize(("name", "axiom"), FORBIDDEN.items())
-def test_a_forbidden_state_names_the_axiom(name: str, axiom: str, judgements: dict[str, Judgement]) -> None:
+def test_a_forbidden_state_names_the_axiom(name, axiom, judgements):
     why = [one.why for one in judgements[name].outcomes if one.why is not None]
     assert axiom in {name for one in why for name in one.axioms}
     assert all(one.steps for one in why)
 
 
-def without(axiom: str) -> Callable[..., dict[str, Any]]:
+def without(axiom):
     """The model without one of its axioms."""
     original = outcomes.violated
 
-    def violated(*arguments: Any) -> dict[str, Any]:
+    def violated(*arguments):
         found = original(*arguments)
         return {**found, axiom: np.zeros_like(found[axiom])}
 
@@ -89,7 +85,7 @@ def without(axiom: str) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.mark.parametrize("axiom", CLAIMED_BY_AXIOM)
-def test_without_the_axiom_a_verdict_is_wrong(axiom: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_axiom_a_verdict_is_wrong(axiom, monkeypatch):
     monkeypatch.setattr(outcomes, "violated", without(axiom))
     for name in CLAIMED_BY_AXIOM[axiom]:
         found = judged(read(PATHS[name]))
@@ -98,7 +94,7 @@ def test_without_the_axiom_a_verdict_is_wrong(axiom: str, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("axiom", ["Fence-SC", "SC-per-Location"])
-def test_the_other_axioms_are_part_of_these(axiom: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_axioms_are_part_of_these(axiom, monkeypatch):
     """README.md says that they forbid no state by themselves."""
     programs = [read(PATHS[name]) for name in (*FORBIDDEN, "corr_relaxed", "corw_other", "r_fence_sc", "rwc_fence_sc")]
     programs += [program(seed) for seed in range(30)]
@@ -107,11 +103,11 @@ def test_the_other_axioms_are_part_of_these(axiom: str, monkeypatch: pytest.Monk
     assert [states(judged(one, is_explained=False)) for one in programs] == expected
 
 
-def states(found: Judgement) -> set[tuple[int | None, ...]]:
+def states(found):
     return {one.values for one in found.allowed}
 
 
-def test_steps_of_a_contradiction_lead_around(judgements: dict[str, Judgement]) -> None:
+def test_steps_of_a_contradiction_lead_around(judgements):
     """The one of message passing, in full."""
     found = next(one.why for one in judgements["mp_release_acquire"].outcomes if one.why is not None)
     assert found.axiom == "Causality"

@@ -1,34 +1,17 @@
 """Small programs under the race checker, each rank with code of its own, and what is found."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from cases.finding import Finding
-from simulator.fabric import SimulatorFabric
 from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 
-def poll(order: str = "acquire.sys", flag: str = "%flag", label: str = "SPIN") -> str:
+def poll(order="acquire.sys", flag="%flag", label="SPIN"):
     return f"{label}: ld.{order}.global.b32 %r2, [{flag}]; setp.eq.u32 %p2, %r2, 0; @%p2 bra {label};"
 
 
-def found(
-    code: Sequence[str] | str,
-    grid: int = 1,
-    block: int = 1,
-    launches: int = 1,
-    before: str = "",
-    is_apart: bool = True,
-    assumptions: tuple[str, ...] = (),
-    cluster: int = 1,
-    later: tuple[str, ...] | None = None,
-    **order: Any,
-) -> tuple[Finding, ...]:
+def found(code, grid=1, block=1, launches=1, before="", is_apart=True, assumptions=(), cluster=1, later=None, **order):
     """What the checker finds when each rank runs its own code; of one code, when two ranks run it. is_apart: the hosts
     meet between launches. later: the assumptions that launches after the first one declare, if others. order: how the
     world is made."""
@@ -38,7 +21,7 @@ def found(
     ptx = module(f"mov.u32 %r1, 1; mov.u32 %r9, %tid.x; {body}", parameters, before)
     world = make_world(ranks, races=True, **order)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         data = put(fabric, "data", np.zeros(1024, np.uint32))
         flag = put(fabric, "flag", np.zeros(64, np.uint32))
         peer = (fabric.rank + 1) % ranks
@@ -58,17 +41,17 @@ def found(
     return world.findings
 
 
-def about_data(*code: str, **how: Any) -> list[Finding]:
+def about_data(*code, **how):
     """What is found about data when each rank runs its own code."""
     return [one for one in found(code, **how) if one.first.tensor == "data"]
 
 
-def each_rank(code: Sequence[str]) -> str:
+def each_rank(code):
     """Code in which each rank runs its own."""
     jumps = "".join(f"setp.eq.u32 %p1, %rank, {rank}; @%p1 bra RANK{rank};" for rank in range(len(code)))
     return jumps + "\n".join(f"RANK{rank}: {one} ret;" for rank, one in enumerate(code))
 
 
-def missing(findings: tuple[Finding, ...]) -> set[tuple[str, str]]:
+def missing(findings):
     """Severity and what is missing of the findings about data."""
     return {(one.severity, one.missing) for one in findings if "flag" not in one.first.tensor}

@@ -1,14 +1,9 @@
 """The assumption kernel_end: what a kernel did is complete before the next one of its stream, and no more than that."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
 import symlab
-from cases.finding import Finding
 
 MODULE = """
 .version 8.0
@@ -50,15 +45,13 @@ SEEN = "ld.global.u32 %r4, [%rd3]; st.global.u32 [%rd4+4], %r4"
 STORE, LOAD = "st.global.u32 [%rd3], 7", "ld.global.u32 %r4, [%rd3]"
 
 
-def found(
-    access: str, *, declared: bool = True, decides: str = "1", schedule: str = "fair", seeds: int = 1, **launches: int
-) -> list[Finding]:
+def found(access, *, declared=True, decides="1", schedule="fair", seeds=1, **launches):
     """What the checker finds of rank 1's first store and rank 0's access. launches: in which each thing is done."""
     done = ran(access, decides, launches, declared, schedule=schedule, seeds=seeds, races=True)
     return list(done.findings or ())
 
 
-def ran(access: str, decides: str, launches: dict[str, int], declared: bool, **order: Any) -> Any:
+def ran(access, decides, launches, declared, **order):
     text = MODULE.replace("ACCESS", access).replace("DECIDES", decides)
     for name, number in launches.items():
         text = text.replace(name.upper(), str(number))
@@ -83,7 +76,7 @@ def ran(access: str, decides: str, launches: dict[str, int], declared: bool, **o
         (LOAD, {"first": 0, "flag": 1, "poll": 1, "second": 2}),
     ],
 )
-def test_the_end_of_a_kernel_explains_what_came_before_it(access: str, launches: dict[str, int]) -> None:
+def test_the_end_of_a_kernel_explains_what_came_before_it(access, launches):
     (plain,) = found(access, declared=False, **launches)
     assert (plain.severity, plain.granting) == ("race", "kernel_end")
     (granted,) = found(access, **launches)
@@ -98,13 +91,13 @@ def test_the_end_of_a_kernel_explains_what_came_before_it(access: str, launches:
         (STORE, {"first": 2, "flag": 1, "poll": 1, "second": 2}),  # the store is in a later launch than the flag
     ],
 )
-def test_it_explains_nothing_else(access: str, launches: dict[str, int]) -> None:
+def test_it_explains_nothing_else(access, launches):
     for declared in (False, True):
         (one,) = found(access, declared=declared, **launches)
         assert (one.severity, one.granting, one.assumption) == ("race", None, "")
 
 
-def test_a_poll_that_waits_for_nothing_explains_nothing() -> None:
+def test_a_poll_that_waits_for_nothing_explains_nothing():
     """In some orders it sees the flag."""
     launches = {"first": 0, "flag": 1, "poll": 1, "second": 1}
     seen = found(STORE, decides="%r3", schedule="random", seeds=8, **launches)
@@ -112,7 +105,7 @@ def test_a_poll_that_waits_for_nothing_explains_nothing() -> None:
 
 
 @pytest.mark.parametrize("declared", [False, True])
-def test_weak_memory_shows_what_an_earlier_kernel_stored_where_that_is_declared(declared: bool) -> None:
+def test_weak_memory_shows_what_an_earlier_kernel_stored_where_that_is_declared(declared):
     """Each seed is a run of its own: they end differently without it."""
     launches = {"first": 0, "flag": 1, "poll": 1, "second": 2}
     seen = set()

@@ -1,16 +1,11 @@
 """Our kernels under the race checker: no finding; and with a release or an acquire taken out of the PTX, a finding."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cases.case import Case
-from cases.finding import Finding
 from kernels.catalogue import NAMES, find
 from kernels.compile import executable
 from runner.case.program import Plan, run_case
@@ -20,9 +15,7 @@ from simulator.world import SimulatedWorld, SimulatorOptions
 SAMPLE = ("all_reduce/ll", "all_reduce/multimem_two_shot", "all_gather/bulk")
 
 
-def found(
-    name: str, ranks: int, size_bytes: int, cache: Path, changed: tuple[str, str] = ("", ""), **how: Any
-) -> tuple[Finding, ...]:
+def found(name, ranks, size_bytes, cache, changed=("", ""), **how):
     """What is found while a kernel runs with the checks of the runner. changed: a piece of its PTX, and what for it.
     how: other options of the simulator."""
     spec = find(name)
@@ -45,7 +38,7 @@ def found(
     return tuple(one for one in findings if one.severity != "advisory" or one.assumption not in explained)
 
 
-ORDERS: tuple[dict[str, Any], ...] = (
+ORDERS = (
     {"schedule": "random"},
     {"schedule": "random", "memory": "weak"},
     {"schedule": "random", "granularity": "block"},
@@ -55,18 +48,18 @@ ORDERS: tuple[dict[str, Any], ...] = (
 """pytest's plugin has the checker on under seeds, too."""
 
 
-def said(*arguments: Any, **how: Any) -> list[str]:
+def said(*arguments, **how):
     return [one.sentence() for one in found(*arguments, **how)]
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_a_sample_is_clean(name: str, tmp_path: Path) -> None:
+def test_a_sample_is_clean(name, tmp_path):
     assert said(name, 2, 4096, tmp_path) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_all_are_clean(name: str, tmp_path: Path) -> None:
+def test_all_are_clean(name, tmp_path):
     for ranks in (2, 4):
         for size_bytes in (4096, 65536):
             assert said(name, ranks, size_bytes, tmp_path) == []
@@ -74,20 +67,20 @@ def test_all_are_clean(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ORDERS, ids=lambda how: "-".join(how.values()))
-def test_one_is_clean_in_other_orders(how: dict[str, Any], tmp_path: Path) -> None:
+def test_one_is_clean_in_other_orders(how, tmp_path):
     assert said("all_reduce/multimem_two_shot", 2, 1024, tmp_path, **how) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [ORDERS[1], ORDERS[3]], ids=lambda how: "-".join(how.values()))
-def test_all_are_clean_in_other_orders(how: dict[str, Any], tmp_path: Path) -> None:
+def test_all_are_clean_in_other_orders(how, tmp_path):
     for name in NAMES:
         assert said(name, 2, 1024, tmp_path, **how) == [], name
 
 
 @pytest.mark.parametrize("how", ORDERS, ids=lambda how: "-".join(how.values()))
 @pytest.mark.parametrize("changed", [("st.release.sys", "st.relaxed.sys"), ("ld.acquire.sys", "ld.relaxed.sys")])
-def test_other_orders_find_what_is_missing(how: dict[str, Any], changed: tuple[str, str], tmp_path: Path) -> None:
+def test_other_orders_find_what_is_missing(how, changed, tmp_path):
     findings = found("all_reduce/two_shot", 2, 1024, tmp_path, changed, **how)
     assert any(one.fails for one in findings)
 
@@ -101,5 +94,5 @@ def test_other_orders_find_what_is_missing(how: dict[str, Any], changed: tuple[s
         ("barrier/multimem", ("fence.proxy.alias;", ""), "fence.proxy.alias"),
     ],
 )
-def test_a_kernel_without_its_order_is_not(name: str, changed: tuple[str, str], missing: str, tmp_path: Path) -> None:
+def test_a_kernel_without_its_order_is_not(name, changed, missing, tmp_path):
     assert missing in {one.missing for one in found(name, 2, 4096, tmp_path, changed)}

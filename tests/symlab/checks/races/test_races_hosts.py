@@ -1,33 +1,25 @@
-"""What hosts order under the race checker: their barriers order kernels that they have waited for, no others."""
-
-from __future__ import annotations
-
-from collections.abc import Callable
+"""What hosts do under the race checker is generic: a bulk copy of a kernel needs a fence after it."""
 
 import numpy as np
 import pytest
 import torch
 
-from simulator.fabric import SimulatorFabric
 from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
-STORE = "mov.u32 %r1, 5; st.global.b32 [%peer], %r1;"
-PEEK = "ld.global.b32 %r1, [%peer];"
-LOAD = "ld.global.b32 %r1, [%data];"
 BUFFER = ".shared .align 16 .b8 buffer[16];"
 
 
 class Host:
     """A rank's host, its data and the addresses that kernels take."""
 
-    def __init__(self, fabric: SimulatorFabric) -> None:
+    def __init__(self, fabric):
         self.fabric = fabric
         self.data, flag = (put(fabric, name, np.zeros(4, np.uint32)) for name in ("data", "flag"))
         own = [self.data.address, flag.address]
         self.values = [*own, *(fabric.peer_address(one, 1 - fabric.rank) for one in (self.data, flag))]
         fabric.barrier()
 
-    def does(self, what: str) -> None:
+    def does(self, what):
         """Read or write the data, or launch a kernel on them."""
         if what == "read":
             self.fabric.read(self.data, 0, 16)
@@ -38,35 +30,17 @@ class Host:
             start(self.fabric, kernel, 1, 1, self.values)
 
 
-def found(host: Callable[[Host], None]) -> set[tuple[str, str, str]]:
+def found(host):
     """What is found when two hosts do this, and wait for all: severity, what is missing, and the tensor."""
     world = make_world(2, races=True)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         host(Host(fabric))
         fabric.synchronize()
         fabric.barrier()
 
     succeed(world, program)
     return {(one.severity, one.missing, one.first.tensor) for one in world.findings}
-
-
-@pytest.mark.parametrize(("first", "second"), [(STORE, LOAD), (STORE, "read"), (STORE, "write"), (PEEK, "write")])
-@pytest.mark.parametrize(("waits", "meets"), [(True, True), (False, True), (True, False)])
-def test_a_barrier_of_hosts_orders_only_what_they_waited_for(first: str, second: str, waits: bool, meets: bool) -> None:
-    """Each rank's kernel accesses its peer's data, the hosts meet, and each then uses its own."""
-
-    def host(one: Host) -> None:
-        one.does(first)
-        if waits:
-            one.fabric.synchronize()
-        if meets:
-            one.fabric.barrier()
-        one.does(second)
-
-    findings = found(host)
-    assert bool(findings) != (waits and meets)
-    assert {(severity, tensor) for severity, _, tensor in findings} <= {("race", "data")}
 
 
 SIGNAL = "mov.u32 %r1, 1; st.release.sys.global.b32 [%peerflag], %r1;"
@@ -85,10 +59,10 @@ FILL = "mov.u32 %r6, buffer; st.shared.v4.b32 [%r6], {%r6, %r6, %r6, %r6}; fence
         ("read", "", {("formal", "fence.proxy.async")}),
     ],
 )
-def test_what_a_peers_host_did_is_generic(action: str, fence: str, expected: set[tuple[str, str]]) -> None:
+def test_what_a_peers_host_did_is_generic(action, fence, expected):
     """Its kernel then signals, and a bulk copy overwrites what the host wrote or read."""
 
-    def host(one: Host) -> None:
+    def host(one):
         if one.fabric.rank == 0:
             one.does(action)
         one.does(FILL + COPY.format(fence=fence) if one.fabric.rank else SIGNAL)

@@ -1,7 +1,5 @@
 """Hints where only the scopes of strong accesses are too narrow, and what the page says that the checker does not know."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,7 @@ TWO_RANKS = {
 
 
 @pytest.mark.parametrize("name", TWO_RANKS)
-def test_strong_accesses_of_two_ranks_lack_a_wider_scope(name: str) -> None:
+def test_strong_accesses_of_two_ranks_lack_a_wider_scope(name):
     assert missing(found(TWO_RANKS[name])) == {("race", "a wider scope")}
 
 
@@ -35,7 +33,7 @@ LOADED = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r1, 1;
     ("fence", "is_clean"),
     [("fence.proxy.async;", True), ("fence.proxy.async.global;", True), ("fence.proxy.async.shared::cta;", True), ("", False)],
 )  # fmt: skip
-def test_the_space_of_an_async_proxy_fence_is_not_looked_at(fence: str, is_clean: bool) -> None:
+def test_the_space_of_an_async_proxy_fence_is_not_looked_at(fence, is_clean):
     """The third fence is for shared memory alone and the data is global: a limit that the page names."""
     assert bool(found([LOADED.format(fence=fence)], before=SHARED)) != is_clean
     assert "- The state space of `fence.proxy.async`" in PAGE.read_text()
@@ -61,9 +59,7 @@ REMOTE = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r8, %cluster_cta
         ("release.cluster", "relaxed.cluster", False),
     ],
 )
-def test_a_wait_at_an_mbarrier_and_an_arrival_there_have_to_cover_each_other(
-    arrive: str, wait: str, is_clean: bool
-) -> None:
+def test_a_wait_at_an_mbarrier_and_an_arrival_there_have_to_cover_each_other(arrive, wait, is_clean):
     """A wait of scope cta does not acquire what another block released."""
     code = REMOTE.format(arrive=arrive, wait=wait)
     assert bool(found([code], grid=2, block=32, before=SHARED, cluster=2)) != is_clean
@@ -83,7 +79,7 @@ WAITERS = """mov.u32 %r7, barrier; setp.ne.u32 %p1, %r0, 0; @%p1 bra READY; mbar
     st.relaxed.gpu.global.b32 [%data+64], %r2;"""
 
 
-def test_a_wait_hands_on_nothing_to_later_waits() -> None:
+def test_a_wait_hands_on_nothing_to_later_waits():
     """Where no arrival released anything, a later wait acquires nothing, not even what the first one's thread knew."""
     (one,) = found([WAITERS], block=96, before=SHARED)
     assert one.severity == "race"

@@ -1,11 +1,8 @@
 """Many threads of a block read one place: what has to be ordered before a later write is all of them, and no more."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from cases.finding import Finding
 from simulator.happens_before.clocks import COPY_CODE, HOST_CODE, SPAN_CODE, WARP_CODE, span_code, warps_of_codes
 from tests.symlab.checks.races import race_programs
 
@@ -16,13 +13,13 @@ BEGIN = """mov.u32 %r6, buffer; mov.u32 %r7, barrier; mov.u32 %r4, 7; setp.ne.u3
 SPACES = {"global": "%data", "shared": "%r6"}
 
 
-def found(body: str, block: int = 288, arrivals: int = 1) -> list[Finding]:
+def found(body, block=288, arrivals=1):
     """What is found when one block runs the body, but what is only formally missing."""
     findings = race_programs.found([BEGIN.format(arrivals=arrivals) + body], block=block, before=SHARED)
     return [one for one in findings if one.severity != "formal"]
 
 
-def sentences(findings: list[Finding]) -> list[str]:
+def sentences(findings):
     return [one.sentence() for one in findings]
 
 
@@ -35,12 +32,12 @@ class TestPartsOfABlock:
 
     @pytest.mark.parametrize("space", SPACES)
     @pytest.mark.parametrize("writer", [0, 40, 255])
-    def test_those_that_have_read_meet_at_a_numbered_barrier(self, space: str, writer: int) -> None:
+    def test_those_that_have_read_meet_at_a_numbered_barrier(self, space, writer):
         how = {"space": space, "place": SPACES[space], "writer": writer}
         assert not sentences(found(self.MEET.format(others="OUT", **how)))
         assert found(self.MEET.format(others="OTHERS", **how))
 
-    def test_they_arrive_where_the_writer_waits(self) -> None:
+    def test_they_arrive_where_the_writer_waits(self):
         body = """setp.ge.u32 %p1, %r0, 256; @%p1 bra LAST; ld.global.b32 %r3, [%data]; bar.arrive 1, 288; bra OUT;
             LAST: bar.sync 1, 288; setp.ne.u32 %p1, %r0, 256; @%p1 bra OUT; st.global.b32 [%data], %r4; OUT:"""
         assert not sentences(found(body))
@@ -52,15 +49,15 @@ class TestPartsOfABlock:
         st.global.b32 [%data], %r4; OUT:"""
 
     @pytest.mark.parametrize(("threads", "wanted", "is_clean"), [(64, 64, True), (32, 32, True), (20, 20, False)])
-    def test_each_lane_releases_on_its_own(self, threads: int, wanted: int, is_clean: bool) -> None:
+    def test_each_lane_releases_on_its_own(self, threads, wanted, is_clean):
         """Of 20 lanes of a warp the checker knows that some of the warp have read: the page says so."""
         assert bool(found(self.RELEASES.format(threads=threads, wanted=wanted))) != is_clean
 
-    def test_one_lane_too_few_releases(self) -> None:
+    def test_one_lane_too_few_releases(self):
         late = "setp.eq.u32 %p3, %r0, 37; @%p3 bra OUT; red"
         assert found(self.RELEASES.format(threads=64, wanted=63).replace("red", late, 1))
 
-    def test_lanes_of_a_short_warp_release(self) -> None:
+    def test_lanes_of_a_short_warp_release(self):
         body = self.RELEASES.format(threads=40, wanted=40).replace("256", "64")
         two_writers = body.replace("LAST: setp.ne.u32 %p1, %r0, 64; @%p1 bra OUT;", "LAST:")
         body = two_writers.replace("st.global.b32 [%data], %r4;", "")
@@ -85,9 +82,7 @@ class TestPartsOfABlock:
         "late", ["mov.u32 %r9, 0;", "shr.u32 %r9, %r0, 5;", "shr.u32 %r9, %r0, 5; sub.u32 %r9, 12, %r9;"]
     )
     @pytest.mark.parametrize(("arrive", "arrivals"), [(EACH, 256), (LEADER, 8)])
-    def test_warps_arrive_at_an_mbarrier_one_after_another(
-        self, late: str, writer: int, arrive: str, arrivals: int
-    ) -> None:
+    def test_warps_arrive_at_an_mbarrier_one_after_another(self, late, writer, arrive, arrivals):
         """A warp that reads after another one has arrived is no reason to ask more of that one."""
         body = self.ARRIVE.format(late=late, arrive=arrive, writer=writer)
         assert not sentences(found(body, arrivals=arrivals))
@@ -106,7 +101,7 @@ class TestPartsOfABlock:
         "and.b32 %r5, %r0, 7; mul.wide.u32 %d1, %r5, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1];",
     ],
 )
-def test_readers_that_are_no_neighbours(read: str) -> None:
+def test_readers_that_are_no_neighbours(read):
     """Eight warps read words in turns, and the last of them alone is ordered before the write."""
     body = """setp.ne.u32 %p1, %r0, 0; @%p1 bra READ; st.global.b32 [%data], %r4; READ: bar.sync 0;
         setp.ge.u32 %p1, %r0, 256; @%p1 bra LAST; {read} setp.lt.u32 %p1, %r0, {first}; @%p1 bra OUT;
@@ -119,7 +114,7 @@ def test_readers_that_are_no_neighbours(read: str) -> None:
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("turns", [0, 100])
 @pytest.mark.parametrize("read", ["", "ld.shared.b32 %r3, [%r6];", "ld.shared.v4.b32 {%r3, %r8, %r9, %r10}, [%r6];"])
-def test_threads_read_what_a_copy_reads(read: str, turns: int, waits: bool) -> None:
+def test_threads_read_what_a_copy_reads(read, turns, waits):
     """Before the copy does, or after it: the threads' reads are over at the barrier, the copy's at the wait for it."""
     wait = "cp.async.bulk.wait_group.read 0;" if waits else ""
     body = f"""setp.ne.u32 %p1, %r0, 0; @%p1 bra READ; fence.proxy.async;
@@ -132,7 +127,7 @@ def test_threads_read_what_a_copy_reads(read: str, turns: int, waits: bool) -> N
     assert bool(findings) != waits, sentences(findings)
 
 
-def test_codes_of_warps() -> None:
+def test_codes_of_warps():
     pairs = [(first, last) for last in range(32) for first in range(last + 1)]
     first, last = np.array(pairs).T
     codes = span_code(first, last)

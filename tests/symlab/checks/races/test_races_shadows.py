@@ -1,14 +1,12 @@
 """What a shadow of several ranks keeps, accesses in pieces, and up to when somebody knows everything, in each proxy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from simulator.happens_before.clocks import RANK_SHIFT
 from simulator.happens_before.extras import ALIAS, ASYNC, GENERIC
 from simulator.happens_before.order import SYS, Order
-from simulator.happens_before.running import Actor, Held, Lanes, Many, Running, Single
+from simulator.happens_before.running import Held, Lanes, Many, Running, Single
 from simulator.happens_before.shadow import READ, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
 from simulator.happens_before.spare import Spare
 from simulator.observe.lanes import Clusters, Launched
@@ -28,19 +26,19 @@ ACQUIRED = poll() + "fence.proxy.alias;"
 class TestReplicas:
     """Relaxed multicast stores of many lanes in a row are checked and entered in each replica."""
 
-    def test_a_plain_store_before_them_races(self) -> None:
+    def test_a_plain_store_before_them_races(self):
         code = [poll("relaxed.sys") + MULTICAST, "", OWN + "st.global.b32 [%d1], %r1;" + TOLD]
         findings = about_data(*code, block=LANES)
         assert {(one.first.rank, one.second.rank, one.severity) for one in findings} == {(2, 0, "race")}
         assert sum(one.count for one in findings) == LANES
 
-    def test_a_plain_store_before_them_that_they_know_does_not(self) -> None:
+    def test_a_plain_store_before_them_that_they_know_does_not(self):
         code = [ACQUIRED + MULTICAST, "", OWN + "st.global.b32 [%d1], %r1;" + RELEASED]
         assert missing(found(code, block=LANES)) == set()
 
     @pytest.mark.parametrize("is_known", [False, True])
     @pytest.mark.parametrize("reader", [1, 2])
-    def test_a_plain_load_after_them_of_any_replica_races(self, reader: int, is_known: bool) -> None:
+    def test_a_plain_load_after_them_of_any_replica_races(self, reader, is_known):
         load = OWN + "ld.global.b32 %r3, [%d1];"
         code = [MULTICAST + (RELEASED if is_known else TOLD)]
         if reader == 1:
@@ -51,7 +49,7 @@ class TestReplicas:
         findings = about_data(*code, block=LANES)
         assert {(one.first.rank, one.second.rank) for one in findings} == (set() if is_known else {(0, reader)})
 
-    def test_a_store_of_a_gpu_scope_after_them_races(self) -> None:
+    def test_a_store_of_a_gpu_scope_after_them_races(self):
         code = [MULTICAST + TOLD, poll("relaxed.sys") + OWN + "st.relaxed.gpu.global.b32 [%d1], %r1;"]
         findings = about_data(*code, block=LANES)
         assert {(one.severity, one.missing) for one in findings} == {("race", "a wider scope")}
@@ -61,14 +59,14 @@ class TestOfAllRanks:
     """Tensors that are alike on all ranks have one shadow, with a part for each rank."""
 
     @pytest.mark.parametrize(("address", "ranks"), [("%data", set()), ("%peer", {(0, 1)})])
-    def test_only_accesses_to_the_tensor_of_one_rank_meet(self, address: str, ranks: set[tuple[int, int]]) -> None:
+    def test_only_accesses_to_the_tensor_of_one_rank_meet(self, address, ranks):
         code = [f"st.global.b32 [{address}+8], %r1; {TOLD}", poll("relaxed.sys") + "ld.global.b32 %r3, [%data+8];"]
         findings = about_data(*code)
         assert {(one.first.rank, one.second.rank) for one in findings} == ranks
         assert {one.first.element for one in findings} == ({8} if ranks else set())
 
     @pytest.mark.parametrize("is_known", [False, True])
-    def test_readers_of_each_rank_are_kept(self, is_known: bool) -> None:
+    def test_readers_of_each_rank_are_kept(self, is_known):
         """Rank 1 writes what rank 0 has read and, later, rank 1 itself."""
         fence = "fence.acq_rel.sys;" if is_known else ""
         heard = poll("acquire.sys") + "ld.global.b32 %r3, [%data]; st.global.b32 [%data], %r1;"
@@ -81,7 +79,7 @@ PIECES = 4
 
 @pytest.mark.parametrize("silent", [None, *range(PIECES)])
 @pytest.mark.parametrize("how", ["one load", "two loads", "a word"])
-def test_readers_of_several_blocks_are_kept(how: str, silent: int | None) -> None:
+def test_readers_of_several_blocks_are_kept(how, silent):
     """Blocks of one rank read the same units; a rank that hears of all but one of them may not write there."""
     if how == "one load":
         load = OWN + "ld.global.b32 %r3, [%d1];"
@@ -102,13 +100,13 @@ def test_readers_of_several_blocks_are_kept(how: str, silent: int | None) -> Non
     assert {one.first.block for one in findings} == (set() if silent is None else {silent})
 
 
-def _info(number: int, is_write: bool, proxy: int) -> Info:
+def _info(number, is_write, proxy):
     return Info(number, None, None, is_write, False, False, False, False, SYS, proxy, 16, "an access")
 
 
 @pytest.mark.parametrize("who", ["single", "many", "lanes"])
 @pytest.mark.parametrize(("proxy", "part"), [(ALIAS_PROXY, ALIAS), (ASYNC_PROXY, ASYNC), (GENERIC_PROXY, GENERIC)])
-def test_what_all_know_in_the_generic_proxy_they_may_not_know_in_another(proxy: int, part: int, who: str) -> None:
+def test_what_all_know_in_the_generic_proxy_they_may_not_know_in_another(proxy, part, who):
     """A row that knows everything up to a stamp in part GENERIC, and less in the others."""
     order, findings = Order(2), Findings()
     order.clocks.fit(1, True)
@@ -131,7 +129,7 @@ def test_what_all_know_in_the_generic_proxy_they_may_not_know_in_another(proxy: 
     accesses.touch(shadow, Lanes(run, first), offsets, 16, True, writing, run.actors[first])
     accesses.tick(reading)
     held = Held.of(run, second, accesses.stamp)
-    choices: dict[str, Actor] = {"single": Single(held.some(slice(0, 1))), "many": Many(held, first)}
+    choices = {"single": Single(held.some(slice(0, 1))), "many": Many(held, first)}
     actors = np.full(64, 1 << RANK_SHIFT) if who == "single" else run.actors[second]
     accesses.touch(shadow, choices.get(who, Lanes(run, second)), offsets, 16, True, reading, actors)
     severities = {one.severity for one in findings.found.values()}
@@ -140,7 +138,7 @@ def test_what_all_know_in_the_generic_proxy_they_may_not_know_in_another(proxy: 
     assert order.floor_of(Lanes(run, second), 64, ASYNC + 1) == 1
 
 
-def test_floors_follow_rows() -> None:
+def test_floors_follow_rows():
     order = Order(1)
     rows = order.clocks.new(2)
     order.clocks.rows[rows] = np.array([5, 9])[:, None, None]
@@ -153,14 +151,13 @@ def test_floors_follow_rows() -> None:
     assert (order.floor_of(who, 32, 1), order.floor_of(who, 31, 1), order.floor(run, 1)) == (5, 9, 5)
 
 
-def test_pieces_of_accesses() -> None:
+def test_pieces_of_accesses():
     index = (np.array([640, 0, 128, 4096])[:, None] + np.arange(32) * 4).ravel()
     assert piece_of(index, 4) == 32
     assert piece_of(index[:-1], 4) == 0  # the last one is shorter
     assert piece_of(np.arange(0, 512, 4), 4) == 0  # one row
     assert piece_of(np.arange(0, 512, 8), 4) == 0
     tiles = Tiles.split(np.array([8, 24, 64]), 16, 200)
-    assert tiles is not None
     assert (tiles.each, tiles.are_apart, tiles.units(np.arange(48)).tolist()[14:18]) == (8, True, [22, 23, 24, 25])
     epochs = np.arange(200)
     assert taken(epochs, tiles).tolist() == [*range(8, 24), *range(24, 40), *range(64, 80)]
@@ -169,7 +166,7 @@ def test_pieces_of_accesses() -> None:
     assert Tiles.split(np.array([0, 17]), 16, 200) is None
 
 
-def test_arrays_that_are_used_again_are_zeros() -> None:
+def test_arrays_that_are_used_again_are_zeros():
     spare = Spare()
     first = spare.zeros(5000)
     first[:] = 7
@@ -185,7 +182,7 @@ def test_arrays_that_are_used_again_are_zeros() -> None:
     assert spare.zeros(1 << 22) is large
 
 
-def test_a_shadow_gives_its_arrays_up() -> None:
+def test_a_shadow_gives_its_arrays_up():
     spare = Spare()
     shadow = Shadow("x", 0, 1 << 20, spare=spare)
     shadow.epochs(Kept(WRITE, False))[:] = 3

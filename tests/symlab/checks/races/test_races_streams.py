@@ -1,15 +1,11 @@
 """What orders launches on several streams of a rank under the race checker, and what a finding says of them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
+import random
 
 import numpy as np
 import pytest
+import torch
 
-from cases.finding import Finding
-from simulator.fabric import SimulatorFabric
 from simulator.happens_before.clocks import BLOCK_SHIFT, COPY_CODE, HOST_CODE, RANK_SHIFT, Clocks
 from tests.golden import same_text
 from tests.simulator.harness import executable, make_world, module, put, start, succeed
@@ -30,27 +26,27 @@ PART = """add.u32 %r1, %from, %block; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %da
 class Rank:
     """A rank's host that launches kernels on `data`, by their PTX."""
 
-    def __init__(self, fabric: SimulatorFabric) -> None:
+    def __init__(self, fabric):
         self.fabric = fabric
         self.data = put(fabric, "data", np.zeros(256, np.uint32))
         self.peer = fabric.peer_address(self.data, (fabric.rank + 1) % fabric.world_size)
         fabric.barrier()
 
-    def launch(self, body: str, stream: int | None, grid: int = 1, since: int = 0, **how: Any) -> None:
+    def launch(self, body, stream, grid=1, since=0, **how):
         kernel = executable(module(body, PARAMETERS, BUFFER if "buffer" in body else ""))
         start(self.fabric, kernel, grid, 1, [self.data.address, self.peer, since], stream=stream, **how)
 
-    def advance(self) -> None:
+    def advance(self):
         """Let all kernels run to their ends, of which this host learns nothing."""
         self.fabric.barrier()
         self.fabric.pause(0)
 
 
-def found(host: Callable[[Rank], None], ranks: int = 1, **options: Any) -> tuple[Finding, ...]:
+def found(host, ranks=1, **options):
     """What is found when each rank's host does this, and waits for all."""
     world = make_world(ranks, races=True, **options)
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         rank = Rank(fabric)
         host(rank)
         fabric.synchronize()
@@ -60,132 +56,114 @@ def found(host: Callable[[Rank], None], ranks: int = 1, **options: Any) -> tuple
     return world.findings
 
 
-def two(first: str, second: str, between: Callable[[Rank], None] = lambda rank: None, streams: Any = (1, 2)) -> Any:
-    """A host that launches two kernels on two streams, and does something between."""
+def two(first, second, streams=(1, 2)):
+    """A host that launches two kernels on two streams."""
 
-    def host(rank: Rank) -> None:
+    def host(rank):
         rank.launch(first, streams[0])
-        between(rank)
         rank.launch(second, streams[1])
 
     return host
 
 
-class TestOrder:
-    @pytest.mark.parametrize("streams", [(1, 2), (None, 1), (7, None)])
-    @pytest.mark.parametrize("bodies", [(STORE, LOAD), (LOAD, STORE), (STORE, STORE)])
-    def test_two_streams_are_not_ordered(self, bodies: tuple[str, str], streams: tuple[int | None, int | None]) -> None:
-        """The same block and thread of both launches are different threads."""
-        (one,) = found(two(*bodies, streams=streams))
-        assert (one.severity, one.missing) == ("race", "an event between the streams")
-        assert [(side.launch, side.stream, side.block) for side in (one.first, one.second)] == [
-            (0, streams[0], 0),
-            (1, streams[1], 0),
-        ]
+ACCESSES = {"store": "mov.u32 %r1, 5; st.global.b32 [%{}], %r1;", "load": "ld.global.b32 %r1, [%{}];"}
 
-    @pytest.mark.parametrize(
-        ("between", "streams", "is_ordered"),
-        [
-            ("", (1, 1), True),
-            ("", (None, None), True),
-            ("synchronize", (1, 2), True),
-            ("wait 2 1", (1, 2), True),
-            ("advance, wait 2 1", (1, 2), True),
-            ("wait 2 1, advance", (1, 2), True),
-            ("advance, wait 2 1, advance", (1, 2), True),
-            ("wait 2 1, launch 2", (1, 2), True),
-            ("wait 2 1, wait 3 2", (1, 3), True),
-            ("wait 3 2", (1, 3), False),
-            ("wait 1 2", (1, 2), False),
-            ("advance", (1, 2), False),
-        ],
-    )
-    def test_what_orders_two_launches(
-        self, between: str, streams: tuple[int | None, int | None], is_ordered: bool
-    ) -> None:
-        """A host that waits, or an event of the first one's stream that the second one's waits for, directly or by way
-        of a third, whether the first one is over by then or not. That the first one has ended orders nothing by itself:
-        something has to wait for its end."""
 
-        def steps(rank: Rank) -> None:
-            for step in filter(None, between.split(", ")):
-                what, *which = step.split()
-                if what == "wait":
-                    rank.fabric.wait_stream(*map(int, which))
-                elif what == "launch":
-                    rank.launch(NOTHING, int(which[0]))
-                elif what == "advance":
-                    rank.advance()
-                else:
-                    rank.fabric.synchronize()
+def drawn(seed):
+    """What each of two hosts does until they meet, and until they meet again."""
+    draw = random.Random(seed)
 
-        assert len(found(two(STORE, LOAD, steps, streams))) == (0 if is_ordered else 1)
+    def step():
+        kind = draw.choice(("launch",) * 5 + ("wait", "wait", "synchronize", "pause", "read", "write"))
+        if kind == "launch":
+            return kind, draw.choice((None, 1, 2, 3)), draw.choice(("store", "load")), draw.choice(("data", "peer"))
+        return kind, *draw.sample((1, 2, 3), 2)
 
-    @pytest.mark.parametrize("advances", [False, True])
-    def test_an_event_is_of_what_was_launched_before_it(self, advances: bool) -> None:
-        """The second store is on the stream that was waited for, but behind the event."""
+    return [[[step() for _ in range(draw.randrange(5))] for _ in range(2)] for _ in range(2)]
 
-        def between(rank: Rank) -> None:
-            rank.fabric.wait_stream(2, 1)
-            rank.launch(STORE, 1)
-            if advances:
-                rank.advance()
 
-        (one,) = found(two(NOTHING, LOAD, between))
-        assert {one.first.launch, one.second.launch} == {1, 2}
-
-    @pytest.mark.parametrize(
-        ("scope", "order", "missing"),
-        [
-            ("gpu", "acquire.gpu", ""),
-            ("sys", "acquire.sys", ""),
-            ("gpu", "relaxed.gpu", "an acquire"),
-            ("cta", "acquire.gpu", "a wider scope"),
-        ],
-    )
-    def test_flags_order_kernels_of_two_streams(self, scope: str, order: str, missing: str) -> None:
-        findings = found(two(SIGNAL.format(scope=scope), POLL.format(order=order)))
-        assert {one.missing for one in findings} == ({missing} if missing else set())
-
-    def test_streams_of_two_ranks_are_apart(self) -> None:
-        """Odd ranks launch in the other order. Each stream stores at an end of its own in the peer's memory."""
-
-        def host(rank: Rank) -> None:
-            order = (1, 2) if rank.fabric.rank % 2 == 0 else (2, 1)
-            for stream in order:
-                rank.launch(PART.replace("%data", "%peer"), stream, grid=3, since=64 * stream)
-
-        assert found(host, ranks=2) == ()
-
-    def test_streams_of_two_ranks_that_meet_at_one_place(self) -> None:
-        findings = found(lambda rank: rank.launch(STORE if rank.fabric.rank else STORE.replace("%data", "%peer"), 1), 2)
-        (one,) = findings
-        assert {one.first.rank, one.second.rank} == {0, 1}
-        assert one.missing != "an event between the streams"
-
-    def test_a_host_orders_what_peers_launch_on_any_stream(self) -> None:
-        """Rank 0 stores on two streams into its peer, waits, meets it, and the peer reads on another."""
-
-        def host(rank: Rank) -> None:
-            if not rank.fabric.rank:
-                rank.launch(PART.replace("%data", "%peer"), 1, grid=2)
-                rank.launch(PART.replace("%data", "%peer"), 2, grid=2, since=8)
+def carried_out(rank, phases):
+    for phase in phases:
+        for kind, *how in phase[rank.fabric.rank]:
+            if kind == "launch":
+                rank.launch(ACCESSES[how[1]].format(how[2]), how[0])
+            elif kind == "wait":
+                rank.fabric.wait_stream(*how)
+            elif kind == "synchronize":
                 rank.fabric.synchronize()
-            rank.fabric.barrier()
-            if rank.fabric.rank:
-                rank.launch(LOAD, 3)
+            elif kind == "pause":
+                rank.fabric.pause(0)
+            elif kind == "read":
+                rank.fabric.read(rank.data, 0, 4)
+            else:
+                rank.fabric.write(rank.data, 0, torch.ones(4, dtype=torch.uint8))
+        rank.fabric.barrier()
 
-        assert found(host, ranks=2) == ()
+
+def unordered(phases):
+    """Pairs of accesses that race, by rank and number of the launch, -1 for hosts: what each host and the end of each
+    stream know are sets of accesses. A launch knows what its host does, and adds itself to its stream."""
+    accesses, known, ends, launches = [], [set(), set()], [{}, {}], [0, 0]
+    for phase in phases:
+        for rank, steps in enumerate(phase):
+            for kind, *how in steps:
+                if kind in ("synchronize", "read", "write"):
+                    known[rank].update(*ends[rank].values())
+                if kind == "wait":
+                    ends[rank].setdefault(how[0], set()).update(ends[rank].get(how[1], ()))
+                if kind in ("launch", "read", "write"):
+                    knows = ends[rank].setdefault(how[0], set()) if kind == "launch" else known[rank]
+                    knows |= known[rank]
+                    owner = rank ^ (kind == "launch" and how[2] == "peer")
+                    name = (rank, launches[rank] if kind == "launch" else -1)
+                    accesses.append((owner, kind == "write" or how[1] == "store", frozenset(knows), name))
+                    knows.add(len(accesses) - 1)
+                    launches[rank] += kind == "launch"
+        known = [known[0] | known[1] for _ in range(2)]
+    return {
+        frozenset({one[3], other[3]})
+        for at, one in enumerate(accesses)
+        for before, other in enumerate(accesses[:at])
+        if one[0] == other[0] and (one[1] or other[1]) and before not in one[2]
+    }
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + 20) for first in range(0, 200, 20)], ids=str)
+def test_launches_and_hosts_are_ordered_by_streams_waits_and_meetings(seeds):
+    """The page's order, as sets: streams, waits for streams, hosts that wait, and hosts that meet."""
+    for seed in seeds:
+        phases = drawn(seed)
+        findings = found(lambda rank, phases=phases: carried_out(rank, phases), 2)
+        pairs = {frozenset((side.rank, side.launch) for side in (one.first, one.second)) for one in findings}
+        assert pairs <= unordered(phases), seed
+        assert bool(pairs) == bool(unordered(phases)), seed
+        for one in findings:
+            is_of_streams = one.missing == "an event between the streams"
+            assert is_of_streams == (one.first.rank == one.second.rank), seed
+
+
+@pytest.mark.parametrize(
+    ("scope", "order", "missing"),
+    [
+        ("gpu", "acquire.gpu", ""),
+        ("sys", "acquire.sys", ""),
+        ("gpu", "relaxed.gpu", "an acquire"),
+        ("cta", "acquire.gpu", "a wider scope"),
+    ],
+)
+def test_flags_order_kernels_of_two_streams(scope, order, missing):
+    findings = found(two(SIGNAL.format(scope=scope), POLL.format(order=order)))
+    assert {one.missing for one in findings} == ({missing} if missing else set())
 
 
 class TestRooms:
     """Blocks of launches that may run side by side have clocks of their own."""
 
-    def test_the_end_of_a_stream_says_nothing_of_another_s_copies(self) -> None:
+    def test_the_end_of_a_stream_says_nothing_of_another_s_copies(self):
         """A bulk copy of stream 1 is done; the next launches of stream 2 do not know it, with an event they do."""
         for has_event in (False, True):
 
-            def host(rank: Rank, has_event: bool = has_event) -> None:
+            def host(rank, has_event=has_event):
                 rank.launch(NOTHING, 2)
                 rank.launch(COPY, 1)
                 if has_event:
@@ -197,10 +175,10 @@ class TestRooms:
 
             assert [(one.first.launch, one.second.launch) for one in found(host)] == ([] if has_event else [(1, 3)])
 
-    def test_larger_grids_on_two_streams(self) -> None:
+    def test_larger_grids_on_two_streams(self):
         """Each launch stores words of its own; a last one of stream 1 stores again what stream 2 did, and 1 did."""
 
-        def host(rank: Rank) -> None:
+        def host(rank):
             since = 0
             for stream, grid in ((1, 2), (2, 5), (1, 9), (2, 3), (2, 20), (3, 4)):
                 rank.launch(PART, stream, grid=grid, since=since)
@@ -215,10 +193,10 @@ class TestRooms:
         assert sum(one.count for one in findings) == 5 + 3 + 20 + 4
         assert {one.first.block for one in findings} <= set(range(20))
 
-    def test_new_streams_take_the_rooms_of_those_that_were_waited_for(self) -> None:
+    def test_new_streams_take_the_rooms_of_those_that_were_waited_for(self):
         world = make_world(1, races=True)
 
-        def program(fabric: SimulatorFabric) -> None:
+        def program(fabric):
             rank = Rank(fabric)
             for stream in range(10):
                 rank.launch(PART, stream, grid=1 + stream % 3)
@@ -227,10 +205,9 @@ class TestRooms:
 
         succeed(world, program)
         assert world.findings == ()
-        assert world.races is not None
         assert len(world.races.order.clocks.rooms) <= 3
 
-    def test_clusters_of_the_second_stream(self) -> None:
+    def test_clusters_of_the_second_stream(self):
         """A flag of scope cluster orders blocks of one cluster, and not those of two, beside another stream."""
         body = """
             setp.ne.u32 %p1, %block, {first}; @%p1 bra LOAD;
@@ -241,8 +218,8 @@ class TestRooms:
             add.u64 %d1, %data, 32; ld.global.b32 %r1, [%d1];
         """
 
-        def host(first: int, second: int) -> Callable[[Rank], None]:
-            def launches(rank: Rank) -> None:
+        def host(first, second):
+            def launches(rank):
                 rank.launch(NOTHING, 1, grid=3)
                 rank.launch(body.format(first=first, second=second), 2, grid=4, cluster=2)
 
@@ -252,7 +229,7 @@ class TestRooms:
         assert found(host(2, 3)) == ()
         assert {one.severity for one in found(host(1, 2))} == {"race"}
 
-    def test_slots(self) -> None:
+    def test_slots(self):
         clocks = Clocks(2)
         clocks.fit(3, False)
         row = int(clocks.new(1)[0])
@@ -269,11 +246,11 @@ class TestRooms:
 
 
 class TestSentences:
-    def test_a_finding_names_launches_and_streams(self) -> None:
+    def test_a_finding_names_launches_and_streams(self):
         (one,) = found(two(STORE, LOAD, streams=(None, 4)))
         same_text(one.sentence())
 
-    def test_a_pair_within_a_launch_and_one_of_two_streams_are_two_findings(self) -> None:
+    def test_a_pair_within_a_launch_and_one_of_two_streams_are_two_findings(self):
         """Two blocks store at one place, and so does a launch of the same kernel on another stream."""
         findings = found(lambda rank: (rank.launch(STORE, 1, grid=2), rank.launch(STORE, 2, grid=2)))
         assert {one.first.stream == one.second.stream for one in findings} == {True, False}

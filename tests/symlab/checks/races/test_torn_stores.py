@@ -1,19 +1,11 @@
 """A vector store that an order by access tears is one access of all its elements, to listeners and the race checker."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
-from cases.finding import Finding
-from simulator.fabric import SimulatorFabric
 from simulator.isa import tearing
 from simulator.memory.space import MULTICAST
 from simulator.observe.events import Access, Listener, Stored
-from simulator.world import SimulatedWorld
 from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 SEEDS = range(12)
@@ -34,20 +26,20 @@ STORES = {
 class Kept(Listener):
     """The stores that a world tells, and how many of their parts it ran first."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.stores: list[Access] = []
         self.values: list[Stored] = []
 
-    def access(self, event: Access) -> None:
+    def access(self, event):
         self.stores += [event] if event.action in ("store", "broadcast") else []
 
     shared_access = access
 
-    def stored(self, event: Stored) -> None:
+    def stored(self, event):
         self.values.append(event)
 
 
-def ran(body: str, block: int = 8, grid: int = 2, listener: Listener | None = None, **options: Any) -> SimulatedWorld:
+def ran(body, block=8, grid=2, listener=None, **options):
     """The world of two ranks on which the body has run. Each has 64 words of zeros as %mine, which peers see as %peer,
     and all at once as %all."""
     world = make_world(2, **options)
@@ -55,7 +47,7 @@ def ran(body: str, block: int = 8, grid: int = 2, listener: Listener | None = No
         world.space.events.add(listener)
     kernel = executable(module(SHARED + body, ["u64 mine", "u64 peer", "u64 all", "u32 rank"]))
 
-    def program(fabric: SimulatorFabric) -> None:
+    def program(fabric):
         mine = put(fabric, "mine", np.zeros(64, np.uint32))
         fabric.barrier()
         values = [mine.address, fabric.peer_address(mine, 1 - fabric.rank), fabric.multicast_address(mine), fabric.rank]
@@ -68,11 +60,11 @@ def ran(body: str, block: int = 8, grid: int = 2, listener: Listener | None = No
 
 
 @pytest.fixture
-def torn(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+def torn(monkeypatch):
     """The elements, as bits, that came first in some torn access of the test."""
-    seen: set[int] = set()
+    seen = set()
 
-    def first_of(mask: int, elements: int, original: Callable[[int, int], int] = tearing.first_of) -> int:
+    def first_of(mask, elements, original=tearing.first_of):
         seen.add(original(mask, elements))
         return original(mask, elements)
 
@@ -80,7 +72,7 @@ def torn(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     return seen
 
 
-def described(world: SimulatedWorld, kept: Kept) -> list[tuple[Any, ...]]:
+def described(world, kept):
     """Of each lane that stored: who, to which index (-1: none) and address, how many bytes, with which instruction."""
     found = []
     for event in kept.stores:
@@ -100,7 +92,7 @@ def described(world: SimulatedWorld, kept: Kept) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("store", STORES.values(), ids=list(STORES))
-def test_a_torn_store_is_told_as_the_whole_one(store: str, torn: set[int]) -> None:
+def test_a_torn_store_is_told_as_the_whole_one(store, torn):
     whole = Kept()
     expected = described(ran(EACH + store, listener=whole), whole)
     assert len(expected) == 32
@@ -113,7 +105,7 @@ def test_a_torn_store_is_told_as_the_whole_one(store: str, torn: set[int]) -> No
     assert any(one & 1 == 0 for one in torn), "none began with another element than the first"
 
 
-def findings(body: str, **options: Any) -> tuple[Finding, ...]:
+def findings(body, **options):
     return ran(body, races=True, **options).findings
 
 
@@ -125,16 +117,14 @@ FIRST = "st.global.v4.b32 [%mine], {%lane, %lane, %lane, %lane};"
 class TestRaces:
     """Seeds decide which elements come first, and not what is a race."""
 
-    def test_neighbours_up_to_the_end_of_a_tensor_are_apart(self, schedule: str, torn: set[int]) -> None:
+    def test_neighbours_up_to_the_end_of_a_tensor_are_apart(self, schedule, torn):
         body = EACH + "st.global.v4.b32 [%d2], {%lane, %lane, %lane, %lane};"
         for seed in SEEDS:
             assert not findings(body, block=1, grid=16, schedule=schedule, seed=seed)
         assert any(one & 1 == 0 for one in torn)
 
     @pytest.mark.parametrize(("offset", "is_race"), [(0, True), (4, True), (12, True), (16, False), (24, False)])
-    def test_who_stores_beside_a_vector_races_with_none_of_its_elements(
-        self, schedule: str, offset: int, is_race: bool, torn: set[int]
-    ) -> None:
+    def test_who_stores_beside_a_vector_races_with_none_of_its_elements(self, schedule, offset, is_race, torn):
         body = BESIDE.replace("OFFSET", str(offset)) + FIRST
         for seed in SEEDS:
             found = findings(body, block=1, schedule=schedule, seed=seed)
@@ -142,7 +132,7 @@ class TestRaces:
         assert any(one & 1 == 0 for one in torn)
 
 
-def told_values(body: str, **options: Any) -> set[tuple[int, tuple[int, ...]]]:
+def told_values(body, **options):
     """Where in their rank's heap or block lanes stored, and what."""
     kept = Kept()
     ran(body, block=2, grid=1, listener=kept, **options)
@@ -151,7 +141,7 @@ def told_values(body: str, **options: Any) -> set[tuple[int, tuple[int, ...]]]:
 
 
 @pytest.mark.parametrize("space", ["global", "shared"])
-def test_the_values_of_all_elements_are_told(space: str, torn: set[int]) -> None:
+def test_the_values_of_all_elements_are_told(space, torn):
     """Two lanes of a warp store to one place, what differs in the last element alone."""
     place = "%mine+32" if space == "global" else "stage+32"
     body = f"mov.u32 %r3, 5; st.{space}.v4.b32 [{place}], {{%r3, %r3, %r3, %lane}};"
@@ -163,7 +153,7 @@ def test_the_values_of_all_elements_are_told(space: str, torn: set[int]) -> None
 
 
 @pytest.mark.parametrize("space", ["global", "shared"])
-def test_lanes_that_store_different_vectors_to_one_place_race(space: str, torn: set[int]) -> None:
+def test_lanes_that_store_different_vectors_to_one_place_race(space, torn):
     place = "%mine+32" if space == "global" else "stage+32"
     body = f"mov.u32 %r3, 5; st.{space}.v4.b32 [{place}], {{%r3, %r3, %r3, %lane}};"
     for seed in SEEDS:

@@ -1,7 +1,5 @@
 """What pairs rightly by chance in fair order, and other findings that name what hides them: without luck, and no more."""
 
-from __future__ import annotations
-
 import pytest
 
 from symlab.checks.races.report import NEW_VALUE, WAIT_WRITTEN
@@ -13,19 +11,19 @@ POLL = """WAIT: ld.acquire.sys.global.u32 %r2, [%flag]; setp.ne.u32 %p2, %r2, %r
 
 
 @pytest.mark.parametrize(("launches", "expected"), [(1, set()), (2, {NEW_VALUE})])
-def test_a_store_of_the_value_that_is_there_is_not_waited_for(launches: int, expected: set[str]) -> None:
+def test_a_store_of_the_value_that_is_there_is_not_waited_for(launches, expected):
     body = f"{SEND} mov.u32 %r1, 1; st.release.sys.global.u32 [%peerflag], %r1; {POLL}"
     assert {one.missing for one in found(body, 1, 32, launches)} == expected
 
 
-def test_a_value_that_comes_back_after_another_is_waited_for() -> None:
+def test_a_value_that_comes_back_after_another_is_waited_for():
     """The reader sets the flag back, and knows it."""
     body = f"{SEND} mov.u32 %r1, 1; st.release.sys.global.u32 [%peerflag], 1; {POLL}"
     assert not found(body.replace("END:", "st.global.u32 [%flag], 0; END:"), launches=2, block=32)
 
 
 @pytest.mark.parametrize("load", ["volatile", "relaxed.sys"])
-def test_a_store_behind_the_own_poll_is_formal(load: str) -> None:
+def test_a_store_behind_the_own_poll_is_formal(load):
     """A Lamport inbox: data is the flag, and its reader sets it back by a plain store."""
     body = f"""st.volatile.global.u32 [%peer], 7;
         WAIT: ld.{load}.global.u32 %r2, [%data]; setp.eq.u32 %p2, %r2, 0; @%p2 bra WAIT; st.global.u32 [%data], 0;"""
@@ -53,14 +51,14 @@ COPY = """setp.ne.u32 %p1, %lane, 0; @%p1 bra END;
     ids=["before", "after", "all but one", "none before", "none"],
 )
 @pytest.mark.parametrize("meet", ["bar.sync 0;", "bar.warp.sync -1;"])
-def test_each_thread_of_a_block_fences_for_itself(meet: str, before: str, after: str, is_found: bool) -> None:
+def test_each_thread_of_a_block_fences_for_itself(meet, before, after, is_found):
     body = f"setp.ne.u32 %p3, %lane, %lane; {FILL} {before} {meet} {after} {COPY} cp.async.bulk.wait_group 0; END:"
     findings = {(one.severity, one.missing) for one in found(body, block=32, before=STAGE)}
     assert findings == ({("proxy", "fence.proxy.async")} if is_found else set())
 
 
 @pytest.mark.parametrize(("wait", "missing"), [("wait_group.read 0", {WAIT_WRITTEN}), ("wait_group 0", set())])
-def test_a_wait_for_reads_alone_is_named(wait: str, missing: set[str]) -> None:
+def test_a_wait_for_reads_alone_is_named(wait, missing):
     signal = "st.release.sys.global.u32 [%peerflag], 1; mov.u32 %r1, 1;"
     body = f"{FILL} fence.proxy.async; bar.sync 0; {COPY} cp.async.bulk.{wait}; {signal} {POLL}"
     assert {one.missing for one in found(body, block=32, before=STAGE)} == missing
@@ -77,7 +75,7 @@ PACKETS = {
 
 
 @pytest.mark.parametrize("name", PACKETS)
-def test_a_race_names_the_assumption_that_would_explain_it(name: str) -> None:
+def test_a_race_names_the_assumption_that_would_explain_it(name):
     body = f"mov.u32 %r4, 3; mov.u32 %r5, 1; {PACKETS[name]}"
     (plain,) = found(body, block=1)
     assert (plain.severity, plain.granting) == ("race", name)
@@ -96,7 +94,7 @@ def test_a_race_names_the_assumption_that_would_explain_it(name: str) -> None:
         ("red.global.add", "ld", True, False),
     ],
 )
-def test_atomics_of_one_gpu_on_another_ones_memory(add: str, poll: str, is_race: bool, is_granted: bool) -> None:
+def test_atomics_of_one_gpu_on_another_ones_memory(add, poll, is_race, is_granted):
     target = "%r6, " if add.startswith("atom") else ""
     body = f"""mov.u32 %r4, 3; {add}.u32 {target}[%peer], %r4;
         WAIT: {poll}.global.u32 %r7, [%data]; setp.eq.u32 %p2, %r7, 0; @%p2 bra WAIT;"""
@@ -108,7 +106,7 @@ def test_atomics_of_one_gpu_on_another_ones_memory(add: str, poll: str, is_race:
 
 
 @pytest.mark.parametrize("name", PACKETS)
-def test_an_assumption_covers_only_what_was_looked_at(name: str) -> None:
+def test_an_assumption_covers_only_what_was_looked_at(name):
     """A second packet is loaded with the first, and its flag ignored."""
     second = PACKETS[name].replace("[%peer]", "[%peer+64]").replace("[%data]", "[%data+64]")
     ignored = second.replace("WAIT: ", "").partition("setp.eq")[0].replace("%r7", "%r17")

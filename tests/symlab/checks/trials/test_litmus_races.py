@@ -1,9 +1,6 @@
 """The checker and the judge agree: a program has a data race by the model if and only if the checker finds one."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +10,6 @@ from simulator.world import SimulatorOptions
 from symlab.checks.litmus.compile import ENTRY, NotCompiled
 from symlab.checks.litmus.outcomes import judged
 from symlab.checks.litmus.parse import parsed, read
-from symlab.checks.litmus.program import Program
 from symlab.checks.trials.races import checked_kernel, races_of
 from tests.symlab.checks.litmus.messages import message
 
@@ -21,7 +17,7 @@ PROGRAMS = sorted((Path(symlab.checks.litmus.__file__).parent / "programs").glob
 EVERY = 6
 """One program of so many is in the fast tests."""
 
-HOWS: tuple[dict[str, Any], ...] = (
+HOWS = (
     {},
     {"schedule": "random", "memory": "weak", "seed": 3},
     {"schedule": "adversarial", "memory": "weak", "seed": 3},
@@ -29,7 +25,7 @@ HOWS: tuple[dict[str, Any], ...] = (
 """The checker is for all orders and memories: pytest's plugin has it on under seeds, too."""
 
 
-def compilable(path: Path) -> bool:
+def compilable(path):
     try:
         checked_kernel(read(path))
     except NotCompiled:
@@ -37,26 +33,26 @@ def compilable(path: Path) -> bool:
     return True
 
 
-def check(program: Program, **how: Any) -> None:
+def check(program, **how):
     has_race = any(one.has_race for one in judged(program, is_explained=False).allowed)
     findings = races_of(program, SimulatorOptions(heap_bytes=1 << 20, races=True, **how))
     assert has_race == any(one.severity != "advisory" for one in findings), [one.sentence() for one in findings]
 
 
 @pytest.mark.parametrize("path", [one for one in PROGRAMS if compilable(one)][::EVERY], ids=lambda one: one.stem)
-def test_programs(path: Path) -> None:
+def test_programs(path):
     check(read(path))
 
 
 @pytest.mark.parametrize("how", HOWS[1:], ids=lambda how: f"{how['schedule']}-{how['memory']}")
 @pytest.mark.parametrize("path", [one for one in PROGRAMS if compilable(one)][::40], ids=lambda one: one.stem)
-def test_programs_in_other_orders(path: Path, how: dict[str, Any]) -> None:
+def test_programs_in_other_orders(path, how):
     check(read(path), **how)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", HOWS, ids=lambda how: "-".join(map(str, how.values())) or "fair")
-def test_all_programs(how: dict[str, Any]) -> None:
+def test_all_programs(how):
     """157 of 169; the others have a second address of a location on one rank."""
     paths = [one for one in PROGRAMS if compilable(one)]
     assert len(paths) == 157
@@ -65,12 +61,12 @@ def test_all_programs(how: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(14))
-def test_message_passing_by_seed(seed: int) -> None:
+def test_message_passing_by_seed(seed):
     """tests/symlab/checks/litmus/test_agreement.py has hundreds more."""
     check(parsed(message(seed), str(seed)))
 
 
-def test_a_kernel_has_each_thread_in_a_warp_of_its_own() -> None:
+def test_a_kernel_has_each_thread_in_a_warp_of_its_own():
     kernel = checked_kernel(read(next(one for one in PROGRAMS if one.stem == "bar_named")))
     assert kernel.block % 32 == 0
     assert kernel.starts

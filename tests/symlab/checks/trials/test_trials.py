@@ -1,7 +1,5 @@
 """The machine with weak memory against the judge: what it shows is allowed, and what is allowed it shows."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +8,6 @@ import pytest
 from symlab.checks.litmus.compile import NotCompiled
 from symlab.checks.litmus.outcomes import judged
 from symlab.checks.litmus.parse import parsed, read
-from symlab.checks.litmus.program import Program
 from symlab.checks.trials.machine import State, machine_of
 from symlab.checks.trials.trial import Trial, tried
 from tests.golden import refused, same_text
@@ -30,11 +27,11 @@ LATE = {"lb_fences_narrow": 1, "lb_relaxed": 1, "lb_weak": 1, "thin_air_control_
 """How many allowed states of a program need a load that takes effect after a later store of its own thread."""
 
 
-def program(name: str) -> Program:
+def program(name):
     return read(PROGRAMS / f"{name}.litmus")
 
 
-def check(name: str) -> None:
+def check(name):
     """By hundreds of seeds, up to the first by which all states were seen that can be."""
     found, machine, counts = judged(program(name)), machine_of(program(name)), Counter[State]()
     trial = Trial(found, counts)
@@ -47,38 +44,38 @@ def check(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_the_machine_shows_exactly_what_the_model_allows(name: str) -> None:
+def test_the_machine_shows_exactly_what_the_model_allows(name):
     check(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in SAMPLE])
-def test_the_machine_shows_exactly_what_the_model_allows_on_every_program(name: str) -> None:
+def test_the_machine_shows_exactly_what_the_model_allows_on_every_program(name):
     check(name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_no_further_seed_shows_a_forbidden_state(name: str) -> None:
+def test_no_further_seed_shows_a_forbidden_state(name):
     assert not tried(program(name), range(MAXIMUM_SEEDS, MAXIMUM_SEEDS + 100)).forbidden
 
 
 @pytest.mark.slow
-def test_late_loads_are_those_of_load_buffering() -> None:
+def test_late_loads_are_those_of_load_buffering():
     """A program finds them; symlab/checks/litmus/README.md has the same numbers."""
     found = {name: sum(one.needs_late_load for one in judged(program(name)).allowed) for name in NAMES}
     assert {name: number for name, number in found.items() if number} == LATE
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_the_machine_never_shows_a_late_load(name: str) -> None:
+def test_the_machine_never_shows_a_late_load(name):
     trial = tried(program(name), range(100))
     late = {(one.values, one.blocked) for one in trial.judgement.allowed if one.needs_late_load}
     assert late
     assert not late & set(trial.counts)
 
 
-def test_a_run_is_a_function_of_its_seed() -> None:
+def test_a_run_is_a_function_of_its_seed():
     one, other = machine_of(program("iriw_relaxed")), machine_of(program("iriw_relaxed"))
     states = [one.run(seed) for seed in range(20)]
     assert [other.run(seed) for seed in reversed(range(20))] == states[::-1]
@@ -86,14 +83,14 @@ def test_a_run_is_a_function_of_its_seed() -> None:
 
 
 @pytest.mark.parametrize("copy", ["[x+4], [y]", "[x], [x]"])
-def test_what_no_kernel_can_be_is_refused(copy: str) -> None:
+def test_what_no_kernel_can_be_is_refused(copy):
     text = f"memory x, y\nthread T0 on rank 0 block 0\n    cp.async.bulk {copy}, 4\nexists x == 0\n"
     with refused(NotCompiled):
         machine_of(parsed(text, "mine"))
     same_text(tried(parsed(text, "mine"), range(3)).remark())
 
 
-def test_a_loop_without_an_end_is_told() -> None:
+def test_a_loop_without_an_end_is_told():
     text = (
         "memory x\nthread T0 on rank 0 block 0\nagain:\n    ld.relaxed.sys r0, [x]\n"
         "    bra again if r0 == 0\nexists T0.r0 == 1\n"
@@ -101,7 +98,7 @@ def test_a_loop_without_an_end_is_told() -> None:
     same_text(tried(parsed(text, "mine"), range(1)).remark())
 
 
-def test_a_condition_is_about_what_is_left_after_the_blocks() -> None:
+def test_a_condition_is_about_what_is_left_after_the_blocks():
     """A bulk copy's source lies in shared memory, which is over with its block."""
     text = (PROGRAMS / "bulk_copy.litmus").read_text().partition("exists")[0]
     machine_of(parsed(f"{text}exists data == 1\n", "mine"))

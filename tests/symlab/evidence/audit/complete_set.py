@@ -33,6 +33,7 @@ STATE = {"sm_mhz": 1980, "memory_mhz": 3201, "temperature_c": 40, "power_w": 130
 
 ENVIRONMENT: dict[str, Any] = {
     "git": {"commit": "0" * 40, "branch": "main", "dirty": False, "changed_files": 0},
+    "sources": {"kernels": "sha256:" + "7" * 64},
     "python": {"version": "3.12.3"},
     "torch": {"version": "2.13.0", "cuda": "13.0"},
     "packages": {

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,27 @@ def _kernel_of_a_library(folder: Path) -> None:
     every(lambda document: document.update(library="", kernel={**ours, "name": "all_reduce/nccl"}), "nccl")(folder)
 
 
+def _twice(folder: Path) -> None:
+    path = record_paths(folder)[0]
+    shutil.copy(path, path.with_name(f"zz-{path.name}"))
+
+
+def _in_shared(folder: Path) -> None:
+    place = sorted(folder.rglob("command.json"))[0].parent / "shared"
+    place.mkdir(exist_ok=True)
+    (place / f"{hashlib.sha256(b'{}').hexdigest()}.json").write_text("{}", encoding="utf-8")
+
+
+def _older(document: Document) -> None:
+    """As a record of schema 2, which has no digests of data and of code."""
+    document["schema"] = 2
+    document["check"].update(output_digests=None, input_digests=None)
+    document["kernel"].pop("code_digest")
+    document["counters"] = {}
+    for key in ("findings", "refusal"):
+        document.pop(key, None)
+
+
 def _gpus(document: Document, is_careful: bool = True) -> None:
     """GPUs of a machine that had none; is_careful: with a driver, and without the reason why there were none."""
     environment = document["environment"]
@@ -358,6 +380,10 @@ TIMING = (
     Kind("a baseline that was not in turns", "measured", first(put("timing.interleaved_with", [])), "baselines"),
     Kind("a throttled GPU", "measured", first(put("timing.devices.0.before.throttle", ["thermal"])), "clocks"),
     Kind("others on the GPU", "measured", first(put("timing.devices.0.before.other_processes", 2)), "clocks"),
+    Kind("a GPU that the machine does not have", "measured", first(put("timing.devices.0.before.uuid", "GPU-x")), "machine"),
+    Kind("another GPU after the samples", "measured", first(put("timing.devices.0.after.uuid", UUIDS[1])), "machine"),
+    Kind("two ranks on one GPU", "measured", first(lambda document: [
+        document["timing"]["devices"][0][when].update(uuid=UUIDS[1]) for when in ("before", "after")]), "machine"),
     Kind("another L2 cache than the ranks'", "measured", first(put("timing.l2_bytes", 50 << 20)), MACHINE_SAYS),
 )  # fmt: skip
 
@@ -418,12 +444,34 @@ MACHINE = (
     Kind("H200 named H100, with a memory clock that H100 has not", "measured", every(lambda document: document.update(json.loads(json.dumps(document).replace("H200", "H100").replace('"memory_mhz": 2600', '"memory_mhz": 3201')))), "clocks"),
     Kind("a heap without room", "measured", every(put("fabric.heap_bytes", 1)), MACHINE_SAYS),
     Kind("a simulated fabric of GPUs", "run", every(put("fabric.description", "NVIDIA H200, libnvshmem 3.8.0")), MACHINE_SAYS),
+    Kind("a GPU listed twice", "measured", first(put("environment.gpus.1.uuid", UUIDS[0])), "machine"),
+    Kind("fewer GPUs than ranks", "measured", first(put("environment.gpus", lambda gpus: gpus[:2])), "machine"),
     Kind("multimem without multicast", "measured", first(put("kernel.multimem", ["multimem.red"])), "kernels"),
     Kind("other processes in the capture", "measured", first(put("environment.gpus.0.other_processes", 1)), "clocks"),
 )  # fmt: skip
 
 REQUEST = (
-    Kind("why a command stopped that is complete", "run", command(put("why", "verified by NVIDIA")), COMMAND_FILES),
+    Kind("why a command stopped that is complete", "measured", command(put("why", "verified by NVIDIA")), "cases"),
+    Kind("another command line in the records", "measured", first(put("request.command_line", ["python", *["x=1"]])), "command"),
+    Kind("another command line in command.json", "measured", command(put("command_line", ["python"])), "command"),
+    Kind("an exit code of failure", "measured", command(put("exit_code", 1)), "command"),
+    Kind("an exit code that is a text", "measured", command(put("exit_code", "0")), "command"),
+    Kind("an exit code of success, and a case that failed", "measured", both(first(lambda document: document.update(
+        status="FAILED", check=None, timing=None, reason="a fault")), command(put("counts", {"FAILED": 1, "PASSED": 1}))), "command"),
+    Kind("a command that started later", "measured", command(put("started", "2026-01-01T00:00:04+00:00")), "command"),
+    Kind("a command that ended before", "measured", command(put("ended", "2025-12-31T00:00:00+00:00")), "command"),
+    Kind("a time that can't be read", "measured", command(put("ended", "later")), "command"),
+    Kind("other counts in command.json", "measured", command(put("counts", {"PASSED": 1})), "cases"),
+    Kind("parts of command.json taken away", "measured", command(lambda document: [
+        document.pop(key) for key in ("plan", "jobs", "counts")]), "cases"),
+    Kind("the end of command.json taken away", "measured", command(lambda document: [
+        document.pop(key) for key in ("ended", "outcome")]), "command"),
+    Kind("an outcome that no command has", "measured", command(put("outcome", "perfect")), "cases"),
+    Kind("a command that was stopped, and lacks no case", "measured", command(put("outcome", "stopped")), "cases"),
+    Kind("more cases requested than there are", "measured", command(put("cases_requested", 99)), "cases"),
+    Kind("a record twice, under another name", "measured", _twice, "cases"),
+    Kind("a record twice, at another time", "measured", both(_twice, lambda folder: edit(
+        next(folder.rglob("zz-*")), put("duration_s", 1.01))), "cases"),
     Kind("an experiment that was not asked for", "run", both(
         every(put("request.experiment", "nightly_h200"), "all_reduce-"), command(put("plan.experiment", "nightly_h200"))), "configuration"),
     Kind("an override that the command line has not", "run", first(put("request.overrides", ["+exp=y"])), "configuration"),
@@ -459,7 +507,7 @@ DATA = (
     Kind("a timing of a simulated run", "measured", first(put("fabric.simulated", True)), LOAD),
     Kind("a timing of unchecked data", "measured", first(put("check", None)), LOAD),
     Kind("digests of another number of launches", "measured", first(put("check.launches", 3)), LOAD),
-    Kind("more elements than there are", "run", first(put("check.elements", 8192)), "data", by_rerun=True),
+    Kind("more elements than there are", "measured", first(put("check.elements", 8192)), "data"),
     Kind("fewer launches than were asked for", "run", every(put("request.configuration.launches", 4)), "configuration"),
     Kind("more results than ranks", "measured", first(put("check.results", 9)), "data"),
     Kind("a mean error above the maximum", "run", first(put("check.rms_ulp_error", 0.5)), "data", by_rerun=True),
@@ -489,6 +537,21 @@ DATA = (
 )  # fmt: skip
 
 ORIGIN = (
+    Kind("a tree that may have been changed or not", "measured", every(put("environment.git.dirty", None)), "commit"),
+    Kind("an unchanged commit with changes", "measured", first(put("environment.git.changed_files", 2)), "commit"),
+    Kind("a commit that is no commit's name", "measured", first(put("environment.git.commit", "main")), "commit"),
+    Kind("another difference", "measured", both(_with_difference(), lambda folder: (world(folder, 0) / "source.diff").write_text("x")), "commit"),
+    Kind("a difference that no record names", "measured", lambda folder: (world(folder, 0) / "source.diff").write_text("x"), TEXTS),
+    Kind("a shared file that no record refers to", "measured", _in_shared, TEXTS),
+    Kind("no digests of sources", "run", every(put("environment.sources", None)), "commit"),
+    Kind("no digests of sources, in one world", "measured", first(put("environment.sources", None)), "commit"),
+    Kind("an older schema, without what came later", "run", every(_older), "commit"),
+    Kind("sources of a kernel, and another one said to be brought", "run", every(lambda document: [
+        document["request"].update(brought={"mine": {"place": "mine.py:SPEC", "digest": "sha256:" + "1" * 64}}),
+        document["kernel"].update(source_digest="sha256:" + "6" * 64)]), TREE),
+    Kind("an invented digest of a kernel's sources", "run", every(put("kernel.source_digest", "sha256:" + "6" * 64)), TREE),
+    Kind("another launch than the kernel's", "run", every(lambda document: document["kernel"].update(grid=99, block=1024)), "kernels", by_rerun=True),
+    Kind("a library that is another", "measured", every(put("library", "PyTorch 2.9 symmetric memory"), "nccl"), "kernels"),
     Kind("more changed files than are counted", "measured", _with_difference(changed=["a", "b"]), TREE),
     Kind("changes with a digest and no changed file", "measured", _with_difference(changed_files=0), TREE),
     Kind("other PTX", "measured", replace_in("*.ptx", "an invented", "another"), "kernels"),
@@ -563,7 +626,7 @@ UNFINDABLE = (
     Kind("GPUs of a machine that simulated", "run", every(_gpus), MACHINE_SAYS),
     Kind("a changed tree said to be unchanged, with its commit's digests", "run", _said_unchanged_with_digests, TREE),
     Kind("what is said of workers", "measured", both(
-        every(put("environment.launch.worker", {"number": 7, "launcher": "joblib"})), command(put("workers", "one"))), OF_WORKERS),
+        every(put("environment.launch.worker", {"number": 7, "launcher": "joblib"})), command(put("workers", [{"number": 7, "launcher": "joblib"}]))), OF_WORKERS),
 )  # fmt: skip
 
 KINDS = (*TIMING, *WORLDS, *MACHINE, *REQUEST, *DATA, *ORIGIN, *SEAL, *UNFINDABLE)

@@ -57,7 +57,7 @@ def test_a_command_that_never_ended(tmp_path: Path) -> None:
     place = kept(tmp_path / "records")
     path = place / "command1" / "command.json"
     path.write_text(path.read_text().replace('"exit_code": 0, ', ""), encoding="utf-8")
-    tells(audited(place=place), "command", CAPTURED)
+    tells(audited(place=place), "command", FINDING, CAPTURED)
     path.write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match=r"command\.json: can't be read"):
         audited(read([place / "command0"]), place=place)
@@ -79,7 +79,14 @@ def in_two_parts(**environment: Any) -> list[Record]:
     return members
 
 
-ENTRY = {"at": "2026-11-22T06:00:00.000+00:00", "after": "killed", "commit": "0" * 40, "changed": [], "set_aside": []}
+ENTRY = {
+    "at": "2026-11-22T06:00:00.000+00:00",
+    "after": "killed",
+    "commit": "0" * 40,
+    "changed": [],
+    "cases_left": 1,
+    "set_aside": [],
+}
 
 
 def test_what_changed_before_a_resumption_is_told(tmp_path: Path) -> None:

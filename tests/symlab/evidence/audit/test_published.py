@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,10 +138,38 @@ def test_a_figure_that_was_sealed_for_other_records_is_found(project: Path, caps
     assert "figures: FINDING: 1 contradiction: figure.svg was not drawn from these records" in out
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_records_that_were_changed_are_not_sealed_by_following_the_advice(
+    is_gone: bool, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Quicker samples, packed again as a bundle: their table and their manifest would be right."""
+    path = project / published.PLACE / MACHINE / "all_reduce.jsonl.xz"
+    before = {one: one.read_bytes() for one in sorted((project / published.PLACE).rglob("*")) if one.is_file()}
+    records = [
+        replace(one, timing=replace(one.timing, samples_us=[[0.9 * us for us in row] for row in one.timing.samples_us]))
+        for one in bundle.read([path])
+        if one.timing
+    ]
+    if is_gone:
+        bundle.write(records, path.with_name("other.jsonl.xz"), is_quick=True)
+        path.unlink()
+    else:
+        bundle.write(records, path, is_quick=True)
+    for words in (["--check"], []):
+        assert main(["published", *words, "--root", str(project)]) == 2
+        said = capsys.readouterr().err
+        assert f"{path.name}: {'missing' if is_gone else 'changed'}" in said
+        assert "put them back (git restore reports/published)" in said
+    assert {one: one.read_bytes() for one in before if one.is_file() and one != path}.items() <= before.items()
+
+
 def test_making_it_again_seals_it_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = project / published.PLACE / "README.md"
     path.write_text(path.read_text(encoding="utf-8") + "\nMore to say.\n", encoding="utf-8")
     assert audited(project, capsys)[0] == 1
+    assert main(["published", "--check", "--root", str(project)]) == 2
+    says = "if git diff reports/published shows what you meant, run python -m reports published"
+    assert says in capsys.readouterr().err
     assert main(["published", "--root", str(project)]) == 0
     assert f"reports/published/{MANIFEST}: written" in capsys.readouterr().out
     assert audited(project, capsys)[0] == 0

@@ -1,20 +1,15 @@
 """Invented histories: worlds of one case, a day apart, at several commits. Nothing here was measured."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from cases.record.record import Record
 from cases.record.request import RecordedEnvironment
 from tests.symlab.evidence.audit.invented_records import check, one, simulated
 
 COMMITS = ("a" * 40, "b" * 40, "c" * 40)
 
 
-def world(at: int, us: float | None, commit: str = COMMITS[0], nccl: str = "2.28.9", **changes: Any) -> Record:
+def world(at, us, commit=COMMITS[0], nccl="2.28.9", **changes):
     """The record of a world that began on the given day, of 50 samples around its time."""
     began = f"2026-{1 + at // 28:02d}-{1 + at % 28:02d}T00:00:00"
     environment = RecordedEnvironment(
@@ -28,9 +23,7 @@ def world(at: int, us: float | None, commit: str = COMMITS[0], nccl: str = "2.28
     return one(world=0, us=us, environment=environment, **({"request": request} | times | changes))
 
 
-def stepping(
-    count: int = 24, step: float = 1.1, at: int = 12, spread: float = 0.005, seed: int = 0, **changes: Any
-) -> list[Record]:
+def stepping(count=24, step=1.1, at=12, spread=0.005, seed=0, **changes):
     """Worlds of one case whose time changes by a factor, with another commit and NCCL from then on."""
     draw = random.Random(seed)
     return [
@@ -45,13 +38,13 @@ def stepping(
     ]
 
 
-def without_times(bits: Sequence[str]) -> list[Record]:
+def without_times(bits):
     """Simulated worlds that gave these bits, each of another commit."""
     made = [world(index, None, f"{index + 1:x}" * 40, check=check(one_of)) for index, one_of in enumerate(bits)]
     return [simulated(record) for record in made]
 
 
-def with_commit(record: Record, **git: Any) -> Record:
+def with_commit(record, **git):
     """The record of a checkout with these values, too."""
     environment = replace(record.environment, git={**(record.environment.git or {}), **git})
     return replace(record, environment=environment)

@@ -1,23 +1,17 @@
 """Change points: how often they are named without a change, how often with one, and whether their intervals hold it."""
 
-from __future__ import annotations
-
 import tracemalloc
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from symlab.evidence.history.changes import ALPHA, CORRELATIONS, LEAST_WORLDS, _intervals, changes, family
 
-Make = Callable[[np.random.Generator, int], Any]
 
-
-def correlated(lag1: float, spread: float) -> Make:
+def correlated(lag1, spread):
     """AR(1) noise with this lag-1 correlation, and spread as standard deviation."""
 
-    def make(draw: np.random.Generator, count: int) -> Any:
+    def make(draw, count):
         noise, innovations = np.zeros(count), draw.normal(0, np.sqrt(1 - lag1**2), count)
         noise[0] = draw.normal()
         for at in range(1, count):
@@ -27,29 +21,29 @@ def correlated(lag1: float, spread: float) -> Make:
     return make
 
 
-def independent(spread: float) -> Make:
+def independent(spread):
     return lambda draw, count: draw.normal(0, spread, count)
 
 
-def drifting(total: float) -> Make:
+def drifting(total):
     return lambda draw, count: draw.normal(0, 0.005, count) + np.linspace(0, total, count)
 
 
-def with_outliers(draw: np.random.Generator, count: int) -> Any:
+def with_outliers(draw, count):
     """Each world is 10 % slower with a probability of 7 %."""
     return draw.normal(0, 0.01, count) + 0.1 * (draw.random(count) < 0.07)
 
 
-def of_two_modes(draw: np.random.Generator, count: int) -> Any:
+def of_two_modes(draw, count):
     return draw.normal(0, 0.002, count) + 0.05 * (draw.random(count) < 0.5)
 
 
-def drifting_and_noisy(draw: np.random.Generator, count: int) -> Any:
+def drifting_and_noisy(draw, count):
     """Slow drift with a lag-1 correlation of 0.95 below independent noise: no AR(1) process."""
     return correlated(0.95, 0.02)(draw, count) + draw.normal(0, 0.005, count)
 
 
-UNCHANGED: dict[str, Make] = {
+UNCHANGED = {
     "independent, 0.5 %": independent(0.005),
     "independent, 2 %": independent(0.02),
     "lag-1 correlation 0.5": correlated(0.5, 0.02),
@@ -62,25 +56,25 @@ UNCHANGED: dict[str, Make] = {
 }
 
 
-def alarms(make: Make, count: int, trials: int, seed: int = 1) -> float:
+def alarms(make, count, trials, seed=1):
     """The share of series without a change in which one is named."""
     draw = np.random.default_rng(seed)
     return float(np.mean([bool(changes(np.exp(make(draw, count)))) for _ in range(trials)]))
 
 
 @pytest.mark.parametrize("kind", ["independent, 0.5 %", "lag-1 correlation 0.9", "linear drift of 4 %", "outliers"])
-def test_without_a_change_few_series_name_one(kind: str) -> None:
+def test_without_a_change_few_series_name_one(kind):
     assert alarms(UNCHANGED[kind], 20, 150) < ALPHA
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [8, 12, 20, 40])
 @pytest.mark.parametrize("kind", UNCHANGED)
-def test_without_a_change_few_series_of_any_kind_name_one(kind: str, count: int) -> None:
+def test_without_a_change_few_series_of_any_kind_name_one(kind, count):
     assert alarms(UNCHANGED[kind], count, 500) < ALPHA
 
 
-def found_steps(step: float, spread: float, count: int, trials: int, make: Make | None = None) -> tuple[float, ...]:
+def found_steps(step, spread, count, trials, make=None):
     """The shares of series with a step in the middle of which the step is found; and of the changes that were found,
     of those whose intervals of place and of ratio hold it."""
     draw = np.random.default_rng(4)
@@ -97,14 +91,14 @@ def found_steps(step: float, spread: float, count: int, trials: int, make: Make 
 
 
 @pytest.mark.parametrize(("step", "spread", "count"), [(1.1, 0.01, 20), (1.05, 0.005, 20), (0.9, 0.01, 40)])
-def test_a_large_change_is_found_and_its_intervals_hold_it(step: float, spread: float, count: int) -> None:
+def test_a_large_change_is_found_and_its_intervals_hold_it(step, spread, count):
     found, places, ratios = found_steps(step, spread, count, 100)
     assert found >= 0.9
     assert places >= 0.95
     assert ratios >= 0.95
 
 
-def test_a_change_that_is_taken_back_is_two() -> None:
+def test_a_change_that_is_taken_back_is_two():
     draw = np.random.default_rng(5)
     counts = []
     for _ in range(40):
@@ -115,13 +109,13 @@ def test_a_change_that_is_taken_back_is_two() -> None:
     assert sum(places == [12, 24] for places in counts) >= 36
 
 
-def levels(draw: np.random.Generator, parts: tuple[int, ...], *, is_stair: bool = False) -> Any:
+def levels(draw, parts, *, is_stair=False):
     """Parts of these numbers of worlds, each 30 % above the one before, or alternately up and down."""
     logs = [np.full(count, np.log(1.3) * (at if is_stair else at % 2)) for at, count in enumerate(parts)]
     return np.exp(np.concatenate(logs) + draw.normal(0, 0.003, sum(parts)))
 
 
-def found_all(parts: tuple[int, ...], *, is_stair: bool = False) -> float:
+def found_all(parts, *, is_stair=False):
     """The share of series of which exactly the true changes are named, each at its place."""
     draw = np.random.default_rng(9)
     named = [changes(levels(draw, parts, is_stair=is_stair)) for _ in range(20)]
@@ -132,23 +126,23 @@ def found_all(parts: tuple[int, ...], *, is_stair: bool = False) -> float:
     "parts",
     [(8, 8, 8), (6, 6, 6), (4, 4, 4), (20, 5, 15), (20, 4, 20), (30, 10, 10), (40, 5, 5), (6, 6, 6, 6), (8,) * 6],
 )
-def test_left_and_right_of_a_change_are_searched_again(parts: tuple[int, ...]) -> None:
+def test_left_and_right_of_a_change_are_searched_again(parts):
     assert found_all(parts) >= 0.95
 
 
 @pytest.mark.parametrize("parts", [(4, 4, 40), (20, 4, 20), (8, 8, 8, 8)])
-def test_of_stairs_the_middle_of_a_stair_is_no_change(parts: tuple[int, ...]) -> None:
+def test_of_stairs_the_middle_of_a_stair_is_no_change(parts):
     assert found_all(parts, is_stair=True) >= 0.95
 
 
-def test_what_no_step_stands_out_of_is_not_found() -> None:
+def test_what_no_step_stands_out_of_is_not_found():
     """Said in the README: fewer than 4 worlds, even stairs, and a time that goes up and down all the time."""
     assert found_all((20, 3, 20)) == 0
     assert found_all((8,) * 6, is_stair=True) == 0
     assert found_all((8,) * 10) == 0
 
 
-def named_beside(make: Make, count: int, at: int, step: float, trials: int) -> tuple[float, float]:
+def named_beside(make, count, at, step, trials):
     """The shares of series with one change in which something is named, and in which more than one change is."""
     draw = np.random.default_rng(11)
     named = []
@@ -160,13 +154,13 @@ def named_beside(make: Make, count: int, at: int, step: float, trials: int) -> t
 
 
 @pytest.mark.parametrize("kind", ["independent, 0.5 %", "lag-1 correlation 0.9", "linear drift of 4 %", "two modes"])
-def test_beside_a_change_few_series_name_another(kind: str) -> None:
+def test_beside_a_change_few_series_name_another(kind):
     found, more = named_beside(UNCHANGED[kind], 24, 8, 1.3, 60)
     assert found > 0.9
     assert more < ALPHA
 
 
-def test_the_family_has_a_test_for_each_part_beside_a_change() -> None:
+def test_the_family_has_a_test_for_each_part_beside_a_change():
     """Intervals without the change and the two parts beside it: no more tests than the series is charged for."""
     for count in range(LEAST_WORLDS, 100):
         for at in range(4, count - 3):
@@ -175,7 +169,7 @@ def test_the_family_has_a_test_for_each_part_beside_a_change() -> None:
 
 
 @pytest.mark.slow
-def test_a_long_series_takes_little_memory() -> None:
+def test_a_long_series_takes_little_memory():
     """Matrices of worlds by worlds would take 500 MB here."""
     draw = np.random.default_rng(12)
     tracemalloc.start()
@@ -186,7 +180,7 @@ def test_a_long_series_takes_little_memory() -> None:
     assert peak < 20e6
 
 
-def test_a_change_on_top_of_drift_is_the_step_alone() -> None:
+def test_a_change_on_top_of_drift_is_the_step_alone():
     logs = np.random.default_rng(6).normal(0, 0.003, 30) + np.linspace(0, 0.1, 30)
     logs[15:] += np.log(1.2)
     (one,) = changes(np.exp(logs))
@@ -194,7 +188,7 @@ def test_a_change_on_top_of_drift_is_the_step_alone() -> None:
     assert one.ratio == pytest.approx(1.2, abs=0.01)
 
 
-def test_what_is_within_the_band_is_not_named() -> None:
+def test_what_is_within_the_band_is_not_named():
     logs = np.random.default_rng(7).normal(0, 0.0005, 30)
     logs[15:] += np.log(1.015)
     assert len(changes(np.exp(logs))) == 1
@@ -203,12 +197,12 @@ def test_what_is_within_the_band_is_not_named() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, LEAST_WORLDS - 1])
-def test_few_worlds_have_no_test(count: int) -> None:
+def test_few_worlds_have_no_test(count):
     assert family(count) == 0
     assert changes([10.0] * (count // 2) + [20.0] * (count - count // 2)) == []
 
 
-def test_equal_readings_and_ticks_of_a_clock() -> None:
+def test_equal_readings_and_ticks_of_a_clock():
     """Noise counts as at least 0.1 %: one tick of 0.1 % is no change, a clean step of 50 % is."""
     assert changes([10.0] * 20) == []
     assert changes([10.0] * 10 + [10.01] * 10) == []
@@ -217,14 +211,14 @@ def test_equal_readings_and_ticks_of_a_clock() -> None:
     assert one.ratio == pytest.approx(1.5)
 
 
-def test_more_series_make_the_test_stricter() -> None:
+def test_more_series_make_the_test_stricter():
     logs = np.random.default_rng(8).normal(0, 0.01, 20)
     logs[10:] += np.log(1.08)
     assert changes(np.exp(logs))
     assert changes(np.exp(logs), 10**9) == []
 
 
-def fitted(logs: Any, correlation: float, at: int) -> tuple[float, float]:
+def fitted(logs, correlation, at):
     """The step at a place and its standard error by generalised least squares, written out with matrices: level, drift
     and step are fitted under noise of this lag-1 correlation, so that the residuals have n - 3 degrees of freedom."""
     count = len(logs)
@@ -239,7 +233,7 @@ def fitted(logs: Any, correlation: float, at: int) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("count", [LEAST_WORLDS, LEAST_WORLDS + 1, 14])
-def test_the_interval_of_a_ratio_is_that_of_students_t_by_least_squares(count: int) -> None:
+def test_the_interval_of_a_ratio_is_that_of_students_t_by_least_squares(count):
     from scipy import stats
 
     logs = np.random.default_rng(13).normal(0, 0.01, count)

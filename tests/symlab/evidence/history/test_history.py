@@ -1,7 +1,5 @@
 """The history of a set: which records are one series, what is said of times and of data, its tables and JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -9,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cases.record.record import Record, Status
+from cases.record.record import Status
 from reports.table import sheet
 from symlab.command import main
-from symlab.evidence.history.history import History, history
+from symlab.evidence.history.history import history
 from symlab.evidence.history.series import series_of
 from tests.reports.synthetic import KIB, refused
 from tests.symlab.evidence.audit.invented_records import broken
@@ -22,15 +20,15 @@ PUBLISHED = Path(__file__).parents[4] / "reports" / "published"
 BAND = 0.02
 
 
-def history_of(records: list[Record]) -> History:
+def history_of(records):
     return history(records, BAND)
 
 
-def text_of(found: History) -> str:
+def text_of(found):
     return sheet.text(found.sheets(), found.captions)
 
 
-def kept(folder: Path, records: list[Record]) -> Path:
+def kept(folder, records):
     for number, record in enumerate(records):
         place = folder / record.request.command
         place.mkdir(parents=True, exist_ok=True)
@@ -38,7 +36,7 @@ def kept(folder: Path, records: list[Record]) -> Path:
     return folder
 
 
-def test_a_change_is_named_with_its_place_and_with_what_differs() -> None:
+def test_a_change_is_named_with_its_place_and_with_what_differs():
     found = history_of(stepping(24, 1.1, 12))
     (one,) = found.told
     (change,) = one.changes
@@ -54,26 +52,26 @@ def test_a_change_is_named_with_its_place_and_with_what_differs() -> None:
     assert [version.commit for version in found.versions] == [commit[:12] for commit in COMMITS[:2]]
 
 
-def test_order_of_time_counts_and_not_that_of_the_records() -> None:
+def test_order_of_time_counts_and_not_that_of_the_records():
     records = stepping(24, 1.1, 12)
     assert history_of(records[::-1]).document() == history_of(records).document()
 
 
-def test_a_series_without_a_change_says_so() -> None:
+def test_a_series_without_a_change_says_so():
     found = history_of(stepping(24, 1.0, 12))
     assert "no change found; clocks not recorded: states of the machine are unknown" in text_of(found)
     assert "times changed in 0 of 1 case" in found.verdict
     assert found.sheets(is_changed=True) == [found.versions_sheet()]
 
 
-def test_too_few_worlds_are_said() -> None:
+def test_too_few_worlds_are_said():
     found = history_of(stepping(7, 2.0, 3))
     assert found.told[0].changes == ()
     assert "too few worlds (7 of 8)" in text_of(found)
     assert "too few worlds for change points in 1 case (8 are the minimum)" in found.verdict
 
 
-def test_simulated_worlds_have_no_times_and_their_data_is_followed() -> None:
+def test_simulated_worlds_have_no_times_and_their_data_is_followed():
     found = history_of(without_times(["x", "x", "y", "y", "x"]))
     (one,) = found.told
     assert one.times_text == "simulated: no times"
@@ -90,17 +88,17 @@ def test_simulated_worlds_have_no_times_and_their_data_is_followed() -> None:
     assert "simulated, which have no times" in found.verdict
 
 
-def test_the_same_data_is_said_to_be_the_same() -> None:
+def test_the_same_data_is_said_to_be_the_same():
     found = history_of(without_times(["x"] * 4))
     assert found.told[0].data_text == "same"
     assert "data changed in 0 of 1 case" in found.verdict
 
 
-def unchecked(record: Record) -> Record:
+def unchecked(record):
     return dataclasses.replace(record, check=None, reason="check was off")
 
 
-def test_an_unchecked_world_hides_no_change_of_data() -> None:
+def test_an_unchecked_world_hides_no_change_of_data():
     first, middle, last = without_times(["x", "x", "y"])
     found = history_of([first, unchecked(middle), last])
     (one,) = found.told
@@ -114,7 +112,7 @@ def test_an_unchecked_world_hides_no_change_of_data() -> None:
     assert [(step.before, step.at) for step in one.data_changes] == [(0, 2)]
 
 
-def test_a_world_without_digests_hides_no_change_of_data() -> None:
+def test_a_world_without_digests_hides_no_change_of_data():
     first, middle, last = without_times(["x", "x", "y"])
     assert middle.check is not None
     older = dataclasses.replace(
@@ -124,7 +122,7 @@ def test_a_world_without_digests_hides_no_change_of_data() -> None:
     assert [(step.before, step.at) for step in one.data_changes] == [(0, 2)]
 
 
-def test_what_was_not_compared_is_not_unchanged() -> None:
+def test_what_was_not_compared_is_not_unchanged():
     found = history_of([unchecked(record) for record in without_times(["x", "x", "y"])])
     assert "data changed" not in found.verdict
     assert found.verdict.endswith("no data could be compared in 1 case")
@@ -132,7 +130,7 @@ def test_what_was_not_compared_is_not_unchanged() -> None:
     assert both.verdict.endswith("data changed in 0 of 1 case; no data could be compared in 1 case")
 
 
-def test_what_stays_broken_changed_once() -> None:
+def test_what_stays_broken_changed_once():
     records = stepping(6, 1.0, 3)
     for at in (3, 4):
         kept = {name: getattr(records[at], name) for name in ("request", "started", "ended")}
@@ -142,7 +140,7 @@ def test_what_stays_broken_changed_once() -> None:
     assert (one.data[-1].before, one.data[-1].at, one.data[-1].is_compared) == (2, 5, True)
 
 
-def test_what_broke_or_was_wrong_on_the_way_is_a_change_of_data() -> None:
+def test_what_broke_or_was_wrong_on_the_way_is_a_change_of_data():
     records = stepping(6, 1.0, 3)
     records[4] = broken(
         Status.FAILED, request=records[4].request, started=records[4].started, ended=records[4].ended, fabric=None
@@ -153,7 +151,7 @@ def test_what_broke_or_was_wrong_on_the_way_is_a_change_of_data() -> None:
     assert len(one.series.timed) == 5
 
 
-def test_machines_ways_and_cases_are_series_of_their_own() -> None:
+def test_machines_ways_and_cases_are_series_of_their_own():
     records = [
         world(0, 10.0),
         world(1, 10.0, size_bytes=4 * KIB),
@@ -169,7 +167,7 @@ def test_machines_ways_and_cases_are_series_of_their_own() -> None:
         history_of([refused()])
 
 
-def test_a_case_that_one_world_ran_twice_counts_once() -> None:
+def test_a_case_that_one_world_ran_twice_counts_once():
     records = stepping(10, 1.0, 5)
     again = world(0, 20.0, started="2026-01-01T01:00:00Z", ended="2026-01-01T01:00:01Z")
     (one,) = series_of([*records, again])
@@ -177,13 +175,13 @@ def test_a_case_that_one_world_ran_twice_counts_once() -> None:
     assert one.points[0].us == pytest.approx(15, abs=0.1)
 
 
-def test_a_changed_checkout_is_a_version_of_its_own() -> None:
+def test_a_changed_checkout_is_a_version_of_its_own():
     clean, dirty = world(0, 10.0), with_commit(world(1, 10.0), dirty=True, diff_digest="sha256:1")
     found = history_of([clean, dirty])
     assert [version.commit for version in found.versions] == ["a" * 12, "a" * 12 + "+"]
 
 
-def test_the_json_has_every_world(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_has_every_world(tmp_path, capsys):
     place = kept(tmp_path / "records", stepping(24, 1.1, 12))
     assert main(["history", str(place), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -194,31 +192,31 @@ def test_the_json_has_every_world(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.slow
-def test_all_that_is_published_has_a_history(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_that_is_published_has_a_history(capsys):
     assert main(["history", str(PUBLISHED)]) == 0
     assert re.search(r"\d+ cases on \d+ machines?, \d+ worlds, \d+ versions?", capsys.readouterr().out)
 
 
-def test_runs_of_mlflow_have_a_history(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_mlflow_have_a_history(capsys, monkeypatch):
     monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: stepping(24, 1.1, 12))
     assert main(["history", "--mlflow", "sqlite:///x.db", "an experiment"]) == 0
     assert "times changed in 1 of 1 case" in capsys.readouterr().out
 
 
-def test_a_wrong_band_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_band_is_one_line(tmp_path, capsys):
     place = kept(tmp_path / "records", stepping(2, 1.0, 1))
     assert main(["history", str(place), "--band", "200%"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "band" in line
 
 
-def test_an_empty_place_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_place_is_said(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["history", str(tmp_path / "empty")]) == 2
     assert "no records here" in capsys.readouterr().err
 
 
-def test_only_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_what_changed(tmp_path, capsys):
     records = [*stepping(24, 1.1, 12), *stepping(24, 1.0, 12, seed=1, algorithm="two_shot")]
     place = kept(tmp_path / "records", records)
     assert main(["history", str(place), "--changed", "--format", "markdown"]) == 0

@@ -1,26 +1,22 @@
 """Two sticky states of a GPU's clock are named as such, and not as change points."""
 
-from __future__ import annotations
-
 import random
-from typing import Any
 
 import pytest
 
-from cases.record.record import Record
 from symlab.evidence.history.changes import ALPHA
-from symlab.evidence.history.history import History, history
+from symlab.evidence.history.history import history
 from tests.symlab.evidence.history.history_sets import COMMITS, world
 
 CLOCKS = (1755, 1980)
 
 
-def clocked(at: int, us: float, clock_mhz: int, commit: str) -> Record:
+def clocked(at, us, clock_mhz, commit):
     state = {"sm_mhz": clock_mhz}
     return world(at, us, commit, "2.28.9", timing={"devices": ({"before": state, "after": state},) * 4})
 
 
-def sticky(draw: random.Random, count: int, stays: float, step: float = 1.0) -> list[Record]:
+def sticky(draw, count, stays, step=1.0):
     """Worlds whose GPU stays in its state with this probability; from the middle on by other code, slower by step."""
     fast, made = draw.random() < 0.5, []
     for at in range(count):
@@ -30,20 +26,20 @@ def sticky(draw: random.Random, count: int, stays: float, step: float = 1.0) -> 
     return made
 
 
-def told(records: list[Record]) -> History:
+def told(records):
     return history(records, 0.02)
 
 
 @pytest.mark.parametrize(("count", "stays"), [(20, 0.85), (20, 0.95), (40, 0.85), (40, 0.95)])
-def test_two_sticky_states_make_few_change_points(count: int, stays: float) -> None:
+def test_two_sticky_states_make_few_change_points(count, stays):
     draw = random.Random(20261127)
     trials = 40
     assert sum(bool(told(sticky(draw, count, stays)).told[0].changes) for _ in range(trials)) / trials < ALPHA
 
 
-def test_the_states_are_named_and_a_change_beside_them_is_found() -> None:
+def test_the_states_are_named_and_a_change_beside_them_is_found():
     draw = random.Random(3)
-    found: Any = told(sticky(draw, 40, 0.7, step=1.3))
+    found = told(sticky(draw, 40, 0.7, step=1.3))
     (one,) = found.told
     assert one.states is not None
     assert [abs(change.at - 20) <= 1 for change in one.changes] == [True]

@@ -4,17 +4,14 @@ GPUs are stood in for by records of published cases, moved to another day and an
 here are a few of the real ones' cases, so that little is drawn, simulated and fitted.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import lzma
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -30,12 +27,9 @@ from symlab.evidence.publish.running import Ran
 from symlab.speed.predict import published, recorded_kernels
 from symlab.speed.predict.profiling import NotSimulated
 from symlab.speed.predict.recorded_kernels import PROFILES
-from symlab.speed.predict.score import Score, scored
+from symlab.speed.predict.score import scored
 from symlab.speed.predict.splits import FITTED_TO
 from tests.symlab.evidence.publish.test_publish_sets import Machine
-
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
 
 ROOT = CONF.parent
 SETS = ("h200-x2", "h200-x4")
@@ -44,14 +38,14 @@ SIZES = (1 << 10, 1 << 16, 1 << 20)
 DAYS = timedelta(days=3)
 
 
-def page() -> str:
+def page():
     return (ROOT / tables.PLACE / "README.md").read_text(encoding="utf-8")
 
 
 COMMANDS = re.findall(r"^    (.+)$", page().partition("## Add a machine")[2].partition("Then commit")[0], re.MULTILINE)
 
 
-def some_of(name: str) -> list[Record]:
+def some_of(name):
     found = bundle.unpacked(ROOT / tables.PLACE / name / f"all_reduce-world1{SUFFIX}")
     wanted = ("one_shot", "two_shot", "nccl")
     return [
@@ -61,7 +55,7 @@ def some_of(name: str) -> list[Record]:
     ]
 
 
-def part_of(name: str, place: Path, records: Sequence[Record]) -> None:
+def part_of(name, place, records):
     """Write kernels and profiles of some of a published set's cases."""
     keys = {published.profile_key(one) for one in records if one.kernel is not None}
     there = ROOT / tables.PLACE / name
@@ -75,12 +69,12 @@ def part_of(name: str, place: Path, records: Sequence[Record]) -> None:
 
 
 @pytest.fixture(scope="module")
-def real() -> dict[str, list[Record]]:
+def real():
     return {name: some_of(name) for name in SETS}
 
 
 @pytest.fixture
-def project(real: dict[str, list[Record]], tmp_path: Path, monkeypatch: Patch) -> Path:
+def project(real, tmp_path, monkeypatch):
     """A project in the working folder, with a part of each real set and the page that says the commands."""
     root = tmp_path / "project"
     for name, records in real.items():
@@ -89,7 +83,7 @@ def project(real: dict[str, list[Record]], tmp_path: Path, monkeypatch: Patch) -
         bundle.write(records, place / f"all_reduce-world1{SUFFIX}")
         (place / "README.md").write_text("by which commands\n", encoding="utf-8")
         part_of(name, place, records)
-        monkeypatch.setitem(FITTED_TO, name, bundle.digest(published.scored_of({name: records})[name]))  # type: ignore[arg-type]
+        monkeypatch.setitem(FITTED_TO, name, bundle.digest(published.scored_of({name: records})[name]))
     (root / tables.PLACE / "README.md").write_text(page(), encoding="utf-8")
     (root / "README.md").write_text("# Title\n\nsealed: <!-- manifest --><!-- end -->\n", encoding="utf-8")
     (root / "records").mkdir()
@@ -97,16 +91,15 @@ def project(real: dict[str, list[Record]], tmp_path: Path, monkeypatch: Patch) -
     return root
 
 
-def measured_today(records: Iterable[Record], model: str, factor: float, world: int) -> tuple[Record, ...]:
+def measured_today(records, model, factor, world):
     """Records as a world of another machine gives them: three days later, factor times as slow."""
 
-    def moved(text: str) -> str:
+    def moved(text):
         return (datetime.fromisoformat(text) + DAYS + timedelta(minutes=world)).isoformat(timespec="milliseconds")
 
     made = []
     for one in records:
         gpus = tuple({**gpu, "model": model} for gpu in one.environment.gpus)
-        assert one.timing is not None
         samples = tuple(tuple(round(value * factor, 4) for value in rank) for rank in one.timing.samples_us)
         changes = {"environment": dataclasses.replace(one.environment, gpus=gpus)}
         timing = dataclasses.replace(one.timing, samples_us=samples)
@@ -123,16 +116,16 @@ class GPUs(Machine):
     model: str = H100
     factor: float = 1.0
 
-    def run(self, code: Path, arguments: Sequence[str]) -> Ran:
+    def run(self, code, arguments):
         self.ran.append((code, tuple(arguments)))
         self.now_s += self.seconds_a_world
         return Ran(measured_today(self.records, self.model, self.factor, len(self.ran)), 0)
 
 
 @pytest.fixture
-def scores(project: Path, monkeypatch: Patch) -> list[Score]:
+def scores(project, monkeypatch):
     """What --derive keeps instead of the committed score."""
-    kept: list[Score] = []
+    kept = []
     monkeypatch.setattr(derived, "Means", lambda: Means(keep=kept.append, root=project))
     return kept
 
@@ -141,14 +134,14 @@ Means = derived.Means
 
 
 @pytest.fixture
-def with_gpus(project: Path, monkeypatch: Patch) -> Callable[[GPUs], None]:
-    def here(gpus: GPUs) -> None:
+def with_gpus(project, monkeypatch):
+    def here(gpus):
         monkeypatch.setattr(command, "Seams", lambda: gpus.seams(root=project))
 
     return here
 
 
-def carry_out(line: str, root: Path) -> int:
+def carry_out(line, root):
     """Do what a line of the page says."""
     match shlex.split(line, comments=True):
         case ["symlab", *words]:
@@ -162,7 +155,7 @@ def carry_out(line: str, root: Path) -> int:
             raise AssertionError(f"the page has a command that this test does not know: {line}")
 
 
-def test_the_page_has_four_commands() -> None:
+def test_the_page_has_four_commands():
     assert [line.split()[:2] for line in COMMANDS[:4]] == [
         ["symlab", "publish"],
         ["mv", "records/h100-x2"],
@@ -180,8 +173,8 @@ def test_the_page_has_four_commands() -> None:
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_publish_a_machine_and_a_second_day_of_another(
-    project: Path, real: dict[str, list[Record]], scores: list[Score], with_gpus: Callable[[GPUs], None], capsys: Said
-) -> None:
+    project, real, scores, with_gpus, capsys
+):
     place = project / tables.PLACE
     with_gpus(GPUs(records=real["h200-x2"], factor=1.1))
     for line in COMMANDS[:4]:
@@ -216,15 +209,12 @@ def test_the_commands_of_the_page_publish_a_machine_and_a_second_day_of_another(
     assert score.apart == ("h100-x2", "h200-x2-2026-11-24")
     rows = {row.split: row for row in score.rows}
     for title in ("another day", "another GPU type, floors only"):
-        assert rows[title].errors is not None
         assert rows[title].errors.cases == 6
     assert rows["other numbers of GPUs"].errors is None
 
 
 @pytest.mark.slow
-def test_deriving_again_changes_nothing_and_makes_what_is_missing(
-    project: Path, scores: list[Score], capsys: Said
-) -> None:
+def test_deriving_again_changes_nothing_and_makes_what_is_missing(project, scores, capsys):
     place = project / tables.PLACE / "h200-x4"
     assert main(["publish", "--derive"]) == 0
     files = {path: path.read_bytes() for path in sorted(project.rglob("*")) if path.is_file()}
@@ -242,9 +232,7 @@ def test_deriving_again_changes_nothing_and_makes_what_is_missing(
 
 
 @pytest.mark.slow
-def test_a_set_whose_kernels_cannot_be_made_is_named_and_the_others_are_derived(
-    project: Path, scores: list[Score], capsys: Said
-) -> None:
+def test_a_set_whose_kernels_cannot_be_made_is_named_and_the_others_are_derived(project, scores, capsys):
     """This project is in no repository of git, so that no commit can be compiled."""
     (project / tables.PLACE / "h200-x4" / KERNELS_NAME).unlink()
     (project / tables.PLACE / "h200-x4" / PROFILES).unlink()
@@ -258,12 +246,10 @@ def test_a_set_whose_kernels_cannot_be_made_is_named_and_the_others_are_derived(
 
 
 @pytest.mark.slow
-def test_a_case_that_does_not_end_in_the_simulator_is_named(
-    project: Path, scores: list[Score], monkeypatch: Patch, capsys: Said
-) -> None:
+def test_a_case_that_does_not_end_in_the_simulator_is_named(project, scores, monkeypatch, capsys):
     """On a busy host, say: what was simulated before it is kept, and the same command goes on."""
 
-    def never_ends(*_: object) -> None:
+    def never_ends(*_):
         raise NotSimulated("TIMEOUT", None, "not simulated within 300 s")
 
     monkeypatch.setattr(published, "least_steps", never_ends)
@@ -276,9 +262,7 @@ def test_a_case_that_does_not_end_in_the_simulator_is_named(
 
 
 @pytest.mark.slow
-def test_other_records_in_the_place_of_a_fitted_set_are_no_evidence(
-    project: Path, real: dict[str, list[Record]], scores: list[Score], capsys: Said
-) -> None:
+def test_other_records_in_the_place_of_a_fitted_set_are_no_evidence(project, real, scores, capsys):
     """The constants would be fitted to what they are to predict."""
     later = measured_today(real["h200-x2"], H200, 1.03, 1)
     bundle.write(later, project / tables.PLACE / "h200-x2" / f"all_reduce-world1{SUFFIX}")
@@ -289,7 +273,7 @@ def test_other_records_in_the_place_of_a_fitted_set_are_no_evidence(
     assert not scores
 
 
-def test_a_set_below_another_is_said(project: Path, scores: list[Score], capsys: Said) -> None:
+def test_a_set_below_another_is_said(project, scores, capsys):
     """`mv` puts a folder into one that is there, where it was not seen."""
     place = project / tables.PLACE / "h200-x2"
     shutil.copytree(place, place / "h200-x2")
@@ -302,14 +286,14 @@ def test_a_set_below_another_is_said(project: Path, scores: list[Score], capsys:
 
 
 @pytest.mark.parametrize("words", [["--derive", "records/x"], ["--derive", "--plan"], ["--derive", "-e", "barrier"]])
-def test_deriving_takes_nothing_else(words: list[str], capsys: Said) -> None:
+def test_deriving_takes_nothing_else(words, capsys):
     assert main(["publish", *words]) == 2
     assert "--derive is of all that is published (--derive), give it alone" in capsys.readouterr().err
     assert main(["publish", "-e", "barrier"]) == 2
     assert "no folder for the set (FOLDER), give one, such as records/h200-x2" in capsys.readouterr().err
 
 
-def test_nothing_is_fitted_to_a_set_that_is_published_later(project: Path, real: dict[str, list[Record]]) -> None:
+def test_nothing_is_fitted_to_a_set_that_is_published_later(project, real):
     """Constants, intervals and rows of the fitted sets stay as they are, whatever else is published."""
     cases = published.evidence(project)
     later = [

@@ -3,20 +3,18 @@
 What worlds give here is invented; test_publish_worlds.py runs real ones in the simulator.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from cases.record.record import FabricInfo, Record, Status
+from cases.record.record import FabricInfo, Status
 from reports.record.bundle import KERNELS_NAME, PLAN_NAME, read
+from reports.record.seal import MANIFEST
 from runner.interrupt import Interrupted
 from runner.records.lock import FolderLock
 from runner.request_error import RequestError
@@ -31,13 +29,10 @@ from symlab.evidence.publish.running import Ran
 from tests.golden import refused, same_text
 from tests.reports.synthetic import KIB, MIB, record, study
 
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
-
 ASKED = ("fabric=simulator", "world_size=4")
 
 
-def invented(world: int, is_timed: bool = False, **changes: object) -> tuple[Record, ...]:
+def invented(world, is_timed=False, **changes):
     """The records of a world; with times a figure is drawn of them, which takes a second."""
     sizes = [(name, size) for size in (KIB, MIB) for name in ("one_shot", "nccl")]
     return tuple(record(name, size, world=world, is_timed=is_timed, **changes) for name, size in sizes)
@@ -55,7 +50,7 @@ class Machine:
     now_s: float = 0.0
     audits: list[Path] = field(default_factory=list)
 
-    def run(self, code: Path, arguments: Sequence[str]) -> Ran:
+    def run(self, code, arguments):
         number = len(self.ran)
         self.ran.append((code, tuple(arguments)))
         self.now_s += self.seconds_a_world
@@ -64,46 +59,46 @@ class Machine:
             raise outcome
         return outcome
 
-    def audit(self, place: Path, records: Sequence[Record], *_: object) -> bool:
+    def audit(self, place, records, *_):
         self.audits.append(place)
         return True
 
-    def seams(self, **more: object) -> Seams:
-        return replace(Seams(run=self.run, now=lambda: self.now_s, audit=self.audit), **more)  # type: ignore[arg-type]
+    def seams(self, **more):
+        return replace(Seams(run=self.run, now=lambda: self.now_s, audit=self.audit), **more)
 
-    def asked(self, *experiments: str, **more: object) -> Options:
-        return replace(Options(self.folder, ASKED, experiments or ("barrier",), worlds=2), **more)  # type: ignore[arg-type]
+    def asked(self, *experiments, **more):
+        return replace(Options(self.folder, ASKED, experiments or ("barrier",), worlds=2), **more)
 
-    def publish(self, *experiments: str, seams: Seams | None = None, **more: object) -> int:
+    def publish(self, *experiments, seams=None, **more):
         """The exit code of a first call, for two worlds of an experiment; more: other options."""
         return publish(self.asked(*experiments, **more), seams or self.seams())
 
-    def again(self, **more: object) -> int:
+    def again(self, **more):
         """The exit code of a call that goes on with the folder's plan."""
-        return publish(replace(Options(self.folder), **more), self.seams())  # type: ignore[arg-type]
+        return publish(replace(Options(self.folder), **more), self.seams())
 
     @property
-    def page(self) -> str:
+    def page(self):
         return (self.folder / "README.md").read_text()
 
     @property
-    def plan(self) -> Plan:
+    def plan(self):
         plan = read_plan(self.folder)
         assert plan is not None
         return plan
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path):
     return Machine(tmp_path / "invented-x4")
 
 
-def names_of(folder: Path) -> set[str]:
+def names_of(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.slow
-def test_a_set_has_a_bundle_for_each_world_and_the_files_of_a_published_machine(machine: Machine, capsys: Said) -> None:
+def test_a_set_has_a_bundle_for_each_world_and_the_files_of_a_published_machine(machine, capsys):
     machine.is_timed = True
     assert machine.publish("barrier", "allreduce_bf16") == 0
     worlds = {f"{name}-world{number}.jsonl.xz" for name in ("barrier", "allreduce_bf16") for number in (1, 2)}
@@ -120,9 +115,7 @@ NOTE = r"(?m)^note: .*\n|\b[0-9a-f]{12}\b"
 """What is said of this tree's commit, and its name."""
 
 
-def test_put_among_the_published_machines_nothing_of_it_changes(
-    machine: Machine, repository: Path, tmp_path: Path
-) -> None:
+def test_put_among_the_published_machines_nothing_of_it_changes(machine, repository, tmp_path):
     """Table, figure and page are those that `python -m reports published` makes and asks for. Of two commits one set is
     put there: its folder lies one level deeper, where no set of a machine is looked for."""
     machine.is_timed = True
@@ -137,6 +130,7 @@ def test_put_among_the_published_machines_nothing_of_it_changes(
     assert {path: path.read_bytes() for path in machine.folder.iterdir()} == before
 
     shutil.rmtree(machine.folder)
+    (place / MANIFEST).unlink()
     turns = Machine(tmp_path / "turns", is_timed=True)
     assert turns.publish(commits=("first", "second"), seams=turns.seams(root=repository)) == 0
     assert (turns.folder / PLAN_NAME).is_file()
@@ -147,7 +141,7 @@ def test_put_among_the_published_machines_nothing_of_it_changes(
     assert not (Path(moved) / PLAN_NAME).exists()
 
 
-def test_what_is_there_never_runs_again(machine: Machine) -> None:
+def test_what_is_there_never_runs_again(machine):
     assert machine.publish() == 0
     files = {path: path.stat().st_mtime_ns for path in machine.folder.glob("*.xz")}
     assert machine.again() == 0
@@ -156,7 +150,7 @@ def test_what_is_there_never_runs_again(machine: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_further_worlds_and_experiments_extend_the_plan_and_the_page(machine: Machine) -> None:
+def test_further_worlds_and_experiments_extend_the_plan_and_the_page(machine):
     machine.publish()
     assert "2 of 2 worlds" in machine.page
     (machine.folder / KERNELS_NAME).write_text("{}")
@@ -170,7 +164,7 @@ def test_further_worlds_and_experiments_extend_the_plan_and_the_page(machine: Ma
 
 
 @pytest.mark.slow
-def test_a_copy_of_the_folder_goes_on_elsewhere_after_a_kill(machine: Machine, tmp_path: Path) -> None:
+def test_a_copy_of_the_folder_goes_on_elsewhere_after_a_kill(machine, tmp_path):
     """SIGKILL between two worlds leaves the plan and the bundles; nothing says the call has ended."""
 
     class Killed(BaseException):
@@ -188,7 +182,7 @@ def test_a_copy_of_the_folder_goes_on_elsewhere_after_a_kill(machine: Machine, t
 
 
 @pytest.mark.slow
-def test_a_failing_world_is_named_and_the_others_run(machine: Machine, capsys: Said) -> None:
+def test_a_failing_world_is_named_and_the_others_run(machine, capsys):
     machine.outcomes[1] = Ran((), 1, "rank 2 was lost")
     assert machine.publish(worlds=3) == 1
     assert len(machine.ran) == 3
@@ -204,13 +198,13 @@ def test_a_failing_world_is_named_and_the_others_run(machine: Machine, capsys: S
 
 
 @pytest.mark.slow
-def test_a_refused_experiment_is_asked_once_a_call(machine: Machine) -> None:
+def test_a_refused_experiment_is_asked_once_a_call(machine):
     machine.outcomes[0] = Ran((), 2, "no GPU is here (fabric), give fabric=simulator")
     assert machine.publish("barrier", "allreduce_bf16") == 1
     assert [arguments[0] for _, arguments in machine.ran] == ["+exp=barrier", *["+exp=allreduce_bf16"] * 2]
 
 
-def test_a_wrong_case_is_kept_and_named(machine: Machine, capsys: Said) -> None:
+def test_a_wrong_case_is_kept_and_named(machine, capsys):
     """What failed is a result: another run would hide it."""
     bad = record("one_shot", KIB, world=1, is_timed=False, status=Status.FAILED, check=None, reason="it hung")
     machine.outcomes[1] = Ran((*invented(1)[1:], bad), 1)
@@ -222,7 +216,7 @@ def test_a_wrong_case_is_kept_and_named(machine: Machine, capsys: Said) -> None:
     assert line.endswith("| 4 | 3 | 0 | 1 |")
 
 
-def test_a_world_of_another_machine_is_not_mixed_in(machine: Machine, capsys: Said) -> None:
+def test_a_world_of_another_machine_is_not_mixed_in(machine, capsys):
     other = FabricInfo("nvshmem", "sm_100a", 4, 1 << 33, False, "no", False, "other GPUs")
     machine.outcomes[1] = Ran(invented(1, fabric=other), 0)
     assert machine.publish() == 1
@@ -230,7 +224,7 @@ def test_a_world_of_another_machine_is_not_mixed_in(machine: Machine, capsys: Sa
     assert len(read([machine.folder])) == 4
 
 
-def test_simulated_worlds_of_other_settings_are_of_one_machine_without_times(machine: Machine) -> None:
+def test_simulated_worlds_of_other_settings_are_of_one_machine_without_times(machine):
     """As of experiments with another order of threads."""
     for number, order in enumerate(("fair order", "random order")):
         fabric = FabricInfo("simulator", "sm_90a", 4, 1 << 20, False, "no", True, f"PTX interpreter, {order}")
@@ -242,7 +236,7 @@ def test_simulated_worlds_of_other_settings_are_of_one_machine_without_times(mac
 
 
 @pytest.mark.slow
-def test_no_world_begins_that_would_end_after_the_limit(machine: Machine, capsys: Said) -> None:
+def test_no_world_begins_that_would_end_after_the_limit(machine, capsys):
     """A world takes a minute: the third one would end at 180 s, the limit is 170 s."""
     assert machine.publish(worlds=5, limit_s=170.0) == LATER
     assert len(machine.ran) == 2
@@ -252,7 +246,7 @@ def test_no_world_begins_that_would_end_after_the_limit(machine: Machine, capsys
 
 
 @pytest.mark.slow
-def test_a_limit_that_is_too_short_for_a_world_is_refused(machine: Machine) -> None:
+def test_a_limit_that_is_too_short_for_a_world_is_refused(machine):
     """No call with it would ever run one: "the same command runs what is left" would be untrue for ever."""
     assert machine.publish(worlds=3, limit_s=61.0) == LATER
     assert len(machine.ran) == 1
@@ -263,12 +257,12 @@ def test_a_limit_that_is_too_short_for_a_world_is_refused(machine: Machine) -> N
     assert len(machine.ran) == 2
 
 
-def test_the_audit_does_not_begin_after_the_limit(machine: Machine, monkeypatch: Patch, capsys: Said) -> None:
+def test_the_audit_does_not_begin_after_the_limit(machine, monkeypatch, capsys):
     """Nor are kernels compiled; the next call does both."""
-    compiled: list[Path] = []
+    compiled = []
     monkeypatch.setattr("symlab.evidence.publish.pages.write_kernels", lambda place, *rest: compiled.append(place))
 
-    def slower(code: Path, arguments: Sequence[str]) -> Ran:
+    def slower(code, arguments):
         """The second world takes longer than the first, and so ends after the limit."""
         machine.seconds_a_world = 60.0 + 60.0 * len(machine.ran)
         return machine.run(code, arguments)
@@ -281,7 +275,7 @@ def test_the_audit_does_not_begin_after_the_limit(machine: Machine, monkeypatch:
     assert (len(machine.ran), machine.audits, compiled) == (2, [machine.folder], [machine.folder])
 
 
-def test_an_interrupt_leaves_what_is_stored_and_says_so(machine: Machine) -> None:
+def test_an_interrupt_leaves_what_is_stored_and_says_so(machine):
     """The plan has been written with each world, whether it failed or not."""
     machine.outcomes |= {0: Ran((), 1, "rank 2 was lost"), 2: Interrupted(15)}
     with pytest.raises(Interrupted) as interrupt:
@@ -294,21 +288,21 @@ def test_an_interrupt_leaves_what_is_stored_and_says_so(machine: Machine) -> Non
     assert "- barrier-world1 failed at" in machine.page
 
 
-def test_plan_shows_what_runs_and_writes_nothing(machine: Machine, capsys: Said) -> None:
+def test_plan_shows_what_runs_and_writes_nothing(machine, capsys):
     assert machine.publish(plan=True) == 0
     same_text(capsys.readouterr().out, NOTE)
     assert not machine.folder.exists()
     assert machine.ran == []
 
 
-def git(folder: Path, *arguments: str) -> str:
+def git(folder, *arguments):
     who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
     done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(tmp_path):
     """A repository of two commits, tags first and second, whose file says which one it is."""
     root = tmp_path / "repository"
     root.mkdir()
@@ -321,9 +315,7 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
-def test_code_that_is_not_that_of_a_commit_is_said_before_worlds_run(
-    machine: Machine, repository: Path, capsys: Said
-) -> None:
+def test_code_that_is_not_that_of_a_commit_is_said_before_worlds_run(machine, repository, capsys):
     """Of its records no kernels could be compiled later, which was known only once they had been published."""
     (repository / "untracked").write_text("")
     options = machine.asked("barrier_gpus", overrides=("world_size=2",), worlds=1)
@@ -336,13 +328,11 @@ def test_code_that_is_not_that_of_a_commit_is_said_before_worlds_run(
 
 
 @pytest.mark.slow
-def test_worlds_of_two_commits_alternate_each_in_a_set_of_its_own(
-    machine: Machine, repository: Path, capsys: Said
-) -> None:
+def test_worlds_of_two_commits_alternate_each_in_a_set_of_its_own(machine, repository, capsys):
     machine.is_timed = True
-    seen: list[str] = []
+    seen = []
 
-    def run(code: Path, arguments: Sequence[str]) -> Ran:
+    def run(code, arguments):
         seen.append((code / "which").read_text())
         return machine.run(code, arguments)
 
@@ -360,14 +350,14 @@ def test_worlds_of_two_commits_alternate_each_in_a_set_of_its_own(
     assert len(git(repository, "worktree", "list").splitlines()) == 1, "the worktrees are gone"
 
 
-def test_an_experiment_that_todays_tree_lacks_is_that_of_the_commits(machine: Machine, repository: Path) -> None:
+def test_an_experiment_that_todays_tree_lacks_is_that_of_the_commits(machine, repository):
     """Each commit composes its own experiments."""
     assert machine.publish("of_long_ago", commits=("first", "second"), seams=machine.seams(root=repository)) == 0
     assert [arguments[0] for _, arguments in machine.ran] == ["+exp=of_long_ago"] * 4
 
 
 @pytest.mark.slow
-def test_a_folder_that_would_change_the_tree_is_refused(machine: Machine, repository: Path) -> None:
+def test_a_folder_that_would_change_the_tree_is_refused(machine, repository):
     """The worlds' own records would say that their sources are not those of their commit."""
     (repository / ".gitignore").write_text("records/\n")
     git(repository, "add", ".")
@@ -395,7 +385,7 @@ def test_a_folder_that_would_change_the_tree_is_refused(machine: Machine, reposi
         {"experiments": ("a/b", "a-b")},
     ],
 )
-def test_wrong_requests_run_nothing(machine: Machine, tmp_path: Path, change: dict[str, tuple[str, ...]]) -> None:
+def test_wrong_requests_run_nothing(machine, tmp_path, change):
     """Such as experiments whose bundles would have the same names: the second one's worlds would count as done."""
     with refused(RequestError, NOTE):
         machine.publish(**change)
@@ -403,7 +393,7 @@ def test_wrong_requests_run_nothing(machine: Machine, tmp_path: Path, change: di
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_request_for_a_folder_with_a_plan_is_refused(machine: Machine) -> None:
+def test_another_request_for_a_folder_with_a_plan_is_refused(machine):
     machine.publish()
     folder = machine.folder
     folder.with_name("a-b").mkdir()
@@ -419,7 +409,7 @@ def test_another_request_for_a_folder_with_a_plan_is_refused(machine: Machine) -
     assert len(machine.ran) == 2
 
 
-def test_other_code_does_not_go_on_with_a_set(machine: Machine, tmp_path: Path) -> None:
+def test_other_code_does_not_go_on_with_a_set(machine, tmp_path):
     machine.publish()
     other = tmp_path / "other"
     (other / "kernels").mkdir(parents=True)
@@ -431,7 +421,7 @@ def test_other_code_does_not_go_on_with_a_set(machine: Machine, tmp_path: Path) 
     assert len(machine.ran) == 2
 
 
-def test_an_experiment_that_changed_meanwhile_is_refused(machine: Machine, tmp_path: Path) -> None:
+def test_an_experiment_that_changed_meanwhile_is_refused(machine, tmp_path):
     own = tmp_path / "own"
     (own / "exp").mkdir(parents=True)
     text = "# @package _global_\n# mine\nop: barrier\nworld_size: 2\n"
@@ -457,7 +447,7 @@ def test_an_experiment_that_changed_meanwhile_is_refused(machine: Machine, tmp_p
         ('"seconds": {', f'"seconds": {{"x": {10**400}, '),
     ],
 )
-def test_a_damaged_plan_is_one_line(machine: Machine, of: str, becomes: str) -> None:
+def test_a_damaged_plan_is_one_line(machine, of, becomes):
     machine.publish()
     path = machine.folder / PLAN_NAME
     damaged, changes = re.subn(of, becomes, path.read_text(), count=1)
@@ -468,7 +458,7 @@ def test_a_damaged_plan_is_one_line(machine: Machine, of: str, becomes: str) -> 
 
 
 @pytest.mark.slow
-def test_a_damaged_bundle_is_named(machine: Machine) -> None:
+def test_a_damaged_bundle_is_named(machine):
     machine.publish()
     path = machine.folder / "barrier-world1.jsonl.xz"
     path.write_bytes(path.read_bytes()[:100])
@@ -480,7 +470,7 @@ def test_a_damaged_bundle_is_named(machine: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_of_something_else_is_left_alone(machine: Machine, tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_left_alone(machine, tmp_path):
     """Such as a published set with a page that somebody wrote."""
     machine.folder.mkdir()
     (machine.folder / "README.md").write_text("mine")
@@ -493,17 +483,17 @@ def test_a_folder_of_something_else_is_left_alone(machine: Machine, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_finding_of_the_audit_is_said(machine: Machine, capsys: Said) -> None:
+def test_a_finding_of_the_audit_is_said(machine, capsys):
     """Invented records are of a commit that no audit finds, and name no configuration that composes."""
     assert machine.publish(worlds=1, rerun=0, seams=machine.seams(audit=audited)) == 1
     said = capsys.readouterr().out
     assert "FINDING: " in said
 
 
-def test_two_calls_at_once_are_refused(machine: Machine) -> None:
+def test_two_calls_at_once_are_refused(machine):
     """The second call comes while the first runs a world."""
 
-    def run(code: Path, arguments: Sequence[str]) -> Ran:
+    def run(code, arguments):
         with refused(RequestError, r"process \d+ on \S+"):
             machine.again()
         return machine.run(code, arguments)
@@ -511,13 +501,11 @@ def test_two_calls_at_once_are_refused(machine: Machine) -> None:
     assert machine.publish(worlds=1, seams=machine.seams(run=run)) == 0
 
 
-def test_a_call_goes_on_with_what_another_one_left_just_before_it_had_the_lock(
-    machine: Machine, monkeypatch: Patch
-) -> None:
+def test_a_call_goes_on_with_what_another_one_left_just_before_it_had_the_lock(machine, monkeypatch):
     """The plan is written with the lock held: of a plan that this call read before it, the other's worlds are gone."""
     assert machine.publish() == 0
 
-    def taken_after_another_call(place: Path) -> FolderLock:
+    def taken_after_another_call(place):
         monkeypatch.setattr(command, "FolderLock", FolderLock)
         machine.outcomes[3] = Ran((), 1, "it broke")
         assert machine.again(worlds=4) == 1
@@ -531,7 +519,7 @@ def test_a_call_goes_on_with_what_another_one_left_just_before_it_had_the_lock(
     assert [(one.world, one.why) for one in machine.plan.failures] == [("barrier-world4", "it broke")]
 
 
-def test_a_plan_comes_back_as_it_was_written_and_is_no_record(tmp_path: Path) -> None:
+def test_a_plan_comes_back_as_it_was_written_and_is_no_record(tmp_path):
     plan = Plan(("a", "b"), ("x=1",), True, 7, ("0" * 40, "1" * 40), "", {}, {"a": "sha256:1"})
     world = PlannedWorld("a", 3, "after")
     plan = plan.failing(world, "2026-01-01T00:00:00+00:00", "why").passing(PlannedWorld("b", 1, "before"), 12.34)
@@ -543,7 +531,7 @@ def test_a_plan_comes_back_as_it_was_written_and_is_no_record(tmp_path: Path) ->
         read([tmp_path])
 
 
-def test_the_command_line_reaches_it_and_names_wrong_options(tmp_path: Path, capsys: Said) -> None:
+def test_the_command_line_reaches_it_and_names_wrong_options(tmp_path, capsys):
     folder = str(tmp_path / "set")
     assert main(["publish", folder, "-e", "barrier", "--worlds", "1", "--plan", *ASKED]) == 0
     same_text(capsys.readouterr().out, NOTE)
@@ -559,7 +547,7 @@ def test_the_command_line_reaches_it_and_names_wrong_options(tmp_path: Path, cap
 
 
 @pytest.mark.slow
-def test_records_of_a_study_are_read_as_worlds(machine: Machine) -> None:
+def test_records_of_a_study_are_read_as_worlds(machine):
     """Five worlds of one case are one line of the table, with their number."""
     for number in range(5):
         some = study(("one_shot", "nccl"), (KIB,), worlds=number + 1)

@@ -1,7 +1,5 @@
 """symlab publish with real worlds, in the simulator: records, level, kills, interrupts, two commits."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -22,16 +20,16 @@ TINY = ("fabric=simulator", "op=barrier", "world_size=2", "algorithms=[push]", "
 EXPERIMENT = "# @package _global_\n# a barrier\nop: barrier\nworld_size: 2\nalgorithms: [push]\nlaunches: 1\n"
 
 
-def command(*arguments: str) -> list[str]:
+def command(*arguments):
     return [sys.executable, "-P", "-m", "symlab", *arguments]
 
 
-def environment() -> dict[str, str]:
+def environment():
     return os.environ | {"PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def own(tmp_path):
     """A folder of configurations with one tiny experiment."""
     folder = tmp_path / "own"
     (folder / "exp").mkdir(parents=True)
@@ -39,13 +37,13 @@ def own(tmp_path: Path) -> Path:
     return folder
 
 
-def asked(folder: Path, own: Path, *more: str, worlds: int = 2) -> list[str]:
+def asked(folder, own, *more, worlds=2):
     options = ["-e", "tiny", "--worlds", str(worlds), "--config-dir", str(own), "--rerun", "1", *more]
     return command("publish", str(folder), *options, "fabric=simulator")
 
 
 @pytest.mark.slow
-def test_a_world_gives_its_records_and_leaves_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_world_gives_its_records_and_leaves_no_path(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ran = run_world(ROOT, [*TINY, "track=none"])
@@ -55,7 +53,7 @@ def test_a_world_gives_its_records_and_leaves_no_path(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.slow
-def test_kernels_of_todays_commit_are_compiled_from_the_code_that_is_here(tmp_path: Path) -> None:
+def test_kernels_of_todays_commit_are_compiled_from_the_code_that_is_here(tmp_path):
     """A set is published by the commit that ran it: there is no other code to check out."""
     if subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, check=False, timeout=NEVER_S
@@ -73,14 +71,14 @@ def test_kernels_of_todays_commit_are_compiled_from_the_code_that_is_here(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_refused_world_says_why_in_one_line() -> None:
+def test_a_refused_world_says_why_in_one_line():
     ran = run_world(ROOT, ["op=barrier", "algorithms=[no_such]", "fabric=simulator", "track=none"])
     assert (ran.exit_code, ran.records) == (2, ())
     assert "no_such" in ran.why
     assert "\n" not in ran.why
 
 
-def test_a_world_without_the_project_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_world_without_the_project_fails(tmp_path, monkeypatch):
     """As a commit of before there was symlab: a folder that shadows it with nothing."""
     (tmp_path / "symlab").mkdir()
     (tmp_path / "symlab" / "__init__.py").write_text("")
@@ -90,7 +88,7 @@ def test_a_world_without_the_project_fails(tmp_path: Path, monkeypatch: pytest.M
     assert "symlab" in ran.why
 
 
-def test_why_a_world_failed_names_no_place_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_a_world_failed_names_no_place_of_this_machine(tmp_path, monkeypatch):
     """Neither its temporary folder nor a home folder: publish.json and the page are published."""
     (tmp_path / "symlab").mkdir()
     text = "import os\nraise SystemExit(f'{os.getcwd()}/x and {os.environ[\"HOME\"]}/y are missing')\n"
@@ -105,7 +103,7 @@ def test_why_a_world_failed_names_no_place_of_this_machine(tmp_path: Path, monke
 
 
 @pytest.mark.slow
-def test_a_simulated_set_is_whole_and_audited(tmp_path: Path, own: Path) -> None:
+def test_a_simulated_set_is_whole_and_audited(tmp_path, own):
     folder = tmp_path / "simulated-x2"
     done = subprocess.run(
         asked(folder, own), env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S
@@ -123,7 +121,7 @@ def test_a_simulated_set_is_whole_and_audited(tmp_path: Path, own: Path) -> None
 
 
 @pytest.mark.slow
-def test_an_interrupt_ends_the_world_and_says_what_is_stored(tmp_path: Path, own: Path) -> None:
+def test_an_interrupt_ends_the_world_and_says_what_is_stored(tmp_path, own):
     folder = tmp_path / "set"
     process = subprocess.Popen(
         asked(folder, own), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -144,7 +142,7 @@ def test_an_interrupt_ends_the_world_and_says_what_is_stored(tmp_path: Path, own
 
 
 @pytest.mark.slow
-def test_a_kill_leaves_no_world_behind_and_the_next_call_goes_on(tmp_path: Path, own: Path) -> None:
+def test_a_kill_leaves_no_world_behind_and_the_next_call_goes_on(tmp_path, own):
     folder = tmp_path / "set"
     process = subprocess.Popen(asked(folder, own), env=environment(), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -180,7 +178,7 @@ except KeyboardInterrupt as interrupt:
 """
 
 
-def test_an_interrupt_while_a_world_starts_ends_it(tmp_path: Path) -> None:
+def test_an_interrupt_while_a_world_starts_ends_it(tmp_path):
     """Python drops an exception that a signal raises in a callback of fork(): the command went on, to exit code 0."""
     (tmp_path / "symlab").mkdir()
     (tmp_path / "symlab" / "__init__.py").write_text("")
@@ -192,20 +190,20 @@ def test_an_interrupt_while_a_world_starts_ends_it(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.strip(), done.stderr) == (143, "", "")
 
 
-def children_of(process: int) -> list[int]:
+def children_of(process):
     """The processes that a process has started, by /proc."""
     place = Path(f"/proc/{process}/task/{process}/children")
     return [int(one) for one in place.read_text().split()]
 
 
-def is_gone(process: int) -> bool:
+def is_gone(process):
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
     except OSError:
         return True
 
 
-def commit_of(name: str) -> str:
+def commit_of(name):
     """A commit's full name; "" where git has none, as without git and before a shallow clone's first commit."""
     line = ["git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"]
     try:
@@ -216,7 +214,7 @@ def commit_of(name: str) -> str:
 
 
 @pytest.mark.slow
-def test_two_commits_have_a_verdict(tmp_path: Path, own: Path) -> None:
+def test_two_commits_have_a_verdict(tmp_path, own):
     """HEAD and the commit before it: each set's records are of its own commit, and audit compares them. What it says of
     them depends on what HEAD changed."""
     before, after = commit_of("HEAD^1"), commit_of("HEAD")

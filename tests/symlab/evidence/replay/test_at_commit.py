@@ -1,21 +1,17 @@
 """Recorded cases run again by the code of their commit: which go there, what goes, its limits, and what is left."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from cases.record.record import Record, Status
+from cases.record.record import Status
 from reports.record.bundle import read
 from runner.environment.worktree import recorded_commit, worktree
 from symlab.evidence import published
@@ -31,14 +27,14 @@ from tests.reports.synthetic import record, with_case, with_request
 ROOT = Path(__file__).parents[4]
 
 
-def git(folder: Path, *arguments: str) -> str:
+def git(folder, *arguments):
     who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
     done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repository(tmp_path_factory):
     """A repository with tags v0, .., each of a commit with other kernels, and today's."""
     folder = tmp_path_factory.mktemp("repository")
     (folder / "kernels" / "all_reduce").mkdir(parents=True)
@@ -52,13 +48,11 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def commits(repository: Path) -> list[str]:
+def commits(repository):
     return [git(repository, "rev-parse", f"v{number}") for number in range(MOST_COMMITS + 2)]
 
 
-def test_the_code_of_a_commit_is_asked_for_what_it_knows(
-    repository: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_code_of_a_commit_is_asked_for_what_it_knows(repository, commits, monkeypatch):
     """Cases that differ in size alone are one command. Of the recorded configuration only what is not that code's
     default goes there, for it may refuse keys that have no effect; and no place that a record names."""
     fabric = {"name": "nvshmem", "arch": "sm_90a", "schedule": "random"}
@@ -78,7 +72,7 @@ def test_the_code_of_a_commit_is_asked_for_what_it_knows(
     assert {word for word in words if not word.startswith(("records=", "cache_dir="))} == asked
 
 
-def of_commit(commit: str, dirty: bool = False, **configuration: Any) -> Record:
+def of_commit(commit, dirty=False, **configuration):
     made = record(is_timed=False, environment={"git": {"commit": commit, "dirty": dirty}})
     there = {**DEFAULTS, **configuration}
     return dataclasses.replace(made, request=dataclasses.replace(made.request, configuration=there))
@@ -99,7 +93,7 @@ RAN = Ran(0, "", "")
 class Recorded:
     """Stands for the recorded code: says its keys, keeps what it was asked for, and runs some records again."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, runs: Sequence[Record] = (), ran: Ran = RAN) -> None:
+    def __init__(self, monkeypatch, runs=(), ran=RAN):
         self.asked: list[list[str]] = []
         self.commits: list[str] = []
         self._runs = runs
@@ -108,11 +102,11 @@ class Recorded:
         monkeypatch.setattr(at_commit, "run_code", self._run)
 
     @contextmanager
-    def _worktree(self, root: Path, commit: str) -> Iterator[Path]:
+    def _worktree(self, root, commit):
         self.commits.append(commit)
         yield root
 
-    def _run(self, code: Path, words: Sequence[str], bounds: Bounds) -> Ran:
+    def _run(self, code, words, bounds):
         assert "fabric=simulator" in words, "GPUs are never asked"
         assert bounds == at_commit.BOUNDS
         if words[0] == "--cfg":
@@ -126,13 +120,11 @@ class Recorded:
         return self._ran
 
 
-def silent(text: str) -> None:
+def silent(text):
     pass
 
 
-def test_what_does_not_go_there_has_its_reason(
-    repository: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_go_there_has_its_reason(repository, commits, monkeypatch):
     recorded = Recorded(monkeypatch)
     first = of_commit(commits[0])
     cases = [
@@ -152,9 +144,7 @@ def test_what_does_not_go_there_has_its_reason(
     assert (found_today.records, found_today.reasons, recorded.asked) == ({}, {0: ""}, []), "no worktree is needed"
 
 
-def test_one_id_with_other_configurations_runs_in_starts_of_its_own(
-    repository: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_id_with_other_configurations_runs_in_starts_of_its_own(repository, commits, monkeypatch):
     some = [with_case(of_commit(commits[0], seed=seed), seed=seed) for seed in range(1, MOST_STARTS + 2)]
     recorded = Recorded(monkeypatch, some)
     found = at_commits(some, silent, repository)
@@ -163,9 +153,7 @@ def test_one_id_with_other_configurations_runs_in_starts_of_its_own(
     assert "more than 16 configurations" in found.reasons[MOST_STARTS]
 
 
-def test_no_more_commits_are_built_than_the_maximum(
-    repository: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_commits_are_built_than_the_maximum(repository, commits, monkeypatch):
     some = [of_commit(commit) for commit in commits[: MOST_COMMITS + 1]]
     recorded = Recorded(monkeypatch, some[:1])
     found = at_commits(some, silent, repository)
@@ -173,15 +161,13 @@ def test_no_more_commits_are_built_than_the_maximum(
     assert found.reasons == {MOST_COMMITS: "the set has more than 4 commits"}
 
 
-def test_code_that_can_not_run_here_says_why(
-    repository: Path, commits: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_that_can_not_run_here_says_why(repository, commits, monkeypatch):
     Recorded(monkeypatch, ran=Ran(1, "", "ImportError: no module named cutlass"))
     found = at_commits([of_commit(commits[0])], silent, repository)
     assert found.records == {}
     assert found.reasons[0].endswith("did not run it here (ImportError: no module named cutlass)")
 
-    def full(root: Path, commit: str) -> None:
+    def full(root, commit):
         raise OSError("No space left on device")
 
     monkeypatch.setattr(at_commit, "worktree", full)
@@ -209,9 +195,7 @@ time.sleep({never_s})
         ("open('big', 'wb').write(bytes(1 << 20))", Bounds(NEVER_S, 8 << 30, 1 << 16), "File too large", 0),
     ],
 )
-def test_the_recorded_code_has_limits(
-    what: str, bounds: Bounds, complaint: str, made: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recorded_code_has_limits(what, bounds, complaint, made, tmp_path, monkeypatch):
     code = tmp_path / "code"
     (code / "runner").mkdir(parents=True)
     (code / "runner" / "__init__.py").touch()
@@ -220,7 +204,7 @@ def test_the_recorded_code_has_limits(
     class Late(subprocess.Popen[bytes]):
         """Its time is over when it has made what it makes."""
 
-        def wait(self, timeout: float | None = None) -> int:
+        def wait(self, timeout=None):
             if timeout != NEVER_S:
                 return super().wait(timeout)
             until(lambda: self.poll() is not None or (code / "made").exists(), "its end or a file")
@@ -234,7 +218,7 @@ def test_the_recorded_code_has_limits(
     assert complaint in ran.complaint
 
 
-def older_commit() -> str:
+def older_commit():
     """The latest commit with other sources, of those that decide what the simulator does, than today's."""
     decide = [f"{name}/*.py" for name in SOURCES]
     for commit in git(ROOT, "rev-list", "--max-count=200", "HEAD").split():
@@ -243,14 +227,14 @@ def older_commit() -> str:
     pytest.skip("git has no commit of other code")
 
 
-def edited(record: Record, part: str, **changes: Any) -> Record:
+def edited(record, part, **changes):
     there = getattr(record, part)
     changed = {**there, **changes} if isinstance(there, dict) else dataclasses.replace(there, **changes)
     return dataclasses.replace(record, **{part: changed})
 
 
 @pytest.mark.slow
-def test_what_sources_that_changed_would_hide_is_found_at_the_commit(tmp_path: Path) -> None:
+def test_what_sources_that_changed_would_hide_is_found_at_the_commit(tmp_path):
     """The real code of an earlier commit makes records; honest ones agree, and edited ones don't."""
     commit = older_commit()
     keys = ["algorithms=[one_shot,two_shot]", "sizes=[64]", "world_size=2", "track=none", "fabric=simulator"]
@@ -258,7 +242,6 @@ def test_what_sources_that_changed_would_hide_is_found_at_the_commit(tmp_path: P
         line = [sys.executable, "-m", "symlab", "run", "-q", *keys, f"records={tmp_path / 'recorded'}"]
         subprocess.run(line, cwd=code, check=True, env={**os.environ, "PYTHONPATH": str(code)})
     one, two = read([tmp_path / "recorded"])
-    assert one.environment.git is not None
     assert (one.environment.git["commit"], one.environment.git["dirty"]) == (commit, False)
     counted = json.loads(json.dumps(one.counters))
     counted["accesses"]["own_read"]["count"] += 1
@@ -279,7 +262,7 @@ def test_what_sources_that_changed_would_hide_is_found_at_the_commit(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_published_record_runs_by_the_code_of_its_commit() -> None:
+def test_a_published_record_runs_by_the_code_of_its_commit():
     """That code knows neither `replay` nor half of today's keys."""
     records = published.machines(ROOT)["h200-x2"]
     wanted = [one for one in records if one.case.name in ("all_reduce/ll", "broadcast/bulk") and one.check is not None]

@@ -1,16 +1,12 @@
 """What git says of the commits that records name: known or not, its sources, its date."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.record.record import Record
 from runner.environment.repository import git, source_digests
 from symlab.evidence.replay.commits import commits, has_kernel, kernels_in
 from tests.reports.synthetic import record, with_environment
@@ -18,7 +14,7 @@ from tests.reports.synthetic import record, with_environment
 MADE = "2026-01-01T00:00:00+00:00"
 
 
-def run_git(root: Path, *lines: str) -> None:
+def run_git(root, *lines):
     names = "-c user.name=a -c user.email=a@b"
     environment = {
         "GIT_COMMITTER_DATE": MADE,
@@ -31,7 +27,7 @@ def run_git(root: Path, *lines: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first(tmp_path_factory):
     """A repository with one commit, made an hour before the invented records began; a test takes a copy."""
     root = tmp_path_factory.mktemp("first") / "project"
     for name, text in {"kernels/a.py": "a = 1\n", "conf/config.yaml": "op: all_reduce\n"}.items():
@@ -42,21 +38,20 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def root(first: Path, tmp_path: Path) -> Path:
+def root(first, tmp_path):
     return Path(shutil.copytree(first, tmp_path / "project"))
 
 
-def made_in(root: Path, **changes: Any) -> Record:
+def made_in(root, **changes):
     """A record that was made there now."""
     found = git(root, {})
-    assert found is not None
     found.pop("diff")
     made = record(is_timed=False)
     made = dataclasses.replace(made, started="2026-01-01T01:00:00Z", ended="2026-01-01T01:00:01Z")
     return with_environment(made, git=found | changes, sources=source_digests(root))
 
 
-def committed(root: Path, **files: str) -> None:
+def committed(root, **files):
     """Add files to the commit; a double underscore in a name is a slash."""
     for name, text in files.items():
         path = root / f"{name.replace('__', '/')}.py"
@@ -65,16 +60,16 @@ def committed(root: Path, **files: str) -> None:
     run_git(root, "add .", "commit -q --amend -m first")
 
 
-def changed(root: Path) -> None:
+def changed(root):
     (root / "kernels" / "a.py").write_text("a = 2\n", encoding="utf-8")
 
 
-def different(root: Path, made: Record) -> str:
+def different(root, made):
     found = commits([made], root)
     return "\n".join(what for _, what in found["different"])
 
 
-def test_a_commit_that_git_does_not_have_is_unknown(root: Path) -> None:
+def test_a_commit_that_git_does_not_have_is_unknown(root):
     for name in ("f" * 40, "main", "HEAD", "--output=x", "a" * 65, "v1.0"):
         found = commits([made_in(root, commit=name)], root)
         assert (found["known"], found["different"]) == (0, [])
@@ -82,7 +77,7 @@ def test_a_commit_that_git_does_not_have_is_unknown(root: Path) -> None:
         assert found["unknown"][0][1]
 
 
-def test_a_commit_that_git_has_is_known_and_its_sources_and_time_are_compared(root: Path) -> None:
+def test_a_commit_that_git_has_is_known_and_its_sources_and_time_are_compared(root):
     made = made_in(root)
     assert commits([made], root) == {"known": 1, "compared": 1, "unknown": [], "different": []}
     early = dataclasses.replace(made, started="2025-12-30T01:00:00Z", ended="2025-12-30T01:00:01Z")
@@ -92,7 +87,17 @@ def test_a_commit_that_git_has_is_known_and_its_sources_and_time_are_compared(ro
     assert "its kernels/ is not what the record has a digest of" in different(root, lied)
 
 
-def test_folders_that_were_changed_are_not_the_commits_and_others_are(root: Path) -> None:
+def test_a_record_of_another_schema_than_the_commits_code_writes(root):
+    """An older one would be excused from what came later."""
+    committed(root, cases__record="SCHEMA_VERSION = 8\n")
+    assert different(root, made_in(root)) == ""
+    older = dataclasses.replace(made_in(root), schema=2)
+    assert "its code writes records of schema 8, this one has schema 2" in different(root, older)
+    committed(root, cases__other="SCHEMA_VERSION = 9\n")
+    assert different(root, dataclasses.replace(made_in(root), schema=2)) == "", "which one it writes is unknown"
+
+
+def test_folders_that_were_changed_are_not_the_commits_and_others_are(root):
     changed(root)
     made = made_in(root)
     assert different(root, made) == ""
@@ -101,7 +106,7 @@ def test_folders_that_were_changed_are_not_the_commits_and_others_are(root: Path
     assert "its conf/ is not what the record has a digest of" in different(root, lied)
 
 
-def test_a_commit_of_another_project_says_nothing_of_the_records(root: Path) -> None:
+def test_a_commit_of_another_project_says_nothing_of_the_records(root):
     """Installed into an environment within the repository of another project, git gives that project's commit."""
     run_git(root, "rm -q -r kernels conf", "commit -q --allow-empty -m other")
     (root / "a.txt").write_text("a", encoding="utf-8")
@@ -111,7 +116,7 @@ def test_a_commit_of_another_project_says_nothing_of_the_records(root: Path) -> 
     assert found["unknown"][0][1] == "it is a commit of another project"
 
 
-def test_the_names_of_a_commits_kernels_are_read_and_its_catalogue_is_not_run(tmp_path: Path) -> None:
+def test_the_names_of_a_commits_kernels_are_read_and_its_catalogue_is_not_run(tmp_path):
     path = tmp_path / "kernels" / "catalogue.py"
     assert kernels_in(tmp_path) == ((), ())
     path.parent.mkdir()

@@ -1,18 +1,14 @@
 """The recorded code in turns with today's: which commits can be run, what runs, in which order, and what is left."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
 import re
 import subprocess
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from cases.record.record import Record
 from reports.record.bundle import read
 from runner.__main__ import main
 from runner.environment import worktree as worktrees
@@ -24,11 +20,6 @@ from symlab.evidence.replay.recorded_code import Bounds, run_code
 from tests.golden import same_text
 from tests.patience import NEVER_S, pressed, within
 from tests.reports.synthetic import record
-from tests.runner.conftest import Outcome, Script
-
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
-Symlab = Callable[..., Outcome]
 
 ROOT = Path(__file__).parents[4]
 
@@ -51,14 +42,14 @@ folder.mkdir(parents=True)
 """
 
 
-def git(folder: Path, *arguments: str) -> str:
+def git(folder, *arguments):
     who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
     done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(tmp_path):
     """A repository of two commits that have other code; tags first and second name them."""
     folder = tmp_path / "repository"
     (folder / "runner").mkdir(parents=True)
@@ -75,18 +66,18 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def said(tmp_path, monkeypatch):
     """Where the recorded code says how it was called."""
     monkeypatch.setenv("SAID", str(tmp_path / "said.json"))
     return tmp_path / "said.json"
 
 
-def of_commit(commit: str, dirty: bool | None = False, world: int = 0) -> Record:
+def of_commit(commit, dirty=False, world=0):
     made = record(world=world, environment={"git": {"commit": commit, "dirty": dirty}})
     return dataclasses.replace(made, request=dataclasses.replace(made.request, configuration={"op": "all_reduce"}))
 
 
-def test_what_can_not_be_run_has_its_reason(repository: Path, tmp_path: Path) -> None:
+def test_what_can_not_be_run_has_its_reason(repository, tmp_path):
     first, second = (git(repository, "rev-parse", name) for name in ("first", "second"))
     assert recorded_commit([of_commit(first), of_commit(first, world=1)], repository) == (first, "")
     stray = git(repository, "commit-tree", f"{first}^{{tree}}", "-m", "of no branch")
@@ -110,7 +101,7 @@ def test_what_can_not_be_run_has_its_reason(repository: Path, tmp_path: Path) ->
     assert recorded_commit([of_commit(second)], repository) == (second, "")
 
 
-def test_a_worktree_has_the_commits_sources_and_is_gone_afterwards(repository: Path) -> None:
+def test_a_worktree_has_the_commits_sources_and_is_gone_afterwards(repository):
     hook = repository / ".git" / "hooks" / "post-checkout"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\ntouch ran\n")
@@ -124,7 +115,7 @@ def test_a_worktree_has_the_commits_sources_and_is_gone_afterwards(repository: P
         pass
 
 
-def test_the_recorded_code_runs_the_records_in_its_own_folder(repository: Path, tmp_path: Path, said: Path) -> None:
+def test_the_recorded_code_runs_the_records_in_its_own_folder(repository, tmp_path, said):
     into = tmp_path / "into"
     into.mkdir()
     turn = run_recorded(repository, [of_commit(COMMIT)], "auto", into)
@@ -137,14 +128,14 @@ def test_the_recorded_code_runs_the_records_in_its_own_folder(repository: Path, 
 
 
 @pytest.mark.usefixtures("said")
-def test_a_commit_that_can_not_replay_says_why(repository: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_commit_that_can_not_replay_says_why(repository, tmp_path, monkeypatch):
     monkeypatch.setenv("ENDS", "symlab: error: no command 'replay'")
     turn = run_recorded(repository, [of_commit(COMMIT)], "auto", tmp_path)
     assert turn == Turn(1, (), "symlab: error: no command 'replay'")
 
 
 @pytest.mark.usefixtures("ctrl_c_raises")
-def test_an_interrupt_ends_the_recorded_code(repository: Path, tmp_path: Path, said: Path, monkeypatch: Patch) -> None:
+def test_an_interrupt_ends_the_recorded_code(repository, tmp_path, said, monkeypatch):
     """And of code with limits it is raised."""
     monkeypatch.setenv("SLEEPS", str(NEVER_S))
     with within(), pressed(said.exists):
@@ -154,13 +145,10 @@ def test_an_interrupt_ends_the_recorded_code(repository: Path, tmp_path: Path, s
         run_code(repository, [], Bounds(NEVER_S, 8 << 30, 1 << 30))
 
 
-Replays = Callable[[int], tuple[int, str, Path]]
-
-
 class Turns:
     """Stands for the recorded code: notes when its turn is, and leaves a copy of the records as a new world's."""
 
-    def __init__(self, monkeypatch: Patch, fails_at: int = 0, exit_code: int = 0, of: str = COMMIT) -> None:
+    def __init__(self, monkeypatch, fails_at=0, exit_code=0, of=COMMIT):
         self.sides = ""
         self._of = of
         self._fails_at, self._exit_code = fails_at, exit_code
@@ -170,13 +158,13 @@ class Turns:
         monkeypatch.setattr(in_turns, "run_recorded", self._run)
         launch = replay._Replay._launch
 
-        def launched(*arguments: object) -> object:
+        def launched(*arguments):
             self.sides += "B"
-            return launch(*arguments)  # type: ignore[arg-type]
+            return launch(*arguments)
 
         monkeypatch.setattr(replay._Replay, "_launch", launched)
 
-    def _run(self, code: Path, records: Sequence[Record], arguments: Sequence[str], into: Path) -> Turn:
+    def _run(self, code, records, arguments, into):
         self.sides += "A"
         if self.sides.count("A") == self._fails_at:
             return Turn(self._exit_code, (), "an invented complaint")
@@ -191,10 +179,10 @@ class Turns:
 
 
 @pytest.fixture
-def replayed(symlab: Callable[..., Outcome], script: Script, capsys: pytest.CaptureFixture[str]) -> Replays:
+def replayed(symlab, script, capsys):
     """Replay records of the stub in so many launches: the exit code, what was said, and the folder."""
 
-    def run(launches: int) -> tuple[int, str, Path]:
+    def run(launches):
         folder = symlab("sizes=[8]").folder
         arguments = ["replay", str(folder / "records"), "--launches", str(launches), "--records", str(folder / "again")]
         code = main(arguments, script.tools())
@@ -205,7 +193,7 @@ def replayed(symlab: Callable[..., Outcome], script: Script, capsys: pytest.Capt
 
 
 @pytest.mark.slow
-def test_a_replay_alternates(replayed: Replays, monkeypatch: Patch) -> None:
+def test_a_replay_alternates(replayed, monkeypatch):
     turns = Turns(monkeypatch)
     _, said, folder = replayed(3)
     assert "gave no record" not in said
@@ -221,7 +209,7 @@ def test_a_replay_alternates(replayed: Replays, monkeypatch: Patch) -> None:
 NOT_ANY_MORE = "apart in time: the recorded code gave no record of its commit, and is not run any more: "
 
 
-def test_records_of_another_commit_are_not_the_recorded_codes(replayed: Replays, monkeypatch: Patch) -> None:
+def test_records_of_another_commit_are_not_the_recorded_codes(replayed, monkeypatch):
     turns = Turns(monkeypatch, of="b" * 40)
     _, said, folder = replayed(2)
     assert turns.sides in ("ABB", "BAB")
@@ -229,7 +217,7 @@ def test_records_of_another_commit_are_not_the_recorded_codes(replayed: Replays,
     assert json.loads((folder / "verdict.json").read_text())["records"] == {"before": 2, "after": 4}
 
 
-def test_recorded_code_that_gives_nothing_is_not_run_again(replayed: Replays, monkeypatch: Patch) -> None:
+def test_recorded_code_that_gives_nothing_is_not_run_again(replayed, monkeypatch):
     turns = Turns(monkeypatch, fails_at=2, exit_code=2)
     _, said, folder = replayed(4)
     assert sorted(turns.sides) == list("AABBBB")
@@ -237,7 +225,7 @@ def test_recorded_code_that_gives_nothing_is_not_run_again(replayed: Replays, mo
     assert (folder / "verdict.json").is_file()
 
 
-def test_an_interrupt_of_the_recorded_code_ends_the_replay(replayed: Replays, monkeypatch: Patch) -> None:
+def test_an_interrupt_of_the_recorded_code_ends_the_replay(replayed, monkeypatch):
     turns = Turns(monkeypatch, fails_at=1, exit_code=130)
     code, said, folder = replayed(4)
     assert code == 130
@@ -247,7 +235,7 @@ def test_an_interrupt_of_the_recorded_code_ends_the_replay(replayed: Replays, mo
 
 
 @pytest.mark.slow
-def test_why_it_does_not_alternate_is_said(replayed: Replays, monkeypatch: Patch) -> None:
+def test_why_it_does_not_alternate_is_said(replayed, monkeypatch):
     assert "in turns" not in replayed(1)[1], "nothing is timed in the simulator"
     monkeypatch.setattr(replay._Replay, "_is_timed", lambda _: True)
     said = "apart in time: the recorded code is not run in turns with today's: the records name no commit"
@@ -255,7 +243,7 @@ def test_why_it_does_not_alternate_is_said(replayed: Replays, monkeypatch: Patch
 
 
 @pytest.mark.slow
-def test_the_code_of_head_replays_its_own_records(tmp_path: Path) -> None:
+def test_the_code_of_head_replays_its_own_records(tmp_path):
     """The real program, in a worktree, in the simulator."""
     keys = ["algorithms=[two_shot]", "sizes=[64]", "world_size=2", "track=none"]
     assert main([*keys, f"records={tmp_path / 'recorded'}"]) == 0
@@ -267,8 +255,5 @@ def test_the_code_of_head_replays_its_own_records(tmp_path: Path) -> None:
     assert (turn.exit_code, len(turn.folders)) == (0, 1), turn.complaint
     (again,) = read(turn.folders)
     assert again.id == recorded[0].id
-    assert again.environment.git is not None
     assert again.environment.git["dirty"] is False
-    assert again.check is not None
-    assert recorded[0].check is not None
     assert again.check.output_digests == recorded[0].check.output_digests

@@ -1,40 +1,34 @@
 """A command is rebuilt from records alone: the very same cases, or a reason."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.record.record import Record
 from cases.record.request import RecordedRequest
 from reports.record.bundle import read, unpacked
 from runner.gpu.reading import gpu_type
 from runner.request.gpu_types import document_of
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
-from symlab.evidence.replay.rebuild import Rebuilt, Wishes, rebuilt
+from symlab.evidence.replay.rebuild import Wishes, rebuilt
 from tests.golden import refused
 from tests.reports.synthetic import with_case, with_request
-from tests.runner.conftest import Outcome
 
 PUBLISHED = Path(__file__).parents[4] / "reports" / "published" / "h200-x4"
 NO_GPU = HostOffer(0, "no GPU driver found", False)
 FOUR_GPUS = HostOffer(4, "", True)
 
 
-def ids(again: Rebuilt) -> list[str]:
+def ids(again):
     return [case.id for job in again.command.jobs for case in job.cases]
 
 
 @pytest.fixture
-def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
+def made(symlab):
     """Records of a command line on stub worlds."""
 
-    def make(*arguments: str) -> list[Record]:
+    def make(*arguments):
         folder = symlab(*arguments).folder
         return read([folder / "records"])
 
@@ -56,9 +50,7 @@ def made(symlab: Callable[..., Outcome]) -> Callable[..., list[Record]]:
         ["-m", "fabric.schedule=random", "fabric.seed=1,2", "sizes=[8]"],
     ],
 )
-def test_the_same_cases_come_back_whatever_was_left_open(
-    made: Callable[..., list[Record]], arguments: list[str]
-) -> None:
+def test_the_same_cases_come_back_whatever_was_left_open(made, arguments):
     records = made(*arguments)
     again = rebuilt(records, Wishes())
     assert sorted(ids(again)) == sorted(record.id for record in records)
@@ -71,19 +63,19 @@ def test_the_same_cases_come_back_whatever_was_left_open(
         assert job.composed.overrides == records[0].request.overrides or len(again.command.jobs) > 1
 
 
-def test_one_record_alone_is_enough(made: Callable[..., list[Record]]) -> None:
+def test_one_record_alone_is_enough(made):
     records = made("+exp=allreduce_bf16")
     for record in records[::7]:
         assert ids(rebuilt([record], Wishes())) == [record.id]
 
 
-def test_conf_is_not_asked(made: Callable[..., list[Record]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conf_is_not_asked(made, monkeypatch):
     records = made("+exp=allreduce_bf16", "sizes=[8]")
     monkeypatch.setattr("runner.request.compose.CONF", Path("/nowhere"))
     assert len(ids(rebuilt(records, Wishes()))) == len(records)
 
 
-def test_fabric_settings_stay_as_they_were(made: Callable[..., list[Record]]) -> None:
+def test_fabric_settings_stay_as_they_were(made):
     settings = ("schedule=random", "seed=7", "arch=sm_100a", "heap_bytes=1M", "memory=weak")
     records = made(*(f"fabric.{one}" for one in settings), "sizes=[8]")
     (job,) = rebuilt(records, Wishes()).command.jobs
@@ -97,7 +89,7 @@ def test_fabric_settings_stay_as_they_were(made: Callable[..., list[Record]]) ->
     assert job.request.fabric.memory == "strong", "where no record says otherwise"
 
 
-def test_where_records_and_mlflow_are_is_not_taken_from_them(made: Callable[..., list[Record]]) -> None:
+def test_where_records_and_mlflow_are_is_not_taken_from_them(made):
     records = made("sizes=[8]", "cache_dir=elsewhere")
     (job,) = rebuilt(records, Wishes(records="mine")).command.jobs
     assert job.request.records.name == "mine"
@@ -107,11 +99,11 @@ def test_where_records_and_mlflow_are_is_not_taken_from_them(made: Callable[...,
     assert (job.request.track.name, job.request.track.uri) == ("mlflow", "sqlite:///mine.db")
 
 
-def changed(record: Record, **changes: Any) -> Record:
+def changed(record, **changes):
     return with_request(record, configuration={**(record.request.configuration or {}), **changes})
 
 
-def test_what_can_not_be_rebuilt_is_named(made: Callable[..., list[Record]]) -> None:
+def test_what_can_not_be_rebuilt_is_named(made):
     records = made("sizes=[8]")
     gone = with_case(dataclasses.replace(records[0], kernel=None), algorithm="three_shot")
     other_seed = with_case(records[0], seed=4)
@@ -126,7 +118,7 @@ def test_what_can_not_be_rebuilt_is_named(made: Callable[..., list[Record]]) -> 
         rebuilt([other_seed], Wishes())
 
 
-def test_a_configuration_of_another_version_is_one_clear_line(made: Callable[..., list[Record]]) -> None:
+def test_a_configuration_of_another_version_is_one_clear_line(made):
     (record, _) = made("sizes=[8]")
     for one in (
         changed(record, unheard_of=1),
@@ -137,7 +129,7 @@ def test_a_configuration_of_another_version_is_one_clear_line(made: Callable[...
             rebuilt([one], Wishes())
 
 
-def test_keys_that_came_later_stand_at_their_defaults(made: Callable[..., list[Record]]) -> None:
+def test_keys_that_came_later_stand_at_their_defaults(made):
     records = made("sizes=[8]")
     old = [
         {key: value for key, value in (one.request.configuration or {}).items() if key not in ("root", "timing")}
@@ -147,7 +139,7 @@ def test_keys_that_came_later_stand_at_their_defaults(made: Callable[..., list[R
     assert ids(rebuilt(older, Wishes())) == [one.id for one in records]
 
 
-def test_records_of_gpus_go_to_the_simulator_where_there_is_none() -> None:
+def test_records_of_gpus_go_to_the_simulator_where_there_is_none():
     records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")
     again = rebuilt(records, Wishes(machine=lambda: NO_GPU))
     assert again.is_simulated
@@ -166,10 +158,9 @@ def test_records_of_gpus_go_to_the_simulator_where_there_is_none() -> None:
 
 
 @pytest.mark.slow
-def test_on_gpus_what_was_measured_beside_it_is_measured_again() -> None:
+def test_on_gpus_what_was_measured_beside_it_is_measured_again():
     records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")
     record = next(one for one in records if one.timing is not None and one.case.algorithm == "two_shot")
-    assert record.timing is not None
     again = rebuilt([record], Wishes(machine=lambda: FOUR_GPUS))
     assert not again.is_simulated
     (job,) = again.command.jobs
@@ -186,7 +177,7 @@ def test_on_gpus_what_was_measured_beside_it_is_measured_again() -> None:
     assert max(case.size_bytes for job in some.command.jobs for case in job.cases) == 1 << 16
 
 
-def test_simulated_cases_up_to_a_size_run_where_one_is_given(made: Callable[..., list[Record]]) -> None:
+def test_simulated_cases_up_to_a_size_run_where_one_is_given(made):
     records = made("sizes=[8,64]")
     assert rebuilt(records, Wishes()).left_out == ()
     again = rebuilt(records, Wishes(up_to_bytes=8))
@@ -194,7 +185,7 @@ def test_simulated_cases_up_to_a_size_run_where_one_is_given(made: Callable[...,
     assert {reason for _, reason in again.left_out} == {"only up to 8 (--up-to)"}
 
 
-def test_a_wish_for_gpus_that_are_not_there_is_refused() -> None:
+def test_a_wish_for_gpus_that_are_not_there_is_refused():
     records = unpacked(PUBLISHED / "all_reduce-world1.jsonl.xz")[:1]
     with refused(RequestError):
         rebuilt(records, Wishes(fabric="nvshmem", machine=lambda: NO_GPU))
@@ -202,7 +193,7 @@ def test_a_wish_for_gpus_that_are_not_there_is_refused() -> None:
     assert "world_size is 4, but 2 GPUs are here" in again.remarks[0]
 
 
-def test_worlds_of_one_case_are_one_case() -> None:
+def test_worlds_of_one_case_are_one_case():
     records = read(sorted(PUBLISHED.glob("all_reduce-*.xz")))
     again = rebuilt(records, Wishes(machine=lambda: NO_GPU, up_to_bytes=1024))
     assert len(again.records) == 2 * len(ids(again))
@@ -210,7 +201,7 @@ def test_worlds_of_one_case_are_one_case() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", [None, document_of(gpu_type("b200").limits)])
-def test_predictions_are_made_again_on_gpus_and_left_out_in_the_simulator(gpu: dict[str, Any] | None) -> None:
+def test_predictions_are_made_again_on_gpus_and_left_out_in_the_simulator(gpu):
     """fabric.gpu, with which predictions were of another type, sets no limits to the simulated GPUs."""
     first = next(one for one in read([PUBLISHED]) if one.case.size_bytes == 1024 and one.kernel is not None)
     asked = first.request.configuration or {}

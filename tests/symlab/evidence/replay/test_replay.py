@@ -1,27 +1,18 @@
 """python -m runner replay: what records hold is run again in new worlds, and a verdict is given."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.record.record import Record
 from reports.record.bundle import read
 from reports.record.seal import broken, seal
 from runner.__main__ import main
-from runner.command.running import Tools
 from runner.records.command_json import command_document_of
 from tests.golden import same_text
-from tests.runner.conftest import BAD, Outcome, Script
-
-Patch = pytest.MonkeyPatch
-Symlab = Callable[..., Outcome]
+from tests.runner.conftest import BAD
 
 REAL = ["algorithms=[two_shot,multimem_one_shot]", "dtype=bfloat16", "sizes=[1000]", "world_size=3", "track=none"]
 """One algorithm whose bits are promised, and one that is held to a bound."""
@@ -37,22 +28,21 @@ class Replayed:
     folder: Path | None
 
     @property
-    def verdict(self) -> dict[str, Any]:
+    def verdict(self):
         assert self.folder is not None
-        found: dict[str, Any] = json.loads((self.folder / "verdict.json").read_text())
+        found = json.loads((self.folder / "verdict.json").read_text())
         return found
 
     @property
-    def launches(self) -> list[Path]:
-        assert self.folder is not None
+    def launches(self):
         return sorted(path.parent for path in self.folder.glob("*/command.json"))
 
 
 @pytest.fixture
-def replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Replayed]:
+def replay(tmp_path, capsys):
     """replay("records", "--launches", "2"): the command line behind replay; new records in "again"."""
 
-    def run(*arguments: str, tools: Tools | None = None) -> Replayed:
+    def run(*arguments, tools=None):
         capsys.readouterr()
         code = main(["replay", *arguments, "--records", str(tmp_path / "again")], tools)
         said = capsys.readouterr()
@@ -63,14 +53,14 @@ def replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(tmp_path_factory):
     """The folder of a real command in the simulator."""
     folder = tmp_path_factory.mktemp("recorded")
     assert main([*REAL, f"records={folder}"]) == 0
     return folder
 
 
-def test_bits_are_the_same_in_new_worlds(recorded: Path, replay: Callable[..., Replayed]) -> None:
+def test_bits_are_the_same_in_new_worlds(recorded, replay):
     done = replay(str(recorded), "--launches", "2")
     assert done.code == 0, done.out + done.err
     assert done.out.splitlines()[0] == "symlab replay: 2 cases of 1 recorded world, in 2 new worlds"
@@ -80,14 +70,11 @@ def test_bits_are_the_same_in_new_worlds(recorded: Path, replay: Callable[..., R
         after = read([launch])
         assert {record.id for record in after} == set(before)
         for record in after:
-            assert record.check is not None
             there = before[record.id].check
-            assert there is not None
             assert record.check.output_digests == there.output_digests
             assert record.check.input_digests == there.input_digests
             assert record.request.replays["commands"] == [before[record.id].request.command]
         manifest = command_document_of(launch)
-        assert manifest is not None
         assert (manifest.outcome, manifest.command_line[-3:]) == ("complete", (str(recorded), "--launches", "2"))
     assert done.folder is not None
     assert broken(done.folder) == []
@@ -98,7 +85,7 @@ def test_bits_are_the_same_in_new_worlds(recorded: Path, replay: Callable[..., R
     assert (done.folder / "report.html").read_text().lstrip().lower().startswith("<!doctype html>")
 
 
-def test_a_replay_can_be_replayed(recorded: Path, replay: Callable[..., Replayed]) -> None:
+def test_a_replay_can_be_replayed(recorded, replay):
     first = replay(str(recorded))
     assert first.folder is not None
     second = replay(str(first.folder))
@@ -106,7 +93,7 @@ def test_a_replay_can_be_replayed(recorded: Path, replay: Callable[..., Replayed
     assert {record.id for record in read(second.launches)} == {record.id for record in read([recorded])}
 
 
-def tampered(recorded: Path, folder: Path, change: Callable[[Record], Record]) -> Path:
+def tampered(recorded, folder, change):
     """A copy of the records, each changed."""
     shutil.copytree(recorded, folder)
     for path in folder.rglob("all_reduce*.json"):
@@ -117,25 +104,20 @@ def tampered(recorded: Path, folder: Path, change: Callable[[Record], Record]) -
     return folder
 
 
-def other_outputs(record: Record) -> Record:
-    assert record.check is not None
+def other_outputs(record):
     assert record.check.output_digests is not None
     other = tuple(tuple("0" * 64 for _ in row) for row in record.check.output_digests)
     return dataclasses.replace(record, check=dataclasses.replace(record.check, output_digests=other))
 
 
-def test_other_bits_are_found_where_bits_are_promised(
-    recorded: Path, replay: Callable[..., Replayed], tmp_path: Path
-) -> None:
+def test_other_bits_are_found_where_bits_are_promised(recorded, replay, tmp_path):
     done = replay(str(tampered(recorded, tmp_path / "tampered", other_outputs)))
     assert done.code == 1
     assert "DIFFERENT" in done.out
     assert "WITHIN BOUND" in done.out, "multimem promises no bits"
 
 
-def test_records_that_are_not_as_they_were_left_are_a_finding(
-    symlab: Symlab, replay: Callable[..., Replayed], script: Script
-) -> None:
+def test_records_that_are_not_as_they_were_left_are_a_finding(symlab, replay, script):
     folder = symlab("sizes=[8]").folder / "records"
     path = next(folder.rglob("*two_shot*.json"))
     whole = path.read_text()
@@ -151,8 +133,8 @@ def test_records_that_are_not_as_they_were_left_are_a_finding(
     assert "1 missing case of those that were asked for" in done.out
 
 
-def test_what_differs_is_said(recorded: Path, replay: Callable[..., Replayed], tmp_path: Path) -> None:
-    def elsewhere(record: Record) -> Record:
+def test_what_differs_is_said(recorded, replay, tmp_path):
+    def elsewhere(record):
         environment = dataclasses.replace(
             record.environment,
             git={"commit": "c0ffee" * 6 + "c0ff", "branch": "x", "dirty": False},
@@ -168,13 +150,13 @@ def test_what_differs_is_said(recorded: Path, replay: Callable[..., Replayed], t
         assert said in done.out
 
 
-def test_nothing_differs_from_what_was_just_recorded(recorded: Path, replay: Callable[..., Replayed]) -> None:
+def test_nothing_differs_from_what_was_just_recorded(recorded, replay):
     done = replay(str(recorded))
     assert "nothing differs of what the records say" in done.out, done.out
 
 
 @pytest.mark.slow
-def test_records_of_gpus_are_replayed_in_the_simulator(replay: Callable[..., Replayed], script: Script) -> None:
+def test_records_of_gpus_are_replayed_in_the_simulator(replay, script):
     bundle = Path(__file__).parents[4] / "reports" / "published" / "h200-x2" / "collectives-world1.jsonl.xz"
     done = replay(str(bundle), "--up-to", "1K", tools=script.tools())
     assert "its data is run again in the simulator, its speed can't be compared" in done.out
@@ -183,7 +165,7 @@ def test_records_of_gpus_are_replayed_in_the_simulator(replay: Callable[..., Rep
     assert script.ran
 
 
-def test_a_case_that_is_wrong_now_is_a_finding(symlab: Symlab, replay: Callable[..., Replayed], script: Script) -> None:
+def test_a_case_that_is_wrong_now_is_a_finding(symlab, replay, script):
     folder = symlab("sizes=[8]").folder
     script.outcomes = {"two_shot": BAD}
     done = replay(str(folder / "records"), tools=script.tools())
@@ -191,7 +173,7 @@ def test_a_case_that_is_wrong_now_is_a_finding(symlab: Symlab, replay: Callable[
     assert "WRONG" in done.out
 
 
-def test_an_interrupt_ends_without_a_verdict(symlab: Symlab, replay: Callable[..., Replayed], script: Script) -> None:
+def test_an_interrupt_ends_without_a_verdict(symlab, replay, script):
     folder = symlab("sizes=[8]").folder
     script.outcomes = {"two_shot": KeyboardInterrupt()}
     done = replay(str(folder / "records"), "--launches", "3", tools=script.tools())
@@ -219,9 +201,7 @@ def test_an_interrupt_ends_without_a_verdict(symlab: Symlab, replay: Callable[..
     ],
     ids=" ".join,
 )
-def test_wrong_requests_are_one_line(
-    replay: Callable[..., Replayed], arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_requests_are_one_line(replay, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("pyproject.toml").write_text("[x]\n")
     done = replay(*arguments)
@@ -230,14 +210,14 @@ def test_wrong_requests_are_one_line(
     assert done.folder is None, "nothing half-written"
 
 
-def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(capsys):
     assert main(["replay", "--help"]) == 0
     said = capsys.readouterr().out
     for part in ("--launches N", "--band", "Exit codes: 0 the results are the same"):
         assert part in said
 
 
-def test_not_below_a_launcher(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_not_below_a_launcher(monkeypatch, capsys):
     there = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "x", "MASTER_PORT": "1"}
     for name, value in there.items():
         monkeypatch.setenv(name, value)

@@ -1,10 +1,7 @@
 """A replay of records of which a kernel's file is not here any more, beside a kernel that is."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +15,7 @@ ASKED = ["op=all_gather", "world_size=2", "sizes=[1K]", "track=none", "fabric=si
 
 
 @pytest.fixture
-def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def recorded(tmp_path, monkeypatch):
     """The folder of records of all_gather/pull and of a user's ring, whose file is gone."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my").mkdir()
@@ -30,9 +27,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_the_verdict_names_the_kernel_and_the_exit_code_is_2(
-    recorded: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verdict_names_the_kernel_and_the_exit_code_is_2(recorded, capsys):
     capsys.readouterr()
     assert main(["replay", "one", "--records", "again"]) == 2
     verdict = capsys.readouterr().out.splitlines()[-1]
@@ -46,5 +41,5 @@ def test_the_verdict_names_the_kernel_and_the_exit_code_is_2(
 
 
 @pytest.mark.slow
-def test_an_audit_says_that_its_sources_were_not_compared(recorded: Path) -> None:
+def test_an_audit_says_that_its_sources_were_not_compared(recorded):
     assert re.search("kernels NOT COMPARABLE: .*all_gather/ring: .*there is no file", asked(read([recorded])))

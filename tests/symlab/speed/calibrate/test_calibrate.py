@@ -1,31 +1,25 @@
 """symlab calibrate: from stand-in times to the expected file; what is no measurement gives none, with one line."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cases.case import Case
-from cases.record.record import KernelInfo, Record, Status
+from cases.record.record import KernelInfo, Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from reports.record.bundle import read
 from runner.command import runnable_jobs, session
-from runner.gpu.gpu_type import FLOOR_NAMES, Floors, Origin
+from runner.gpu.gpu_type import FLOOR_NAMES, Origin
 from runner.gpu.names import CONF
 from runner.gpu.reading import gpu_type
-from runner.request.compose import ComposedJob
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer
 from symlab.command import main
 from symlab.speed.calibrate.command import Options, Seams, calibrate
 from symlab.speed.calibrate.document import section_of, written_into
 from symlab.speed.calibrate.measured import calibration, probe_of
-from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, Probe, counted
+from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, counted
 from tests.golden import refused, same_text
 from tests.reports import synthetic
 from tests.symlab.evidence.audit.complete_set import audited
@@ -38,7 +32,7 @@ GBPS = 3.0
 """A block's: 128 of them stay below what the links of an H200 carry."""
 
 
-def stand_in_us(probe: Probe, ranks: int = 2) -> float:
+def stand_in_us(probe, ranks=2):
     """An invented time of a launch, by which each floor is a round number."""
     empty = EMPTY_US[probe.blocks]
     if probe.floor == "empty_node_dependent_us":
@@ -50,10 +44,10 @@ def stand_in_us(probe: Probe, ranks: int = 2) -> float:
     return empty + probe.per * LATENCY_US.get(probe.floor, 0.9)
 
 
-def record(probe: Probe, ranks: int = 2, time_us: float | None = None, **changes: Any) -> Record:
+def record(probe, ranks=2, time_us=None, **changes):
     """A record of a probe with an invented time."""
     us = stand_in_us(probe, ranks) if time_us is None else time_us
-    fields: dict[str, Any] = {
+    fields = {
         "case": Case(
             op="custom",
             algorithm=probe.name,
@@ -81,7 +75,7 @@ def record(probe: Probe, ranks: int = 2, time_us: float | None = None, **changes
 usual = cache(record)
 
 
-def records(ranks: int = 2, **by_name: Mapping[str, Any]) -> list[Record]:
+def records(ranks=2, **by_name):
     """Records of all probes; by_name: changes of some."""
     names = by_name.keys()
     return [
@@ -89,7 +83,7 @@ def records(ranks: int = 2, **by_name: Mapping[str, Any]) -> list[Record]:
     ]
 
 
-def kept(folder: Path, found: Sequence[Record]) -> Path:
+def kept(folder, found):
     folder.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(found):
         (folder / f"{number:03d}.json").write_text(one.to_json())
@@ -121,10 +115,9 @@ floors:
 """
 
 
-def test_stand_in_times_give_the_expected_section() -> None:
+def test_stand_in_times_give_the_expected_section():
     found = calibration(records())
     assert (found.device, found.ranks, found.problems) == ("NVIDIA H200", 2, {})
-    assert found.floors is not None
     assert section_of(found.floors) == EXPECTED.replace("DIGEST", found.floors.records[0])
     assert found.floors.missing == ()
     assert calibration(list(reversed(records()))).floors == found.floors
@@ -139,11 +132,11 @@ def test_stand_in_times_give_the_expected_section() -> None:
 
 
 @pytest.mark.slow
-def test_a_whole_calibration_on_stand_ins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_whole_calibration_on_stand_ins(tmp_path, capsys):
     """Through the command: jobs for all probes, their records, a table, a file, and floors that are read from it."""
-    asked: list[ComposedJob] = []
+    asked = []
 
-    def ran(given: Sequence[str], jobs: Sequence[ComposedJob]) -> Path:
+    def ran(given, jobs):
         asked.extend(jobs)
         return kept(tmp_path / "records", records())
 
@@ -161,13 +154,12 @@ def test_a_whole_calibration_on_stand_ins(tmp_path: Path, capsys: pytest.Capture
     found = gpu_type(str(place))
     assert (found.name, found.limits) == ("h200", gpu_type("h200").limits)
     assert found.floors is found.calibrated
-    assert found.calibrated is not None
     assert (found.calibrated.origin, found.calibrated.relaxed_us) == (Origin.calibrated, 0.7)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["h100", "h200"])
-def test_committed_floors_are_those_of_the_committed_records(name: str, tmp_path: Path) -> None:
+def test_committed_floors_are_those_of_the_committed_records(name, tmp_path):
     """Who edits a floor in the file, or in a record, is found."""
     bundle = CONF / "gpu" / "floors" / f"{name}.jsonl.xz"
     committed = CONF / "gpu" / f"{name}.yaml"
@@ -181,7 +173,7 @@ def test_committed_floors_are_those_of_the_committed_records(name: str, tmp_path
     assert not audited(made, bundle).level.findings
 
 
-def test_floors_go_into_a_committed_file_and_nothing_else_changes(tmp_path: Path) -> None:
+def test_floors_go_into_a_committed_file_and_nothing_else_changes(tmp_path):
     place = tmp_path / "b200.yaml"
     before = (CONF / "gpu" / "b200.yaml").read_text()
     place.write_text(before)
@@ -206,9 +198,7 @@ def test_floors_go_into_a_committed_file_and_nothing_else_changes(tmp_path: Path
     ],
     ids=" ".join,
 )
-def test_floors_that_cannot_be_are_not_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
-) -> None:
+def test_floors_that_cannot_be_are_not_written(tmp_path, capsys, changes):
     """Such as a copy that is quicker than the links, a release that takes less than the store that it waits for, and a
     probe without a figure."""
     folder, place = kept(tmp_path / "records", records(**changes)), tmp_path / "mine.yaml"
@@ -220,7 +210,7 @@ def test_floors_that_cannot_be_are_not_written(
 
 
 @pytest.mark.parametrize("text", ["size: 3\n", "like: [h200\n", "like: h2000\n"])
-def test_a_file_that_is_no_type_is_named_before_anything_runs(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_type_is_named_before_anything_runs(tmp_path, text):
     place = tmp_path / "mine.yaml"
     place.write_text(text)
     seams = Seams(ran=lambda given, jobs: pytest.fail("it ran"), machine=lambda: TWO, gpu=lambda: "NVIDIA H200")
@@ -229,7 +219,7 @@ def test_a_file_that_is_no_type_is_named_before_anything_runs(tmp_path: Path, te
     assert place.read_text() == text
 
 
-def test_floors_of_before_that_cannot_be_are_replaced(tmp_path: Path) -> None:
+def test_floors_of_before_that_cannot_be_are_replaced(tmp_path):
     place = tmp_path / "mine.yaml"
     floors = floors_of(records())
     place.write_text(f"like: h200\n\n{section_of(floors)}".replace("relaxed_us: 0.7", "relaxed_us: 7"))
@@ -239,7 +229,7 @@ def test_floors_of_before_that_cannot_be_are_replaced(tmp_path: Path) -> None:
     assert gpu_type(str(place)).calibrated == floors
 
 
-def test_simulated_records_and_probes_that_were_not_run_give_no_floors() -> None:
+def test_simulated_records_and_probes_that_were_not_run_give_no_floors():
     made = record(PUSH)
     assert made.fabric is not None
     fabric = dataclasses.replace(made.fabric, simulated=True, name="simulator")
@@ -252,8 +242,8 @@ def test_simulated_records_and_probes_that_were_not_run_give_no_floors() -> None
 
 
 @pytest.mark.slow
-def test_an_interrupt_says_what_ran(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(given: Sequence[str], jobs: Sequence[ComposedJob]) -> Path:
+def test_an_interrupt_says_what_ran(capsys, monkeypatch):
+    def interrupted(given, jobs):
         ended = KeyboardInterrupt()
         ended.add_note("records of 9 cases: records/x")
         raise ended
@@ -263,7 +253,7 @@ def test_an_interrupt_says_what_ran(capsys: pytest.CaptureFixture[str], monkeypa
     assert capsys.readouterr().err.endswith("symlab: interrupted; records of 9 cases: records/x\n")
 
 
-def test_what_ran_before_an_interrupt_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ran_before_an_interrupt_is_noted(tmp_path, monkeypatch):
     monkeypatch.setattr(runnable_jobs, "ready", lambda *_, **__: (None, None))
     for ran, notes in ((tuple(records()[:9]), [f"records of 9 cases: {tmp_path}"]), ((), [])):
         ended = session.Ended(130, tmp_path, ran, KeyboardInterrupt())
@@ -290,14 +280,14 @@ PUSH = BY_NAME["push_1"]
         ),
     ],
 )
-def test_what_is_no_measurement_gives_no_floors(changes: dict[str, Any], said: str) -> None:
+def test_what_is_no_measurement_gives_no_floors(changes, said):
     found = calibration([one if one.case.algorithm != "push_1" else record(PUSH, **changes) for one in records()])
     assert found.problems == {"push_1": said}
     assert found.floors is None
     assert len(found.figures) == len(PROBES) - 1
 
 
-def test_records_of_two_types_are_no_calibration() -> None:
+def test_records_of_two_types_are_no_calibration():
     other = RecordedEnvironment(gpus=({"model": "NVIDIA H100 80GB HBM3"},) * 2)
     for found in (records(push_1={"environment": other}), [*records(), *records(4)], [synthetic.record()]):
         with refused(ValueError):
@@ -305,7 +295,7 @@ def test_records_of_two_types_are_no_calibration() -> None:
     assert probe_of(synthetic.record()) is None
 
 
-def test_without_gpus_it_says_what_to_do(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gpus_it_says_what_to_do(capsys, monkeypatch):
     monkeypatch.setattr("symlab.speed.calibrate.command.Seams", lambda: Seams(machine=lambda: NO_GPU))
     assert main(["calibrate"]) == 2
     same_text(capsys.readouterr().err)
@@ -326,7 +316,7 @@ def test_without_gpus_it_says_what_to_do(capsys: pytest.CaptureFixture[str], mon
     ],
     ids=" ".join,
 )
-def test_a_wrong_request_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_a_wrong_request_is_one_line(capsys, arguments):
     assert main(["calibrate", *arguments]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -334,9 +324,7 @@ def test_a_wrong_request_is_one_line(capsys: pytest.CaptureFixture[str], argumen
 
 
 @pytest.mark.slow
-def test_the_probes_are_checked_without_gpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_probes_are_checked_without_gpus(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["calibrate", "--simulated"]) == 0
     said = capsys.readouterr().out
@@ -344,7 +332,7 @@ def test_the_probes_are_checked_without_gpus(
     assert "checked in the simulator, 0 failed; it has no clock: no floors" in said
 
 
-def floors_of(found: Sequence[Record]) -> Floors:
+def floors_of(found):
     floors = calibration(found).floors
     assert floors is not None
     return floors

@@ -1,16 +1,11 @@
 """The probes of floors in the simulator: right and without a race on several numbers of ranks; each check can fail."""
 
-from __future__ import annotations
-
 import copy
 import importlib
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
-from cases.record.record import Check
-from runner.custom.description import CustomJob, custom_job
+from runner.custom.description import custom_job
 from runner.custom.running import CompiledJob
 from runner.gpu.gpu_type import FLOOR_NAMES
 from runner.request.configured import configured
@@ -18,7 +13,7 @@ from runner.request.validate import validate
 from runner.world.fabrics import make_world
 from runner.world.world import World, WorldFailure
 from symlab.speed.calibrate import probes
-from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, Probe, counted
+from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, counted
 from tests.golden import refused
 
 FEW = (
@@ -34,7 +29,7 @@ FEW = (
 """At least one of each kernel, for `make test`; test_calibrate.py has all of them on 2 ranks, slow."""
 
 
-def request_of(section: dict[str, Any], ranks: int) -> Any:
+def request_of(section, ranks):
     fabric = {"name": "simulator", "heap_bytes": "64M", "step_budget": 2_000_000}
     values = {"op": "custom", "world_size": ranks, "fabric": fabric, "check": {"results": True, "races": True}}
     return validate(configured({**values, "custom": section, "track": {"name": "none"}}))
@@ -43,10 +38,10 @@ def request_of(section: dict[str, Any], ranks: int) -> Any:
 class Bench:
     """Worlds by number of ranks, each kept until something broke it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._worlds: dict[int, World] = {}
 
-    def run(self, section: dict[str, Any], ranks: int) -> tuple[CustomJob, Any, Check, tuple[Any, ...]]:
+    def run(self, section, ranks):
         request = request_of(section, ranks)
         job = custom_job(section, ranks, 0, True)
         compiled = job.kernel.compiled(job.spec, ranks, "sm_90a")
@@ -58,23 +53,23 @@ class Bench:
         outcomes = ran.outcomes(world, request)
         return job, compiled, ran.judged(outcomes).check, tuple(world.findings() or ())
 
-    def close(self, ranks: int) -> None:
+    def close(self, ranks):
         if ranks in self._worlds:
             self._worlds.pop(ranks).close()
 
-    def close_all(self) -> None:
+    def close_all(self):
         for ranks in tuple(self._worlds):
             self.close(ranks)
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
+def bench():
     made = Bench()
     yield made
     made.close_all()
 
 
-def passes(bench: Bench, probe: Probe, ranks: int) -> None:
+def passes(bench, probe, ranks):
     _, compiled, check, findings = bench.run(probe.section(SIMULATED, ranks), ranks)
     assert check.faults == ()
     assert findings == ()
@@ -83,31 +78,31 @@ def passes(bench: Bench, probe: Probe, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_a_probe_is_right_and_has_no_race(bench: Bench, name: str) -> None:
+def test_a_probe_is_right_and_has_no_race(bench, name):
     passes(bench, BY_NAME[name], 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [3, 4])
 @pytest.mark.parametrize("name", [*FEW, "ping_pong_relaxed", "load_own_hot", "pull_8", "incast_128"])
-def test_a_probe_is_right_on_more_ranks(bench: Bench, name: str, ranks: int) -> None:
+def test_a_probe_is_right_on_more_ranks(bench, name, ranks):
     passes(bench, BY_NAME[name], ranks)
 
 
-def wrong_flag(section: dict[str, Any]) -> None:
+def wrong_flag(section):
     section["arguments"][1] = {"address": "last"}
 
 
-def one_turn_less(section: dict[str, Any]) -> None:
+def one_turn_less(section):
     section["buffers"]["target"]["shape"] = [2 * one for one in section["buffers"]["target"]["shape"]]
     section["buffers"]["source"]["shape"] = [2 * one for one in section["buffers"]["source"]["shape"]]
 
 
-def same_summand(section: dict[str, Any]) -> None:
+def same_summand(section):
     section["arguments"][1] = {"address": "left"}
 
 
-def fewer_lines(section: dict[str, Any]) -> None:
+def fewer_lines(section):
     section["arguments"][3] = {"u32": section["arguments"][3]["u32"] // 2}
 
 
@@ -122,16 +117,14 @@ def fewer_lines(section: dict[str, Any]) -> None:
         ("reduction_1", same_summand),
     ],
 )
-def test_a_probe_that_did_not_do_its_work_is_wrong(
-    bench: Bench, name: str, spoil: Callable[[dict[str, Any]], None]
-) -> None:
+def test_a_probe_that_did_not_do_its_work_is_wrong(bench, name, spoil):
     section = copy.deepcopy(BY_NAME[name].section(SIMULATED, 2))
     spoil(section)
     _, _, check, _ = bench.run(section, 2)
     assert check.faults
 
 
-def test_a_ping_pong_that_does_not_bounce_fails(bench: Bench) -> None:
+def test_a_ping_pong_that_does_not_bounce_fails(bench):
     """Each rank polls another word than the one that the other stores to."""
     section = copy.deepcopy(BY_NAME["ping_pong_relaxed"].section(SIMULATED, 2))
     wrong_flag(section)
@@ -141,7 +134,7 @@ def test_a_ping_pong_that_does_not_bounce_fails(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("stores", [None, 0, 1, 64])
-def test_orders_and_the_stores_before_a_release_are_in_the_code(stores: int | None) -> None:
+def test_orders_and_the_stores_before_a_release_are_in_the_code(stores):
     name = "relaxed" if stores is None else f"release_{stores}"
     job = custom_job(BY_NAME[f"ping_pong_{name}"].section(SIMULATED, 2), 2, 0, True)
     ptx = job.kernel.compiled(job.spec, 2, "sm_90a").executable.ptx
@@ -153,7 +146,7 @@ def test_orders_and_the_stores_before_a_release_are_in_the_code(stores: int | No
     assert ("st.release" in ptx) == (stores is not None)
 
 
-def test_constants_are_those_of_the_kernels() -> None:
+def test_constants_are_those_of_the_kernels():
     ping_pong, loads, copies, sums, bulk = (
         importlib.import_module(f"kernels.floors.{name}")
         for name in ("ping_pong", "dependent_loads", "copies", "local_reduction", "bulk_copies")
@@ -167,7 +160,7 @@ def test_constants_are_those_of_the_kernels() -> None:
         assert getattr(made, "blocks", 1) == probe.blocks
 
 
-def test_every_floor_has_probes_and_each_its_own_place() -> None:
+def test_every_floor_has_probes_and_each_its_own_place():
     assert {probe.floor for probe in PROBES} == set(FLOOR_NAMES)
     places = [(probe.floor, counted(probe, 4)) for probe in PROBES]
     assert len(set(places)) == len(PROBES) == len(BY_NAME)
@@ -175,7 +168,7 @@ def test_every_floor_has_probes_and_each_its_own_place() -> None:
     assert {probe.blocks for probe in PROBES} == empty, "each bandwidth and latency is without an empty node's time"
 
 
-def test_cold_lines_are_beyond_every_l2() -> None:
+def test_cold_lines_are_beyond_every_l2():
     """What a cold walk loads was written before as much as an L2 holds, and a launch does not meet a line again."""
     from runner.gpu.names import gpu_names
     from runner.gpu.reading import gpu_type
@@ -187,7 +180,7 @@ def test_cold_lines_are_beyond_every_l2() -> None:
     assert ON_GPUS.hot_lines * probes.LINE_BYTES < min(gpu_type(name).memory.l2_bytes for name in gpu_names())
 
 
-def test_values_are_of_the_launch_without_an_empty_node() -> None:
+def test_values_are_of_the_launch_without_an_empty_node():
     assert BY_NAME["empty_32"].value(0.6, 0.0, ON_GPUS, 2) == 0.6
     assert BY_NAME["ping_pong_relaxed"].value(256.5, 0.5, ON_GPUS, 2) == 1.0
     assert BY_NAME["load_own_hot"].value(128.5, 0.5, ON_GPUS, 2) == 0.5

@@ -1,16 +1,11 @@
 """timing.predict: what stands beside a measured time is the model's time of the code that was timed, or a reason."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cases.case import Case
-from cases.record.prediction import PredictedTime
 from cases.record.request import RecordedEnvironment
 from cases.record.timing import Timing
 from kernels.baselines import find_baseline
@@ -18,7 +13,7 @@ from kernels.catalogue import find
 from kernels.compile import executable
 from runner.case.contestant import Contestant
 from runner.gpu.reading import gpu_type
-from runner.request.compose import ComposedJob, compose_jobs, gpu_asked, hydra_over
+from runner.request.compose import compose_jobs, gpu_asked, hydra_over
 from runner.request.gpu_types import NO_GPU
 from runner.request.schema import TimingMode
 from runner.request_error import RequestError
@@ -51,19 +46,19 @@ TIMING = Timing(
 )
 
 
-def contestant(cache: Path, case: Case = CASE) -> Contestant:
+def contestant(cache, case=CASE):
     spec = find(case.name)
     return Contestant(case, spec, executable(spec, case, "sm_90a", cache))
 
 
-def told(cache: Path, timing: Timing = TIMING, type_: str = "h200", case: Case = CASE) -> PredictedTime:
+def told(cache, timing=TIMING, type_="h200", case=CASE):
     found = beside_of(cache, timing, type_, case)
     assert found.time is not None, found.reason
     return found.time
 
 
 @pytest.mark.parametrize("algorithm", ["one_shot", "multimem_one_shot"])
-def test_the_time_beside_is_that_of_symlab_predict(cache: Path, algorithm: str) -> None:
+def test_the_time_beside_is_that_of_symlab_predict(cache, algorithm):
     """The interval, too: waits of multimem are assumed, and widen it."""
     case = dataclasses.replace(CASE, algorithm=algorithm)
     found = told(cache, case=case)
@@ -79,7 +74,7 @@ def test_the_time_beside_is_that_of_symlab_predict(cache: Path, algorithm: str) 
     assert found.floors_digest == digest_of_rates(known.rates)
 
 
-def test_the_ratio_is_of_the_measured_median_and_terms_make_the_time(cache: Path) -> None:
+def test_the_ratio_is_of_the_measured_median_and_terms_make_the_time(cache):
     found = told(cache)
     assert found.ratio == TIMING.median_us / found.time_us
     assert math.isclose(found.terms.time_us, found.time_us, rel_tol=1e-12)
@@ -93,21 +88,21 @@ def test_the_ratio_is_of_the_measured_median_and_terms_make_the_time(cache: Path
     assert quick.verdict == "faster than predicted"
 
 
-def test_the_footprint_is_that_of_the_measurement(cache: Path) -> None:
+def test_the_footprint_is_that_of_the_measurement(cache):
     """More buffers in turn than the L2 cache holds: the cold term, and nothing else, is longer."""
     few, many = told(cache), told(cache, dataclasses.replace(TIMING, slots=50, slot_bytes=1 << 22))
     assert few.terms.cold_us < many.terms.cold_us == pytest.approx(stored().constants.cold_us)
     assert dataclasses.replace(many.terms, cold_us=0.0) == dataclasses.replace(few.terms, cold_us=0.0)
 
 
-def test_other_constants_or_floors_have_other_digests(cache: Path) -> None:
+def test_other_constants_or_floors_have_other_digests(cache):
     h200, h100 = told(cache), told(cache, type_="h100")
     assert h200.constants_digest == h100.constants_digest
     assert h200.floors_digest != h100.floors_digest
     assert h100.remarks == ("constants and interval of h200, floors of h100",)
 
 
-def changed_timing(**changes: Any) -> Timing:
+def changed_timing(**changes):
     return dataclasses.replace(TIMING, **changes)
 
 
@@ -123,13 +118,13 @@ def changed_timing(**changes: Any) -> Timing:
         {"case": Case("all_to_all_v", "push", "bfloat16", "none", "none", 4096, 2, counts="skewed")},
     ],
 )
-def test_what_the_model_is_not_of_has_a_reason(cache: Path, asked: dict[str, Any]) -> None:
+def test_what_the_model_is_not_of_has_a_reason(cache, asked):
     found = beside_of(cache, **asked)
     assert found.time is None
     same_text(found.reason)
 
 
-def test_a_library_has_a_reason(cache: Path) -> None:
+def test_a_library_has_a_reason(cache):
     baseline = find_baseline("nccl")
     assert baseline is not None
     case = dataclasses.replace(CASE, algorithm="nccl", accumulator="library")
@@ -137,9 +132,7 @@ def test_a_library_has_a_reason(cache: Path) -> None:
     assert found.reason == "nccl is a library's, and the model is of the catalogue's kernels"
 
 
-def test_a_case_that_takes_too_long_has_a_reason_and_no_profile_is_kept(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_case_that_takes_too_long_has_a_reason_and_no_profile_is_kept(tmp_path, cache, monkeypatch):
     clock = Clock(looks=3)
     for module in (budget, profiling, schedule):
         monkeypatch.setattr(module, "time", clock)
@@ -149,7 +142,7 @@ def test_a_case_that_takes_too_long_has_a_reason_and_no_profile_is_kept(
     assert not list(tmp_path.glob("profile-*"))
 
 
-def test_a_kernel_that_fails_in_the_simulator_has_a_reason(tmp_path: Path, cache: Path) -> None:
+def test_a_kernel_that_fails_in_the_simulator_has_a_reason(tmp_path, cache):
     one = contestant(cache)
     assert one.executable is not None
     broken = dataclasses.replace(one.executable, ptx="no PTX at all", digest="sha256:00")
@@ -160,8 +153,8 @@ def test_a_kernel_that_fails_in_the_simulator_has_a_reason(tmp_path: Path, cache
 
 
 @pytest.mark.parametrize("error", [MemoryError(), TypeError("unhashable"), AttributeError("no such name")])
-def test_whatever_goes_wrong_is_a_reason(cache: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def fails(*_: object) -> None:
+def test_whatever_goes_wrong_is_a_reason(cache, monkeypatch, error):
+    def fails(*_):
         raise error
 
     monkeypatch.setattr(beside, "kept_work", fails)
@@ -169,25 +162,23 @@ def test_whatever_goes_wrong_is_a_reason(cache: Path, monkeypatch: pytest.Monkey
     assert beside_of(cache).reason == f"not simulated: {said}"
 
 
-def test_the_code_that_was_timed_is_simulated_and_none_is_compiled(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_code_that_was_timed_is_simulated_and_none_is_compiled(tmp_path, cache, monkeypatch):
     one = contestant(cache)
 
-    def compiles(*_: object) -> None:
+    def compiles(*_):
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(profile_cache, "executable", compiles)
     assert beside_measured(one, TIMING, gpu_type("h200"), tmp_path).time is not None
 
 
-def composed_job(*words: str, config_dir: Path | None = None) -> ComposedJob:
+def composed_job(*words, config_dir=None):
     with hydra_over(config_dir):
         (job,) = compose_jobs([*words, "timing.predict=true"], multirun=False)
     return job
 
 
-def composed_request(*words: str) -> Any:
+def composed_request(*words):
     return on_its_fabric(composed_job(*words).request)
 
 
@@ -203,13 +194,13 @@ def composed_request(*words: str) -> Any:
         (["fabric=nvshmem"], ("NVIDIA B200",)),
     ],
 )
-def test_what_can_have_no_prediction_is_refused_in_one_line(words: list[str], devices: tuple[str, ...]) -> None:
+def test_what_can_have_no_prediction_is_refused_in_one_line(words, devices):
     with refused(RequestError) as raised:
         check_beside(composed_request(*words), NO_GPU, devices)
     assert "\n" not in str(raised.value)
 
 
-def test_the_type_is_that_of_the_gpus_or_the_one_that_is_named() -> None:
+def test_the_type_is_that_of_the_gpus_or_the_one_that_is_named():
     assert type_beside(None, NO_GPU, ("NVIDIA H200", "NVIDIA H200")).name == "h200"
     named = composed_job("fabric=nvshmem", "fabric.gpu=b200")
     check_beside(on_its_fabric(named.request), named.gpu, ("NVIDIA X1",))
@@ -221,16 +212,15 @@ def test_the_type_is_that_of_the_gpus_or_the_one_that_is_named() -> None:
 MINE = "like: h200\nfloors: null\ntrial:\n  source: 'measured: a test, 2026-11'\n  ranks: 2\n  relaxed_us: 9.5\n"
 
 
-def relaxed_us_of(job: ComposedJob) -> float | None:
+def relaxed_us_of(job):
     """What the type that a job's predictions are of has as its trial's latency."""
     found = type_beside(job.request.fabric.gpu, job.gpu, ())
-    assert found.trial is not None
     return found.trial.relaxed_us
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mine", "h200"])
-def test_a_file_of_a_type_is_read_however_it_is_named(tmp_path: Path, name: str) -> None:
+def test_a_file_of_a_type_is_read_however_it_is_named(tmp_path, name):
     """On the command line, quoted, in an experiment, by an alias; also a file with the name of a known type."""
     path = tmp_path / f"{name}.yaml"
     path.write_text(MINE)
@@ -243,7 +233,7 @@ def test_a_file_of_a_type_is_read_however_it_is_named(tmp_path: Path, name: str)
         check_beside(on_its_fabric(job.request), job.gpu, ())
 
 
-def test_types_of_the_added_folder_are_known(tmp_path: Path) -> None:
+def test_types_of_the_added_folder_are_known(tmp_path):
     """By name, and by what CUDA calls the GPUs of this machine."""
     (tmp_path / "gpu").mkdir()
     (tmp_path / "gpu" / "mine.yaml").write_text(f"{MINE}devices: [NVIDIA X1]\n")
@@ -254,7 +244,7 @@ def test_types_of_the_added_folder_are_known(tmp_path: Path) -> None:
     check_beside(on_its_fabric(found.request), found.gpu, ("NVIDIA X1",))
 
 
-def test_without_predictions_gpus_keep_their_own_limits() -> None:
+def test_without_predictions_gpus_keep_their_own_limits():
     with hydra_over():
         (job,) = compose_jobs(["fabric=nvshmem"], multirun=False)
         with refused(RequestError):
@@ -262,7 +252,7 @@ def test_without_predictions_gpus_keep_their_own_limits() -> None:
     assert (job.request.timing.predict, job.request.timing.mode) == (False, TimingMode.graph)
 
 
-def test_the_devices_are_those_of_the_ranks() -> None:
+def test_the_devices_are_those_of_the_ranks():
     ranks = [{"rank": one, "device": {"name": "NVIDIA H200"}} for one in range(2)]
     gpus = ({"model": "NVIDIA H100 80GB HBM3"},)
     assert RecordedEnvironment(world={"ranks": ranks}, gpus=gpus).devices == ("NVIDIA H200",)
@@ -270,5 +260,5 @@ def test_the_devices_are_those_of_the_ranks() -> None:
     assert RecordedEnvironment().devices == ()
 
 
-def beside_of(cache: Path, timing: Timing = TIMING, type_: str = "h200", case: Case = CASE) -> Any:
+def beside_of(cache, timing=TIMING, type_="h200", case=CASE):
     return beside_measured(contestant(cache, case), timing, gpu_type(type_), cache)

@@ -1,7 +1,5 @@
 """The model knows what few blocks reach: they move what their multiprocessors move, however much a link carries."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -23,7 +21,7 @@ WAYS = {
 
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
 @pytest.mark.parametrize("floor", WAYS)
-def test_a_copy_by_few_blocks_takes_what_the_floors_say(gpu: str, floor: str) -> None:
+def test_a_copy_by_few_blocks_takes_what_the_floors_say(gpu, floor):
     """A copy is one phase: its time over the link is that of the probe with as many blocks, within 15 %."""
     type_ = gpu_type(gpu)
     assert type_.floors is not None
@@ -34,15 +32,14 @@ def test_a_copy_by_few_blocks_takes_what_the_floors_say(gpu: str, floor: str) ->
 
 
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
-def test_a_pass_over_memory_by_one_block_takes_what_its_floor_says(gpu: str) -> None:
+def test_a_pass_over_memory_by_one_block_takes_what_its_floor_says(gpu):
     floors = gpu_type(gpu).floors
-    assert floors is not None
     work = CaseWork({}, {}, (PhaseWork((), MOVED),), blocks=1)
     terms = terms_of(work, rates_of(gpu_type(gpu)).rates, 0.0)
     assert terms.memory_us == pytest.approx(MOVED / floors.reduce_gbps[1] / 1e3, rel=0.01)
 
 
-def test_the_first_turn_of_a_block_waits_once() -> None:
+def test_the_first_turn_of_a_block_waits_once():
     """Its wait is on the least path: a share of one turn takes less than at the floor's rate, and never less than 0."""
     rates = rates_of(gpu_type("h200")).rates
     share = 16 << 10
@@ -53,7 +50,7 @@ def test_the_first_turn_of_a_block_waits_once() -> None:
     assert rates.link_us(phase, 0) == pytest.approx(share / rates.pull_gbps / 1e3)
 
 
-def test_further_turns_wait_for_memory_and_move_their_bytes() -> None:
+def test_further_turns_wait_for_memory_and_move_their_bytes():
     """A copy of many turns with few bytes in flight: each waits, cold from memory, and moves what it has."""
     rates = rates_of(gpu_type("h100")).rates
     share, turns = 8 << 20, 1 << 10
@@ -62,7 +59,6 @@ def test_further_turns_wait_for_memory_and_move_their_bytes() -> None:
     cold = terms_of(work, rates, 10.0 * rates.l2_bytes)
     moving_us = share / rates.issue_pull_gbps / 1e3 * turns / (turns + 1)
     floors = gpu_type("h100").floors
-    assert floors is not None
     assert floors.load_remote_cold_us is not None
     assert cold.more_us == pytest.approx(turns * floors.load_remote_cold_us + moving_us)
     hot = terms_of(work, rates, 0.0)
@@ -71,7 +67,7 @@ def test_further_turns_wait_for_memory_and_move_their_bytes() -> None:
     assert terms_of(replace(work, steps=work.least), rates, 0.0).more_us == 0.0, "a single turn is on the least path"
 
 
-def test_a_look_without_a_hop_is_one() -> None:
+def test_a_look_without_a_hop_is_one():
     """ll128 stores its words weakly, so that the clock never sees how long they fly."""
     rates = rates_of(gpu_type("h100")).rates
     seen = terms_of(CaseWork({"own_load": 2.0, "hop": 1.0}, {}, ()), rates, 0.0)

@@ -32,7 +32,7 @@ READ_AGAIN = PhaseWork((), 2e6)
 """2 MB of memory take 2 us, and nothing goes over links."""
 
 
-def _terms_of(*phases: PhaseWork) -> Terms:
+def _terms_of(*phases):
     return terms_of(CaseWork({}, {}, phases), RATES, 0.0)
 
 
@@ -81,14 +81,12 @@ def test_further_rounds_and_traffic_overlap_and_all_else_adds_up():
 def test_the_memorys_rate_is_that_of_the_most_blocks():
     """Fewer blocks sum what the L2 cache holds: on H100 they are faster than the memory."""
     floors = gpu_type("h100").floors
-    assert floors is not None
     assert max(floors.reduce_gbps.values()) > floors.reduce_gbps[128] == rates_of(gpu_type("h100")).rates.memory_gbps
 
 
 def test_bulk_copies_have_a_floor_of_their_rate_and_wait_as_loads_do():
     type_ = gpu_type("h200")
     floors, rates = type_.floors, rates_of(type_).rates
-    assert floors is not None
     assert rates.bulk_push_gbps == max(floors.bulk_push_gbps.values()) < rates.push_gbps
     own, remote = floors.load_own_l2_us, floors.load_remote_hot_us
     assert [rates.costs_us[kind] for kind in ("bulk_own_load", "bulk_read", "lane_copy")] == [own] * 3
@@ -127,7 +125,7 @@ def test_work_is_the_same_after_its_document():
         CaseWork.of({**work.document(), "how": "guessed"})
 
 
-def _terms() -> list[Terms]:
+def _terms():
     return [
         Terms(0.56, least, more, link, memory, cold)
         for least, cold in ((1.8, 0.0), (2.5, 0.4), (4.0, 1.0), (4.3, 0.2))
@@ -135,7 +133,7 @@ def _terms() -> list[Terms]:
     ]
 
 
-def _cases(times) -> list[Measured]:
+def _cases(times):
     return [
         Measured(
             "h200-x2", "h200", Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 1024, 2), time_us, terms

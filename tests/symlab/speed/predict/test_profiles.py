@@ -1,15 +1,10 @@
 """Profiles of candidates: those of a shared clock are those of a clock for each, and what fails costs only itself."""
 
-from __future__ import annotations
-
 import os
 import time
-from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -27,25 +22,23 @@ from symlab.speed.predict.profiling import profiled
 ARCH = "sm_90a"
 
 
-def made(name: str, size_bytes: int) -> Case:
+def made(name, size_bytes):
     return Case("all_reduce", name, "bfloat16", "float32", "sum", size_bytes, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "lamport"])
-def test_a_shared_clock_gives_the_profiles_of_a_clock_for_each(
-    algorithm: str, compile_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shared_clock_gives_the_profiles_of_a_clock_for_each(algorithm, compile_cache, monkeypatch):
     """Blocks differ, and with them the room for flags; large messages come down to the same launch."""
     monkeypatch.setattr(profiling, "WHOLE_BYTES", 1 << 14)
     sizes = (1 << 10, 1 << 14) if algorithm == "lamport" else (1 << 14, 1 << 16, 1 << 18)
     cases = [made(f"{algorithm}@t128b{blocks}l8", size) for blocks in (2, 8) for size in sizes]
     runnables = [runnable_of(case, find(case.name), ARCH, compile_cache) for case in cases]
     plain = [profiled(one, H200_TRIAL) for one in runnables]
-    asked: list[object] = []
+    asked = []
     usual = budget.clocked
 
-    def counted(*words: Any) -> Any:
+    def counted(*words):
         asked.append(words)
         return usual(*words)
 
@@ -55,13 +48,13 @@ def test_a_shared_clock_gives_the_profiles_of_a_clock_for_each(
     assert len(asked) < 2 * len(cases), "each has its own path and the least one: some of them are the same launch"
 
 
-def test_without_time_nothing_is_begun(tmp_path: Path) -> None:
+def test_without_time_nothing_is_begun(tmp_path):
     assert list(Profiles(tmp_path, ARCH).of([made("one_shot@t128b4l8", 1 << 12)], 0.0)) == []
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_processes_make_the_same_profiles(tmp_path: Path) -> None:
+def test_processes_make_the_same_profiles(tmp_path):
     cases = [made("one_shot@t128b4l8", 1 << 12), made("two_shot@t128b4l8", 1 << 12)]
     several = Profiles(tmp_path, ARCH, processes=2)
     try:
@@ -86,12 +79,12 @@ def test_processes_make_the_same_profiles(tmp_path: Path) -> None:
     ],
 )
 def test_what_fails_costs_only_itself_and_says_whether_a_gpu_can_run_it(
-    at: str, error: Exception, why: str, can_run: bool, compile_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    at, error, why, can_run, compile_cache, monkeypatch
+):
     cases = [made(f"{name}@t128b4l8", 1 << 12) for name in ("one_shot", "lamport")]
     usual = getattr(profiles, at)
 
-    def failing(case: Case, *words: Any) -> Any:
+    def failing(case, *words):
         if "one_shot" in case.name:
             raise error
         return usual(case, *words)
@@ -104,15 +97,15 @@ def test_what_fails_costs_only_itself_and_says_whether_a_gpu_can_run_it(
     assert isinstance(found[cases[1]], CaseWork)
 
 
-def test_a_simulation_ends_with_the_models_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulation_ends_with_the_models_time(tmp_path, monkeypatch):
     """What is begun gets no more seconds than are left, and what it does not end in is left out, not measured."""
-    limits_s: list[float] = []
+    limits_s = []
 
-    def slow(runnable: object, costs: object, limit_s: float) -> Any:
+    def slow(runnable, costs, limit_s):
         limits_s.append(limit_s)
         raise WorldFailure("TIMEOUT", 0, f"rank 0: still running after {limit_s} s")
 
-    def ended(self: budget.Budget) -> float:
+    def ended(self):
         if limits_s:
             raise TimeoutError("simulating it takes longer than 100 s")
         return 100.0
@@ -124,10 +117,10 @@ def test_a_simulation_ends_with_the_models_time(tmp_path: Path, monkeypatch: pyt
     assert limits_s == [100.0]
 
 
-def test_a_budget_gives_no_simulation_more_than_the_deadline_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits_s: list[float] = []
+def test_a_budget_gives_no_simulation_more_than_the_deadline_of_each(monkeypatch):
+    limits_s = []
     monkeypatch.setattr(budget, "clocked", lambda runnable, costs, limit_s: limits_s.append(limit_s))
-    given: Any = SimpleNamespace(case=made("one_shot", 1 << 12), executable=SimpleNamespace(digest=""), launch=None)
+    given = SimpleNamespace(case=made("one_shot", 1 << 12), executable=SimpleNamespace(digest=""), launch=None)
     Budget(1e9)(given, H200_TRIAL)
     Budget(50.0)(given, H200_TRIAL)
     assert limits_s[0] == profiling.DEADLINE_S
@@ -140,13 +133,13 @@ class Breaking:
 
     made: int = 0
 
-    def __init__(self, processes: int, context: object, initializer: object) -> None:
+    def __init__(self, processes, context, initializer):
         Breaking.made += 1
         self._is_first = Breaking.made == 1
         self._begun: list[Future[list[Found]]] = []
 
-    def submit(self, work: Any, group: Sequence[Case], *words: Any) -> Future[list[Found]]:
-        future: Future[list[Found]] = Future()
+    def submit(self, work, group, *words):
+        future = Future()
         self._begun.append(future)
         if any("two_shot" in case.name for case in group):
             for one in self._begun:
@@ -156,11 +149,11 @@ class Breaking:
             future.set_result([(case, Unprofiled("seen", can_run=True)) for case in group])
         return future
 
-    def shutdown(self, **words: Any) -> None:
+    def shutdown(self, **words):
         pass
 
 
-def test_a_lost_process_costs_only_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_process_costs_only_its_code(tmp_path, monkeypatch):
     monkeypatch.setattr(profiles, "ProcessPoolExecutor", Breaking)
     monkeypatch.setattr(Breaking, "made", 0)
     cases = [made(f"{name}@t128b4l8", 1 << 12) for name in ("one_shot", "two_shot", "lamport", "ll")]
@@ -169,7 +162,31 @@ def test_a_lost_process_costs_only_its_code(tmp_path: Path, monkeypatch: pytest.
     assert Breaking.made == 3, "the broken one, that of the suspects, and one for the others"
 
 
-def dies_of_two_shot(cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float) -> list[Found]:
+def test_a_code_of_many_cases_goes_to_several_processes(tmp_path, monkeypatch):
+    """16 cases of one code for 2 processes, 8 parts; cases of the same number of blocks stay together."""
+    groups = []
+
+    class Noted:
+        def __init__(self, *words):
+            pass
+
+        def submit(self, work, group, *words):
+            groups.append(group)
+            future = Future()
+            future.set_result([(case, Unprofiled("seen", can_run=True)) for case in group])
+            return future
+
+    monkeypatch.setattr(profiles, "ProcessPoolExecutor", Noted)
+    cases = [
+        made(f"one_shot@t128b{blocks}l8", size << 20) for size in (1, 4) for blocks in (1, 2, 4, 8, 16, 32, 64, 128)
+    ]
+    found = dict(Profiles(tmp_path, ARCH, processes=2).of(cases))
+    assert set(found) == set(cases)
+    assert [len(group) for group in groups] == [2] * 8
+    assert [len({case.algorithm for case in group}) for group in groups] == [1] * 8
+
+
+def dies_of_two_shot(cases, *words):
     """What a worker does: end without a word, as one that is killed for its memory."""
     if any("two_shot" in case.name for case in cases):
         os._exit(9)
@@ -178,7 +195,7 @@ def dies_of_two_shot(cases: Sequence[Case], arch: str, cache_dir: Path, stop_at:
 
 
 @pytest.mark.slow
-def test_a_killed_process_costs_only_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_process_costs_only_its_code(tmp_path, monkeypatch):
     monkeypatch.setattr(profiles, "profiles_of_a_code", dies_of_two_shot)
     several = Profiles(tmp_path, ARCH, processes=2)
     cases = [made(f"{name}@t128b4l8", 1 << 12) for name in ("one_shot", "two_shot", "lamport", "ll")]

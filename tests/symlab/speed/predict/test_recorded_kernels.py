@@ -1,14 +1,7 @@
 """The kernels that records name, compiled by the code of their commit in a process of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import textwrap
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from cases.record.record import KernelInfo
 from symlab.speed.predict import recorded_kernels
@@ -49,12 +42,12 @@ COMPILER = f"""
 """
 
 
-def written(path: Path, text: str) -> None:
+def written(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(text))
 
 
-def test_a_compiler_on_pythons_path_alone_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_on_pythons_path_alone_is_found(tmp_path, monkeypatch):
     """As on a machine where nothing can be installed, and packages are carried into a folder."""
     code, elsewhere = tmp_path / "code", tmp_path / "site"
     for name, text in SOURCES.items():
@@ -63,7 +56,7 @@ def test_a_compiler_on_pythons_path_alone_is_found(tmp_path: Path, monkeypatch: 
     written(elsewhere / "compiler.py", COMPILER)
 
     @contextlib.contextmanager
-    def recorded_code(records: Any, root: Path) -> Iterator[tuple[str, Path]]:
+    def recorded_code(records, root):
         yield "c0ffee", code
 
     monkeypatch.setattr(recorded_kernels, "_recorded_code", recorded_code)

@@ -1,19 +1,13 @@
 """The bench of GPUs on stand-ins: what it measures together, what is out, and which world comes after a failure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 
-from cases.case import Case
 from kernels.ahead import Compiler
-from kernels.spec import KernelSpec
 from memory.fabric import Traits
 from runner.request.compose import compose_jobs, hydra_over
-from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
 from runner.timing.measure import MeasurePlan, measure
 from runner.world.threads import ThreadWorld
@@ -37,7 +31,7 @@ class Stand:
     closed: bool = False
     plans: list[MeasurePlan] = field(default_factory=list)
 
-    def run(self, program: Any, argument: Any, deadline_s: float | None) -> list[Any]:
+    def run(self, program, argument, deadline_s):
         if not isinstance(argument, MeasurePlan):
             return [Traits("nvshmem", "sm_90a", 2, 1 << 23, multicast=False)] * 2
         assert program is measure
@@ -46,23 +40,23 @@ class Stand:
             self.healthy = False
             raise WorldFailure("DEADLOCK", 1, why)
 
-        def on_stand(fabric: Any, plan: MeasurePlan) -> Any:
-            log: list[str] = []
+        def on_stand(fabric, plan):
+            log = []
             return measure(RecordingFabric(fabric, log, 1 << 14), plan, RecordingStopwatch(log))
 
         return ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(on_stand, argument, NEVER_S)
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self):
         return {}
 
-    def findings(self) -> None:
+    def findings(self):
         return None
 
-    def close(self) -> None:
+    def close(self):
         self.closed = True
 
 
-def request(**fabric: Any) -> ResolvedRequest:
+def request(**fabric):
     with hydra_over():
         (job,) = compose_jobs(["op=all_reduce", "dtype=bfloat16", "sizes=[4K]", "fabric=simulator"], False)
     made = on_its_fabric(job.request)
@@ -70,11 +64,11 @@ def request(**fabric: Any) -> ResolvedRequest:
 
 
 @pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+def compiler(tmp_path_factory):
     return Compiler(tmp_path_factory.mktemp("kernels"))
 
 
-def bench_on(compiler: Compiler, *stands: Stand) -> tuple[DeviceBench, Worlds]:
+def bench_on(compiler, *stands):
     left = list(stands)
     worlds = Worlds(request(), lambda line: None, lambda fabric, world_size, say: left.pop(0))
     return DeviceBench(worlds, request(), compiler), worlds
@@ -84,7 +78,7 @@ CASES = [case_of("one_shot@t128b2l8"), case_of("two_shot@t128b2l8")]
 
 
 @pytest.mark.slow
-def test_candidates_are_measured_in_turns_and_checked(compiler: Compiler) -> None:
+def test_candidates_are_measured_in_turns_and_checked(compiler):
     stand = Stand()
     bench, _ = bench_on(compiler, stand)
     found = bench.measured(CASES, 3)
@@ -97,7 +91,7 @@ def test_candidates_are_measured_in_turns_and_checked(compiler: Compiler) -> Non
 
 
 @pytest.mark.slow
-def test_a_failure_takes_the_world_with_it_and_names_the_reason(compiler: Compiler) -> None:
+def test_a_failure_takes_the_world_with_it_and_names_the_reason(compiler):
     hanging = Stand(lambda plan: "rank 1: it waits" if len(plan.contestants) == 2 else "")
     second = Stand()
     bench, worlds = bench_on(compiler, hanging, second)
@@ -111,7 +105,7 @@ def test_a_failure_takes_the_world_with_it_and_names_the_reason(compiler: Compil
 
 
 @pytest.mark.slow
-def test_groups_fit_the_heap_and_have_at_most_sixteen(compiler: Compiler) -> None:
+def test_groups_fit_the_heap_and_have_at_most_sixteen(compiler):
     bench, _ = bench_on(compiler, Stand())
     small = [case_of(f"one_shot@t128b{blocks}l8") for blocks in range(1, 41)]
     groups = bench.groups(small[1:], small[0])
@@ -123,8 +117,8 @@ def test_groups_fit_the_heap_and_have_at_most_sixteen(compiler: Compiler) -> Non
     assert max(map(len, groups)) <= 2, "8 MiB hold three of 2 MiB each, the anchor among them"
 
 
-def test_a_world_that_can_not_be_started_is_one_line() -> None:
-    def fails(fabric: Any, world_size: int, say: Any) -> Any:
+def test_a_world_that_can_not_be_started_is_one_line():
+    def fails(fabric, world_size, say):
         raise WorldFailure("FAILED", None, "no GPU answers")
 
     with refused(RequestError):
@@ -132,16 +126,16 @@ def test_a_world_that_can_not_be_started_is_one_line() -> None:
 
 
 @pytest.mark.slow
-def test_what_fails_is_out_and_others_go_on(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_is_out_and_others_go_on(compiler, monkeypatch):
     import runner.timing.of_case as timing
 
     usual, compiled = timing.check_rank, compiler.executable
 
-    def wrong(case: Case, spec: Any, rank: int, outputs: Any, faults: Any, **more: Any) -> Any:
+    def wrong(case, spec, rank, outputs, faults, **more):
         spoilt = [one + 1 for one in outputs] if "two_shot" in case.algorithm else outputs
         return usual(case, spec, rank, spoilt, faults, **more)
 
-    def broken(spec: KernelSpec, case: Case, arch: str) -> Any:
+    def broken(spec, case, arch):
         if "one_shot" in case.algorithm:
             raise RuntimeError("ptxas: too many\nregisters")
         return compiled(spec, case, arch)

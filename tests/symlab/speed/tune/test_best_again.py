@@ -1,9 +1,5 @@
 """Records of algorithms=best without their table: replay and audit run its kernels by name, and launchers' ranks do."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from kernels.catalogue import find
@@ -18,9 +14,7 @@ from tests.symlab.speed.tuned.test_tuned_table import TABLE
 
 
 @pytest.mark.slow
-def test_replay_and_audit_need_no_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_replay_and_audit_need_no_table(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     table = tmp_path / "t.json"
     table.write_text(TABLE.text())
@@ -32,7 +26,6 @@ def test_replay_and_audit_need_no_table(
     names = {record.case.algorithm for record in records}
     (large,) = (one for one in records if one.case.algorithm.startswith("two_shot@"))
     given = large.request.kernel
-    assert given is not None
     assert given["chosen"]["digest"] == digest_of(TABLE.text())
     assert "searched on NVIDIA H200" in given["chosen"]["nearest"]
     assert given["tuning"]["threads"] == given["choices"]["threads"] == 512
@@ -50,7 +43,7 @@ def test_replay_and_audit_need_no_table(
     assert "all are there" not in capsys.readouterr().out.partition("16  expected")[2].partition("17  command")[0]
 
 
-def test_ranks_of_a_launcher_find_a_kernel_with_a_tuning() -> None:
+def test_ranks_of_a_launcher_find_a_kernel_with_a_tuning():
     with hydra_over():
         jobs = compose_jobs(["op=all_reduce", "algorithms=best", "fabric=simulator"], False)
     words = JoinedCommand(jobs).vocabulary

@@ -1,9 +1,5 @@
 """Random tunings for a score of the model: the same for a seed, each another code or launch, at every size."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from cases.case import Case
@@ -18,12 +14,12 @@ from tests.symlab.speed.tune.test_tune_on_gpus import Finals, on_gpus
 ALGORITHMS = ("one_shot", "two_shot", "lamport")
 
 
-def candidates(size_bytes: int) -> Candidates:
+def candidates(size_bytes):
     case = Case("all_reduce", "best", "bfloat16", "float32", "sum", size_bytes, 2)
     return Candidates(case, ALGORITHMS, Traits("nvshmem", "sm_90a", 2, 1 << 33, multicast=False))
 
 
-def test_a_seed_draws_the_same_and_another_one_others() -> None:
+def test_a_seed_draws_the_same_and_another_one_others():
     first, again, other = (drawn(candidates(1 << 20), 30, seed) for seed in (1, 1, 2))
     assert first == again
     assert len(first) == 30
@@ -35,17 +31,17 @@ def test_a_seed_draws_the_same_and_another_one_others() -> None:
 
 
 @pytest.mark.slow
-def test_what_there_is_not_is_not_drawn() -> None:
+def test_what_there_is_not_is_not_drawn():
     few = drawn(candidates(1 << 10), 10_000, 1)
     assert 10 < len(few) < 1000
 
 
 @pytest.mark.parametrize(("count", "places", "each"), [(7, 3, [3, 2, 2]), (2, 4, [1, 1, 0, 0]), (6, 3, [2, 2, 2])])
-def test_a_sample_is_spread_over_all_sizes(count: int, places: int, each: list[int]) -> None:
+def test_a_sample_is_spread_over_all_sizes(count, places, each):
     assert shares(count, places) == each
 
 
-def test_a_sample_is_run_beside_the_catalogues_own(tmp_path: Path) -> None:
+def test_a_sample_is_run_beside_the_catalogues_own(tmp_path):
     finals = Finals(tmp_path)
     asked, seams = on_gpus(finals, "sizes=[16K,1M]", "timing.warmup=7", algorithms=ALGORITHMS)
     assert tune(Options(asked, sample=9, seed=1, processes=1), asked, seams) == 0

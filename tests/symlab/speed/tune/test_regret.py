@@ -1,31 +1,27 @@
 """The regret of a table's choices, and sizes off the powers of two."""
 
-from __future__ import annotations
-
 import math
 import statistics
-from collections.abc import Sequence
 
 import pytest
 
 from cases.ops import OPS, collective
-from cases.record.record import Record
 from runner.request.compose import compose_jobs, hydra_over
 from symlab.speed.tune.regret import SIZES, regrets, report, unseen_sizes
 from tests.golden import refused
 from tests.reports.synthetic import record, with_request
 
 
-def chosen(name: str, size_bytes: int, us: float, searched: int = 4096, world: int = 0) -> Record:
+def chosen(name, size_bytes, us, searched=4096, world=0):
     what = {"by": "best", "algorithm": name, "searched": {"size_bytes": searched}}
     return with_request(timed(name, size_bytes, us, world), kernel={"chosen": what})
 
 
-def timed(name: str, size_bytes: int, us: float, world: int = 0) -> Record:
+def timed(name, size_bytes, us, world=0):
     return record(name, size_bytes, samples_us=[[us] * 6] * 4, world=world)
 
 
-def test_the_regret_is_over_the_quickest_of_the_same_size_and_world() -> None:
+def test_the_regret_is_over_the_quickest_of_the_same_size_and_world():
     records = [
         chosen("lamport@t128b4l8", 3000, 4.04),
         timed("ll", 3000, 4.0),
@@ -47,7 +43,7 @@ def test_the_regret_is_over_the_quickest_of_the_same_size_and_world() -> None:
     assert "3000 surely slower than ll" in said
 
 
-def test_the_half_that_names_the_quickest_does_not_judge() -> None:
+def test_the_half_that_names_the_quickest_does_not_judge():
     """ll is the quickest only in the turns that choose: the regret is what the others say."""
     best = chosen("lamport@t128b4l8", 3000, 4.0)
     lucky = record("ll", 3000, samples_us=[[3.0, 4.1] * 5] * 4)
@@ -58,10 +54,10 @@ def test_the_half_that_names_the_quickest_does_not_judge() -> None:
 
 
 @pytest.mark.parametrize(("us", "is_small"), [(4.0, True), (4.11, True), (4.13, False), (4.2, False)])
-def test_one_large_regret_among_many_small_ones_is_told(us: float, is_small: bool) -> None:
+def test_one_large_regret_among_many_small_ones_is_told(us, is_small):
     """And half of them may not be above 1 %."""
 
-    def many(us: float) -> list[Record]:
+    def many(us):
         return [one for size in range(3000, 3010) for one in (chosen(NAME, size, us), timed("nccl", size, 4.0))]
 
     assert report(regrets(many(4.0)))[1]
@@ -76,7 +72,7 @@ def test_one_large_regret_among_many_small_ones_is_told(us: float, is_small: boo
 NAME = "ll@t128b4l8"
 
 
-def in_worlds(mine: Sequence[float], other: Sequence[float], beside: str = "ll") -> list[Record]:
+def in_worlds(mine, other, beside="ll"):
     """A choice and another contestant at one size, with their times in each world."""
     found = []
     for world, (us, its) in enumerate(zip(mine, other, strict=True)):
@@ -84,7 +80,7 @@ def in_worlds(mine: Sequence[float], other: Sequence[float], beside: str = "ll")
     return found
 
 
-def test_worlds_are_pooled_and_what_differs_among_them_is_the_interval() -> None:
+def test_worlds_are_pooled_and_what_differs_among_them_is_the_interval():
     """Ratios of 1 %, 2 % and 3 %: their mean, and 4.303 standard errors of it to each side."""
     (one,) = regrets(in_worlds([101.0, 102.0, 103.0], [100.0] * 3))
     assert one.worlds == 3
@@ -99,7 +95,7 @@ def test_worlds_are_pooled_and_what_differs_among_them_is_the_interval() -> None
     assert one.faults == []
 
 
-def test_what_is_slower_in_every_world_is_slower() -> None:
+def test_what_is_slower_in_every_world_is_slower():
     for mine, other, faults in (
         ([101.0, 101.1, 100.9], "ll", ["surely slower than ll"]),
         ([101.0, 101.1, 100.9], "nccl", []),  # 1 % behind a library is no fault of a size
@@ -110,7 +106,7 @@ def test_what_is_slower_in_every_world_is_slower() -> None:
         assert one.faults == faults
 
 
-def test_a_verdict_on_records_needs_three_worlds() -> None:
+def test_a_verdict_on_records_needs_three_worlds():
     two, three = in_worlds([99.0] * 2, [100.0] * 2), in_worlds([99.0] * 3, [100.0] * 3)
     said, is_small = report(regrets(two), 3)
     assert not is_small
@@ -118,21 +114,21 @@ def test_a_verdict_on_records_needs_three_worlds() -> None:
     assert report(regrets(three), 3)[1]
 
 
-def test_sizes_of_the_search_itself_prove_nothing() -> None:
+def test_sizes_of_the_search_itself_prove_nothing():
     found = regrets([chosen("ll@t128b4l8", 4096, 4.0), timed("ll", 4096, 4.0)])
     said, is_small = report(found)
     assert not is_small
     assert "all sizes are the search's own" in said
 
 
-def test_a_choice_that_ran_alone_has_no_regret() -> None:
+def test_a_choice_that_ran_alone_has_no_regret():
     assert regrets([chosen("ll@t128b4l8", 3000, 4.0)]) == []
     assert regrets([timed("ll", 3000, 4.0), timed("nccl", 3000, 5.0)]) == []
     with refused(ValueError):
         report([])
 
 
-def test_twenty_sizes_off_the_powers_of_two() -> None:
+def test_twenty_sizes_off_the_powers_of_two():
     sizes = unseen_sizes(1 << 10, 1 << 28, 128)
     assert len(sizes) == SIZES == 20
     assert list(sizes) == sorted(set(sizes))
@@ -142,7 +138,7 @@ def test_twenty_sizes_off_the_powers_of_two() -> None:
     assert unseen_sizes(1024, 1024, 128) == ()
 
 
-def test_the_experiment_of_regret_has_all_ops_of_equal_parts_and_the_unseen_sizes() -> None:
+def test_the_experiment_of_regret_has_all_ops_of_equal_parts_and_the_unseen_sizes():
     with hydra_over():
         jobs = compose_jobs(["+exp=tune_gpus", "world_size=2"], False)
     assert [job.request.op for job in jobs] == [op for op in OPS if op != "barrier" and not collective(op).sends]

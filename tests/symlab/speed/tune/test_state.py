@@ -1,10 +1,6 @@
 """What is kept of a search, and files that are of no use to it."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +20,7 @@ FOUND = {
 }
 
 
-def written(folder: Path) -> Path:
+def written(folder):
     path = folder / "table.json.search"
     state = State(path, KEY)
     state.rungs("a")["0"] = {"two_shot@t512b64l8p": 3.5, "lamport@t128b4l8": "it hangs"}
@@ -32,7 +28,7 @@ def written(folder: Path) -> Path:
     return path
 
 
-def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_it_goes_on_where_it_was(tmp_path):
     again = State(written(tmp_path), KEY)
     assert again.is_begun
     assert again.note == ""
@@ -41,21 +37,21 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert again.rungs("a") == {"0": {"two_shot@t512b64l8p": 3.5, "lamport@t128b4l8": "it hangs"}}
 
 
-def test_a_finished_search_leaves_no_file(tmp_path: Path) -> None:
+def test_a_finished_search_leaves_no_file(tmp_path):
     path = written(tmp_path)
     State(path, KEY).remove()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("key", ["gpu", "kernels", "jobs"])
-def test_another_machine_or_other_kernels_begin_anew(tmp_path: Path, key: str) -> None:
+def test_another_machine_or_other_kernels_begin_anew(tmp_path, key):
     again = State(written(tmp_path), {**KEY, key: "other"})
     assert not again.is_begun
     assert "of another machine, other kernels or other settings: the search begins anew" in again.note
 
 
-def changed(at: tuple[str, ...], value: Any) -> str:
-    document: Any = {
+def changed(at, value):
+    document = {
         "symlab_search": 3,
         "key": KEY,
         "seconds": 3.5,
@@ -86,7 +82,7 @@ def changed(at: tuple[str, ...], value: Any) -> str:
         " " * 100 + "\x00",
     ],
 )
-def test_an_edited_file_begins_anew_and_says_so(tmp_path: Path, text: str) -> None:
+def test_an_edited_file_begins_anew_and_says_so(tmp_path, text):
     path = tmp_path / "table.json.search"
     path.write_text(text)
     state = State(path, KEY)
@@ -98,7 +94,7 @@ def test_an_edited_file_begins_anew_and_says_so(tmp_path: Path, text: str) -> No
     assert State(path, KEY).note == ""
 
 
-def test_the_time_of_all_commands_is_kept(tmp_path: Path) -> None:
+def test_the_time_of_all_commands_is_kept(tmp_path):
     path = tmp_path / "table.json.search"
     first = State(path, KEY, lambda: 20.0)
     first.finish("a", FOUND)

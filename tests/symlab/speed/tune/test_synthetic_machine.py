@@ -4,16 +4,12 @@ The law is that of the failure that this search once had: few blocks move little
 model with one rate for a link chose 2 to 8 blocks where the catalogue had 64.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
 import statistics
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,16 +17,14 @@ from cases.case import Case
 from kernels.catalogue import find
 from memory.fabric import Traits
 from runner.records.store import Store
-from runner.request.compose import ComposedJob
 from symlab.speed.predict.case_work import CaseWork, Direction, PhaseWork
-from symlab.speed.predict.profiles import Found
 from symlab.speed.tune.candidates import Candidates
 from symlab.speed.tune.command import Options, tune
 from symlab.speed.tune.jobs import SIZES
 from symlab.speed.tune.regret import unseen_sizes
 from symlab.speed.tune.sample import BLOCKS, LOADS, THREADS
 from symlab.speed.tune.search import Measured
-from symlab.speed.tuned.table import Table, read
+from symlab.speed.tuned.table import read
 from tests.reports.synthetic import record, with_environment, with_request
 from tests.symlab.speed.tune.test_tune_on_gpus import GPU, on_gpus
 
@@ -50,7 +44,7 @@ class Launched:
     way: str
 
 
-def launched(case: Case) -> Launched:
+def launched(case):
     spec = find(case.name)
     launch = spec.launch(case)
     choices = spec.choices(case)
@@ -59,11 +53,11 @@ def launched(case: Case) -> Launched:
     return Launched(blocks, threads * int(choices.get("unroll", 4)) * 16, "push" if push else "pull")
 
 
-def _extent(one: Any) -> Sequence[int]:
+def _extent(one):
     return (one,) if isinstance(one, int) else one
 
 
-def moved(case: Case) -> tuple[list[float], float]:
+def moved(case):
     """Bytes over a link in each phase, and bytes through memory, with 2 ranks."""
     size = float(case.size_bytes)
     if case.algorithm.startswith("two_shot"):
@@ -71,7 +65,7 @@ def moved(case: Case) -> tuple[list[float], float]:
     return [size], 3 * size
 
 
-def true_us(case: Case) -> float:
+def true_us(case):
     """The law: bytes in flight over latency, no more than a multiprocessor moves, times blocks, up to the link's."""
     how = launched(case)
     links, memory = moved(case)
@@ -88,7 +82,7 @@ class Profiler:
 
     kind: str
 
-    def of(self, cases: Sequence[Case], limit_s: float = math.inf) -> Iterable[Found]:
+    def of(self, cases, limit_s=math.inf):
         for case in cases:
             if self.kind == "liar":
                 yield case, CaseWork({}, {"hop": 1e6 / true_us(case)}, ())
@@ -103,7 +97,7 @@ class Profiler:
             blocks = how.blocks if self.kind == "knowing" else 0
             yield case, CaseWork(least, {**least, wait: rounds}, phases, blocks=blocks)
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
@@ -114,16 +108,16 @@ class Bench:
     chance: random.Random = field(default_factory=lambda: random.Random(3))
     names: dict[int, set[str]] = field(default_factory=dict)
 
-    def groups(self, cases: Sequence[Case], beside: Case | None) -> list[list[Case]]:
+    def groups(self, cases, beside):
         return [list(cases)] if cases else []
 
-    def measured(self, cases: Sequence[Case], samples: int) -> list[Measured]:
+    def measured(self, cases, samples):
         for one in cases:
             self.names.setdefault(one.size_bytes, set()).add(one.algorithm)
         return [Measured(tuple(noisy(true_us(one), self.chance) for _ in range(samples))) for one in cases]
 
 
-def noisy(us: float, chance: random.Random) -> float:
+def noisy(us, chance):
     return us * chance.lognormvariate(0, 0.005)
 
 
@@ -134,7 +128,7 @@ class Finals:
     folder: Path
     names: dict[int, set[str]] = field(default_factory=dict)
 
-    def __call__(self, given: Sequence[str], composed: Sequence[ComposedJob]) -> Path:
+    def __call__(self, given, composed):
         store, chance = Store(self.folder), random.Random(5)
         for job in composed:
             (size,) = job.request.sizes_bytes
@@ -150,19 +144,19 @@ class Finals:
         return store.folder
 
 
-def case_of(name: str, size: int) -> Case:
+def case_of(name, size):
     return Case("all_reduce", name, "bfloat16", "float32", "sum", size, 2)
 
 
-def candidates(size: int) -> Candidates:
+def candidates(size):
     return Candidates(case_of("best", size), ALGORITHMS, TRAITS)
 
 
-def own(size: int) -> list[Case]:
+def own(size):
     return candidates(size).own()
 
 
-def best_us(size: int) -> float:
+def best_us(size):
     """The law's best over all that a search could try."""
     every = itertools.product(ALGORITHMS, THREADS, BLOCKS, LOADS, ("", "p"))
     names = [
@@ -174,9 +168,7 @@ def best_us(size: int) -> float:
     return min(true_us(one) for one in (*place.own(), *place.named(names)))
 
 
-def searched(
-    folder: Path, kind: str, algorithms: Sequence[str] = ALGORITHMS, *more: str
-) -> tuple[Table, Bench, Finals]:
+def searched(folder, kind, algorithms=ALGORITHMS, *more):
     """Run symlab tune on the machine, with a model of some kind."""
     bench, finals = Bench(), Finals(folder / "finals")
     how = {"bench": lambda *_: bench, "profiles": lambda *_, **__: Profiler(kind)}
@@ -185,18 +177,18 @@ def searched(
     return read(folder / "t.json"), bench, finals
 
 
-def chosen_us(table: Table, size: int) -> float:
+def chosen_us(table, size):
     name = table.choice(case_of("best", size), "sm_90a", GPU).name
     return true_us(case_of(name, size))
 
 
-def test_the_catalogue_itself_is_not_the_best_of_this_machine() -> None:
+def test_the_catalogue_itself_is_not_the_best_of_this_machine():
     """Else a search that always took it would pass all of the following."""
     assert max(min(map(true_us, own(size))) / best_us(size) for size in SIZES) > 1.05
 
 
 @pytest.mark.parametrize(("kind", "is_near"), [("blind", False), ("knowing", True)])
-def test_a_model_with_one_rate_of_a_link_prefers_few_blocks(tmp_path: Path, kind: str, is_near: bool) -> None:
+def test_a_model_with_one_rate_of_a_link_prefers_few_blocks(tmp_path, kind, is_near):
     """The failure itself: stores wait for nothing, so that without the blocks few of them look as good as many. What
     such a model ranks best of those that push takes 1.5 times as long as it could at 16M."""
     table, _, _ = searched(tmp_path, kind, ("two_shot",), "sizes=[16M]")
@@ -207,7 +199,7 @@ def test_a_model_with_one_rate_of_a_link_prefers_few_blocks(tmp_path: Path, kind
 
 
 @pytest.mark.parametrize("kind", ["knowing", "blind", "liar"])
-def test_the_search_on_a_machine_whose_law_is_known(tmp_path: Path, kind: str) -> None:
+def test_the_search_on_a_machine_whose_law_is_known(tmp_path, kind):
     table, bench, finals = searched(tmp_path, kind)
     between = [(int(1.3 * (1 << power)) // 128 - 1 | 1) * 128 for power in range(11, 29, 2)]
     assert {*SIZES, *between} <= {one.size_bytes for one in table.entries}

@@ -1,9 +1,5 @@
 """`symlab tune` as a command: wrong requests, machines without GPUs, tables that are there already, time that ends."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from runner.request_error import RequestError
@@ -15,13 +11,13 @@ from tests.symlab.speed.tuned.test_tuned_table import TABLE
 
 
 @pytest.mark.slow
-def test_other_entries_of_a_table_stay(tmp_path: Path) -> None:
+def test_other_entries_of_a_table_stay(tmp_path):
     for sizes in ("sizes=[1K]", "sizes=[4K]"):
         assert tuned(tmp_path, sizes)[0] == 0
     assert [one.size_bytes for one in read(tmp_path / "h200.json").entries] == [1024, 4096]
 
 
-def test_no_time_leaves_candidates_out_and_the_table_says_so(tmp_path: Path) -> None:
+def test_no_time_leaves_candidates_out_and_the_table_says_so(tmp_path):
     assert tuned(tmp_path, "sizes=[4K]", seconds=1e-9)[0] == 0
     (one,) = read(tmp_path / "h200.json").entries
     assert one.searched.timed == 15, "the first group"
@@ -29,7 +25,7 @@ def test_no_time_leaves_candidates_out_and_the_table_says_so(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", [".", "none/t.json", "hostile.json", "h100.json"])
-def test_a_place_that_can_not_take_the_table_is_refused_before_the_search(name: str, tmp_path: Path) -> None:
+def test_a_place_that_can_not_take_the_table_is_refused_before_the_search(name, tmp_path):
     (tmp_path / "hostile.json").write_text('{"symlab_tuned": 1, "entries": [')
     (tmp_path / "h100.json").write_text(TABLE.text().replace("NVIDIA H200", "NVIDIA H100"))
     with refused(RequestError, str(tmp_path)):
@@ -56,9 +52,7 @@ def test_a_place_that_can_not_take_the_table_is_refused_before_the_search(name: 
     ],
     ids=" ".join,
 )
-def test_a_wrong_request_is_one_line(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_request_is_one_line(words, tmp_path, monkeypatch, capsys):
     """The last one is right, and would be simulated."""
     monkeypatch.chdir(tmp_path)
     assert main(["tune", "fabric=simulator", "sizes=[1K]", *words]) == 2
@@ -68,9 +62,7 @@ def test_a_wrong_request_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_that_it_needs_gpus_is_said_before_what_a_simulated_heap_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_that_it_needs_gpus_is_said_before_what_a_simulated_heap_lacks(tmp_path, monkeypatch, capsys):
     """Its own sizes go up to 256M."""
     monkeypatch.chdir(tmp_path)
     assert main(["tune", "fabric=simulator", "op=all_reduce", "-o", "x.json"]) == 2
@@ -81,9 +73,7 @@ def test_that_it_needs_gpus_is_said_before_what_a_simulated_heap_lacks(
 
 
 @pytest.mark.parametrize("line", [[], ["--seconds", "60"]], ids=" ".join)
-def test_a_search_without_an_op_says_what_it_would_do_and_starts_nothing(
-    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_without_an_op_says_what_it_would_do_and_starts_nothing(line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["tune", *line]) == 2
     said = capsys.readouterr()

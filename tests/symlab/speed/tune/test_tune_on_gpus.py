@@ -1,12 +1,8 @@
 """`symlab tune` on GPUs, up to their clocks: a bench with a script, and finalists whose records are invented."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -38,7 +34,7 @@ FINALS = sorted([*BETWEEN, *(1 << power for power in range(10, 29, 2))])
 """Sizes that are searched, and those between them."""
 
 
-def true_us(name: str, size_bytes: int) -> float:
+def true_us(name, size_bytes):
     """An invented time: lamport is quicker up to 16 KiB, two_shot with many threads beyond; fewer blocks are better."""
     step = step_of("x@t256b64l8" if is_own(name) else name)
     small = base_of(name) == "lamport"
@@ -49,10 +45,10 @@ def true_us(name: str, size_bytes: int) -> float:
 class Clocked:
     """A bench whose times are true_us, up to 1 % off by turns."""
 
-    def groups(self, cases: Sequence[Case], beside: Case | None) -> list[list[Case]]:
+    def groups(self, cases, beside):
         return [list(cases[at : at + 15]) for at in range(0, len(cases), 15)]
 
-    def measured(self, cases: Sequence[Case], samples: int) -> list[Measured]:
+    def measured(self, cases, samples):
         return [
             Measured(tuple(true_us(one.algorithm, one.size_bytes) * (1 + turn % 3 / 200) for turn in range(samples)))
             for one in cases
@@ -62,10 +58,10 @@ class Clocked:
 class Place:
     """A world's place: two GPUs without multicast."""
 
-    def traits(self) -> Traits:
+    def traits(self):
         return Traits("nvshmem", "sm_90a", 2, 1 << 33, multicast=False)
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
@@ -77,7 +73,7 @@ class Finals:
     composed: list[ComposedJob] = field(default_factory=list)
     worse: float = 1.0
 
-    def __call__(self, given: Sequence[str], composed: Sequence[ComposedJob]) -> Path:
+    def __call__(self, given, composed):
         self.composed += composed
         store = Store(self.folder / f"run{len(list(self.folder.glob('run*')))}")
         for job in composed:
@@ -96,9 +92,7 @@ class Finals:
         return store.folder
 
 
-def tuned(
-    tmp_path: Path, *more: str, worse: float = 1.0, finals: Finals | None = None, **options: Any
-) -> tuple[int, Finals]:
+def tuned(tmp_path, *more, worse=1.0, finals=None, **options):
     finals = finals or Finals(tmp_path, worse=worse)
     asked, seams = on_gpus(finals, *more)
     usual = {"output": tmp_path / "h200.json", "processes": 1, "exhaustive": not options.get("unseen")}
@@ -106,7 +100,7 @@ def tuned(
 
 
 @pytest.mark.slow
-def test_one_size_leaves_none_unseen(tmp_path: Path) -> None:
+def test_one_size_leaves_none_unseen(tmp_path):
     tuned(tmp_path, "sizes=[1K]")
     with refused(RequestError) as caught:
         tuned(tmp_path, "sizes=[1K]", unseen=True)
@@ -114,7 +108,7 @@ def test_one_size_leaves_none_unseen(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_table_of_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_times(tmp_path, capsys):
     code, finals = tuned(tmp_path)
     assert code == 0
     table = read(tmp_path / "h200.json")
@@ -124,7 +118,6 @@ def test_a_table_of_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert [base_of(one.choice.name) for one in table.entries[small:]] == ["two_shot"] * (len(sizes) - small)
     for one in table.entries:
         assert one.choice.value == pytest.approx(true_us(one.choice.name, one.size_bytes))
-        assert one.runner_up is not None
         assert one.choice.low <= one.choice.value <= one.choice.high
         assert one.choice.value <= one.runner_up.value * 1.02
         assert one.searched.failed == 0
@@ -149,7 +142,7 @@ def test_a_table_of_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.slow
-def test_the_regret_at_unseen_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_regret_at_unseen_sizes(tmp_path, capsys):
     tuned(tmp_path)
     code, finals = tuned(tmp_path, unseen=True)
     (job,) = finals.composed
@@ -164,7 +157,7 @@ def test_the_regret_at_unseen_sizes(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.slow
-def test_libraries_are_run_beside_choices_as_asked(tmp_path: Path) -> None:
+def test_libraries_are_run_beside_choices_as_asked(tmp_path):
     _, finals = tuned(tmp_path, "sizes=[1K,4K]", "timing.samples=7", "track.experiment=tuned")
     request = finals.composed[0].request
     assert (request.timing.samples, str(request.timing.limit)) == (7, "none"), (
@@ -181,16 +174,14 @@ def test_libraries_are_run_beside_choices_as_asked(tmp_path: Path) -> None:
 class Stops(Finals):
     """Finals whose second command is interrupted."""
 
-    def __call__(self, given: Sequence[str], composed: Sequence[ComposedJob]) -> Path:
+    def __call__(self, given, composed):
         if self.composed:
             raise KeyboardInterrupt
         return super().__call__(given, composed)
 
 
 @pytest.mark.slow
-def test_finals_that_were_run_before_an_interrupt_are_not_run_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finals_that_were_run_before_an_interrupt_are_not_run_again(tmp_path, monkeypatch):
     monkeypatch.setattr(finals_module, "PART", 4)
     sizes = "sizes=[1K,4K,16K]"
     stops = Stops(tmp_path)
@@ -205,12 +196,10 @@ def test_finals_that_were_run_before_an_interrupt_are_not_run_again(
     assert table.made["records"].startswith("run0, run1")
 
 
-def on_gpus(
-    finals: Finals, *more: str, algorithms: Sequence[str] = ("lamport", "two_shot"), **seams: Any
-) -> tuple[tuple[str, ...], Seams]:
+def on_gpus(finals, *more, algorithms=("lamport", "two_shot"), **seams):
     """Overrides of a search on two GPUs, and what stands for these; seams: what is otherwise."""
     asked = ("op=all_reduce", f"algorithms=[{','.join(algorithms)}]", "dtype=bfloat16", "fabric=nvshmem", *more)
-    usual: dict[str, Any] = {
+    usual = {
         "bench": lambda worlds, request, compiler: Clocked(),
         "worlds": lambda request, say: Place(),
         "finals": finals,

@@ -1,11 +1,8 @@
 """Successive halving on a bench with known times: what it finds, what failures cost, and going on after an end."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -21,7 +18,7 @@ TRAITS = Traits("invented", "sm_90a", 2, 1 << 40, multicast=False)
 ALGORITHMS = ("one_shot", "two_shot", "lamport")
 
 
-def true_us(name: str) -> float:
+def true_us(name):
     """An invented time: two_shot, pushed, with 512 threads, 32 blocks and 4 loads is quickest at 10 us."""
     step = step_of(name) if "@" in name else tuning_of(f"all_reduce/{name}").step(BASE)
     off = [abs(step.threads - 512) / 61, abs(step.blocks - 32) / 8.3, abs(step.loads_in_flight - 4) / 2.7]
@@ -41,11 +38,11 @@ class Scripted:
     worlds: int = 1
     stop_after: int | None = None
 
-    def groups(self, cases: Sequence[Case], beside: Case | None) -> list[list[Case]]:
+    def groups(self, cases, beside):
         room = self.together - (beside is not None)
         return [list(cases[at : at + room]) for at in range(0, len(cases), room)]
 
-    def measured(self, cases: Sequence[Case], samples: int) -> list[Measured]:
+    def measured(self, cases, samples):
         if self.stop_after is not None and len(self.calls) >= self.stop_after:
             raise KeyboardInterrupt
         names = tuple(case.algorithm for case in cases)
@@ -62,17 +59,17 @@ class Scripted:
         ]
 
 
-def candidates(size_bytes: int = BASE.size_bytes, algorithms: Sequence[str] = ALGORITHMS) -> Candidates:
+def candidates(size_bytes=BASE.size_bytes, algorithms=ALGORITHMS):
     from dataclasses import replace
 
     return Candidates(replace(BASE, size_bytes=size_bytes), algorithms, TRAITS)
 
 
-def search(bench: Scripted, kept: dict[str, Any] | None = None, **more: Any) -> Search:
+def search(bench, kept=None, **more):
     return Search(bench, candidates(), {} if kept is None else kept, **more)
 
 
-def test_the_quickest_is_found_although_clocks_differ_between_groups() -> None:
+def test_the_quickest_is_found_although_clocks_differ_between_groups():
     bench = Scripted()
     found = search(bench).run()
     every = {name for names, _ in bench.calls for name in names}
@@ -83,7 +80,7 @@ def test_the_quickest_is_found_although_clocks_differ_between_groups() -> None:
     assert (found.timed, found.failed, found.left_out) == (len(every), {}, 0)
 
 
-def test_fewer_candidates_get_more_samples() -> None:
+def test_fewer_candidates_get_more_samples():
     bench = Scripted()
     search(bench).run()
     tried = {
@@ -94,18 +91,18 @@ def test_fewer_candidates_get_more_samples() -> None:
     assert spent < tried[SAMPLES[0]] * SAMPLES[-1] * 0.55, "about half of as many samples of all as the last rung has"
 
 
-def test_tunings_beside_the_best_join() -> None:
+def test_tunings_beside_the_best_join():
     grid = {case.algorithm for case in candidates().first()}
     found = search(Scripted()).run()
     assert set(found.best) - grid, "a finalist that the first grid does not have"
 
 
 @pytest.mark.parametrize("kind", ["hangs", "wrong"])
-def test_a_bad_candidate_costs_only_itself(kind: str) -> None:
+def test_a_bad_candidate_costs_only_itself(kind):
     best = search(Scripted()).run().best[0]
     first = candidates().first()[5].algorithm
     bench = Scripted(**{kind: frozenset({best, first})})
-    said: list[str] = []
+    said = []
     found = search(bench, say=said.append).run()
     assert set(found.failed) == {best, first}
     assert best not in found.best
@@ -122,11 +119,11 @@ def test_a_bad_candidate_costs_only_itself(kind: str) -> None:
         assert all(why == "3 elements are wrong" for why in found.failed.values())
 
 
-def test_an_anchor_that_hangs_later_ends_nothing() -> None:
+def test_an_anchor_that_hangs_later_ends_nothing():
     """The anchor of the second group hangs from then on; the others keep what was measured."""
 
     class Late(Scripted):
-        def measured(self, cases: Sequence[Case], samples: int) -> list[Measured]:
+        def measured(self, cases, samples):
             if len(self.calls) == 1:
                 quickest = min(self.calls[0][0], key=true_us)
                 self.hangs = frozenset({quickest})
@@ -139,19 +136,19 @@ def test_an_anchor_that_hangs_later_ends_nothing() -> None:
     assert hanging not in found.best
 
 
-def test_all_fail() -> None:
+def test_all_fail():
     names = frozenset(case.algorithm for case in candidates().first())
     with pytest.raises(NothingPassed, match="no candidate passed: 3 elements are wrong"):
         search(Scripted(wrong=names)).run()
 
 
 @pytest.mark.slow
-def test_a_search_that_was_cut_short_measures_nothing_twice() -> None:
+def test_a_search_that_was_cut_short_measures_nothing_twice():
     whole = Scripted()
     wanted = search(whole).run()
     for stop_after in range(1, len(whole.calls)):
-        kept: dict[str, Any] = {}
-        saved: list[str] = []
+        kept = {}
+        saved = []
         bench = Scripted(stop_after=stop_after)
         with pytest.raises(KeyboardInterrupt):
             search(bench, kept, save=lambda kept=kept, saved=saved: saved.append(json.dumps(kept))).run()
@@ -168,7 +165,7 @@ def test_a_search_that_was_cut_short_measures_nothing_twice() -> None:
         assert twice == set(), "only the anchor, the first of a group, is measured again"
 
 
-def test_time_ends_it_with_what_was_measured() -> None:
+def test_time_ends_it_with_what_was_measured():
     bench = Scripted()
     found = search(bench, is_late=lambda: len(bench.calls) >= 2).run()
     assert len(bench.calls) == 2
@@ -178,7 +175,7 @@ def test_time_ends_it_with_what_was_measured() -> None:
     assert found.best[0] == min(measured, key=true_us)
 
 
-def test_without_any_time_the_first_group_is_measured() -> None:
+def test_without_any_time_the_first_group_is_measured():
     bench = Scripted()
     assert search(bench, is_late=lambda: True).run().best
     assert len(bench.calls) == 1
@@ -187,7 +184,7 @@ def test_without_any_time_the_first_group_is_measured() -> None:
 # Candidates
 
 
-def test_candidates_differ_in_code_or_launch() -> None:
+def test_candidates_differ_in_code_or_launch():
     seen = set()
     for case in candidates().first():
         spec = find(case.name)
@@ -201,7 +198,7 @@ def test_candidates_differ_in_code_or_launch() -> None:
     assert len(seen) > 50
 
 
-def test_small_sizes_have_few_and_the_catalogues_own_come_first() -> None:
+def test_small_sizes_have_few_and_the_catalogues_own_come_first():
     small, large = candidates(1024).first(), candidates(1 << 20).first()
     assert len(small) < len(large) / 2
     assert [case.algorithm for case in small[:3]] == list(ALGORITHMS)
@@ -209,12 +206,12 @@ def test_small_sizes_have_few_and_the_catalogues_own_come_first() -> None:
     assert "lamport@t192b64l2" in near, "beside the catalogue's 96 threads of this size"
 
 
-def test_what_is_refused_is_no_candidate() -> None:
+def test_what_is_refused_is_no_candidate():
     large = candidates(16 << 20).first()
     assert {base_of(case.algorithm) for case in large} == {"one_shot", "two_shot"}, "lamport takes 2 MiB at most"
 
 
-def test_nothing_is_offered_twice() -> None:
+def test_nothing_is_offered_twice():
     both = candidates()
     first = both.first(["two_shot@t96b3l4", "two_shot@t96b3l4"])
     assert [case.algorithm for case in first].count("two_shot@t96b3l4") == 1

@@ -1,11 +1,7 @@
 """Tables of choices: what they give, the nearest entry, and files that someone has edited."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,8 +25,8 @@ DIGEST = f"sha256:{'0' * 64}"
 H200 = "NVIDIA H200"
 
 
-def entry(name: str, size: int, first: int, last: int, **changes: Any) -> Entry:
-    fields: dict[str, Any] = {
+def entry(name, size, first, last, **changes):
+    fields = {
         "op": "all_reduce",
         "dtype": "bfloat16",
         "accumulator": "float32",
@@ -56,24 +52,24 @@ LARGE = entry("two_shot@t512b64l8p", 1 << 24, 8192, 1 << 25, searched=RANKED)
 TABLE = Table(H200, "sm_90a", {"date": "2026-11-22"}, (SMALL, LARGE))
 
 
-def case(size_bytes: int, **changes: Any) -> Case:
+def case(size_bytes, **changes):
     fields = {"dtype": "bfloat16", "accumulator": "float32", "reduction": "sum", "world_size": 2}
     return Case("all_reduce", "best", **fields | {"size_bytes": size_bytes} | changes)
 
 
-def chosen(size_bytes: int, gpu: str = H200, table: Table = TABLE, **changes: Any) -> tuple[str, str]:
+def chosen(size_bytes, gpu=H200, table=TABLE, **changes):
     found = table.choice(case(size_bytes, **changes), "sm_90a", gpu)
     return found.name, found.nearest
 
 
-def test_an_entry_says_how_its_choice_was_found() -> None:
+def test_an_entry_says_how_its_choice_was_found():
     assert SMALL.searched.found(SMALL.choice.name) == "exhaustive"
     assert LARGE.searched.found(LARGE.choice.name) == "model's no. 1 of 90"
     assert LARGE.searched.found("two_shot@t512b32l8") == "model's no. 2 of 90"
     assert LARGE.searched.found("lamport@t128b4l8") == "beside the model's 2 of 90"
 
 
-def test_a_case_within_a_range_has_its_entry() -> None:
+def test_a_case_within_a_range_has_its_entry():
     assert chosen(512) == ("lamport@t128b4l8", "")
     assert chosen(8190) == ("lamport@t128b4l8", "")
     assert chosen(8192) == ("two_shot@t512b64l8p", "")
@@ -90,12 +86,12 @@ def test_a_case_within_a_range_has_its_entry() -> None:
         ),
     ],
 )
-def test_the_nearest_entry_says_in_what_it_differs(size_bytes: int, changes: Any) -> None:
+def test_the_nearest_entry_says_in_what_it_differs(size_bytes, changes):
     """lamport has no integers: the entry of the next range does them."""
     same_text(": ".join(chosen(size_bytes, **changes)))
 
 
-def test_a_choice_for_other_counts_says_that_uniform_ones_were_searched() -> None:
+def test_a_choice_for_other_counts_says_that_uniform_ones_were_searched():
     table = replace(
         TABLE,
         entries=(
@@ -108,14 +104,14 @@ def test_a_choice_for_other_counts_says_that_uniform_ones_were_searched() -> Non
         assert table.choice(replace(case, counts="uniform"), "sm_90a", gpu).nearest == ""
 
 
-def test_a_nearer_world_comes_before_a_nearer_size() -> None:
+def test_a_nearer_world_comes_before_a_nearer_size():
     four = entry("ll@t128b4l8", 1024, 512, 2047, ranks=4)
     table = Table(H200, "sm_90a", {}, (SMALL, LARGE, four))
     assert chosen(1 << 17, table=table, world_size=4)[0] == "ll@t128b4l8"
     assert chosen(4096, table=table, world_size=2)[0] == "lamport@t128b4l8"
 
 
-def test_no_entry_is_one_line() -> None:
+def test_no_entry_is_one_line():
     with refused():
         TABLE.choice(Case("broadcast", "best", "bfloat16", "none", "none", 4096, 4), "sm_90a", H200)
     integers = Table(H200, "sm_90a", {}, (SMALL,))
@@ -123,7 +119,7 @@ def test_no_entry_is_one_line() -> None:
         chosen(4096, table=integers, dtype="int32", accumulator="native")
 
 
-def test_a_file_gives_the_same_table(tmp_path: Path) -> None:
+def test_a_file_gives_the_same_table(tmp_path):
     path = tmp_path / "h200.json"
     path.write_text(TABLE.text())
     found = read(path)
@@ -134,7 +130,7 @@ def test_a_file_gives_the_same_table(tmp_path: Path) -> None:
     assert place_for(H200, tmp_path) == path
 
 
-def test_figures_of_another_unit_are_refused(tmp_path: Path) -> None:
+def test_figures_of_another_unit_are_refused(tmp_path):
     assert "unit" in refusal_of(tmp_path, json.dumps(TABLE.document() | {"unit": "instructions"}))
 
 
@@ -142,11 +138,11 @@ def test_figures_of_another_unit_are_refused(tmp_path: Path) -> None:
     ("gpu", "slug"),
     [(H200, "h200"), ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA GB200", "gb200"), ("h100", "h100"), ("?!", "gpu")],
 )
-def test_names_of_files(gpu: str, slug: str) -> None:
+def test_names_of_files(gpu, slug):
     assert slug_of(gpu) == slug
 
 
-def refusal_of(folder: Path, text: str | bytes) -> str:
+def refusal_of(folder, text):
     """The one line that a file is refused with."""
     path = folder / "table.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -159,7 +155,7 @@ def refusal_of(folder: Path, text: str | bytes) -> str:
     return said
 
 
-EDITS: dict[tuple[Any, ...], list[Any]] = {
+EDITS = {
     ("symlab_tuned",): [1, ...],
     ("gpu",): [5, "a\x1b[31mb"],
     ("arch",): [...],
@@ -186,12 +182,12 @@ EDITS: dict[tuple[Any, ...], list[Any]] = {
 }
 
 
-def test_an_edited_table_is_refused_by_its_key(tmp_path: Path) -> None:
+def test_an_edited_table_is_refused_by_its_key(tmp_path):
     """The value in a place of the document; ... removes it."""
     said = []
     for at, value in ((at, value) for at, values in EDITS.items() for value in values):
         document = TABLE.document()
-        inside: Any = document
+        inside = document
         for key in at[:-1]:
             inside = inside[key]
         inside[at[-1]] = value
@@ -217,11 +213,11 @@ def test_an_edited_table_is_refused_by_its_key(tmp_path: Path) -> None:
     ],
     ids=["empty", "list", "null", "braces", "brackets", "bytes", "twice", "digits", "NaN", "infinity"],
 )
-def test_what_is_no_table_is_refused(tmp_path: Path, text: str | bytes) -> None:
+def test_what_is_no_table_is_refused(tmp_path, text):
     refusal_of(tmp_path, text)
 
 
-def test_a_file_that_is_too_large_or_missing(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_or_missing(tmp_path):
     assert "more than" in refusal_of(tmp_path, " " * (MAX_BYTES + 1))
     with refused():
         read(tmp_path / "none.json")
