@@ -43,7 +43,6 @@ from kernels.own.arguments import (
 )
 from kernels.own.code import LAUNCH_KEYS, OwnCode, check_keys, code_at, launch_of, naming_key
 from kernels.own.expressions import computed, evaluated
-from kernels.own.parameters import refuses_target
 from kernels.sources import read
 from kernels.spec import ARCHS, KernelSpec, Parameter, Workspace
 from kernels.tuning import MAX_WORLD_SIZE
@@ -326,7 +325,7 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
         raise ValueError("no dtypes (dtypes), give those that the kernel adds, such as [float32]")
     # Of types of 32 bits and more native and float32 are one; of narrower ones a kernel has one of them.
     usual = dict.fromkeys(one for dtype in dtypes for one in _usual_accumulators(dtype))
-    archs = tuple(arch for arch in ARCHS if not refuses_target(made.code.target, arch))
+    archs = tuple(arch for arch in ARCHS if not made.code.refuses_arch(arch))
     limits: dict[str, Any] = {"max_world_size": MAX_WORLD_SIZE, "max_size_bytes": None}
     for key in (key for key in limits if key in given):
         with naming_key(key):
