@@ -193,8 +193,7 @@ def test_launches_of_other_shapes_do_not_share_a_batch():
     def program(fabric):
         out = fabric.allocate(8, 256, "out")
         fabric.launch(code, launches[fabric.rank], [Argument("address", out.address)])
-        found = get(fabric, out, "u4").tolist()
-        return found
+        return get(fabric, out, "u4").tolist()
 
     assert succeed(make_world(4), program).results == [[8, 0], [4, 0], [32, 0], [32, 64]]
 
