@@ -150,8 +150,13 @@ def test_cases_share_a_world(case):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(("launches", 0), ("deadline_s", 0), ("timing", "graph"), ("timing", "often"), ("cache_dir", "/proc/version")),
-        *(("kernel", "all_reduce/one_shot"), *(("inputs", [torch.zeros(2048)] * ranks) for ranks in (1, 3))),
+        ("launches", 0),
+        ("deadline_s", 0),
+        ("timing", "graph"),
+        ("timing", "often"),
+        ("cache_dir", "/proc/version"),
+        ("kernel", "all_reduce/one_shot"),
+        *(("inputs", [torch.zeros(2048)] * ranks) for ranks in (1, 3)),
     ],
 )
 def test_wrong_arguments_are_value_errors(case, key, value):

@@ -156,7 +156,9 @@ def test_what_did_not_pass_is_not_timed_and_keeps_its_place() -> None:
     shelf = done(Shelf(), script, "sizes=8", "algorithms=[one_shot,multimem_one_shot,two_shot]")
     assert shelf.measured == [(8, ("one_shot", "nccl"), None)]
     assert shelf.told == [
-        *((8, "one_shot", "PASSED", True), (8, "multimem_one_shot", "REFUSED", False), (8, "two_shot", "WRONG", False)),
+        (8, "one_shot", "PASSED", True),
+        (8, "multimem_one_shot", "REFUSED", False),
+        (8, "two_shot", "WRONG", False),
         (8, "nccl", "PASSED", True),
     ]
 

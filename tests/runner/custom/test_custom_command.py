@@ -26,9 +26,21 @@ from tests.rooms import needs
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
 
 BAD_STRUCTS = [
-    *([], {"size": 8}, {0: "output", 4: "rank"}, {"a": 5}, {40_000: 5}, {0: 5}, {0: "output", "size": 4}),
-    *({0: "outptu"}, {0: {"peer": ["input", 4]}}, {0: {"addresses": ["input", 3]}}, {0: "output+4000"}),
-    *({0: {"u8": 300}}, {0: {"struct": {4: {"u32": "ranks"}}}}, ["output"], {0: {"tensor": "output"}}),
+    [],
+    {"size": 8},
+    {0: "output", 4: "rank"},
+    {"a": 5},
+    {40_000: 5},
+    {0: 5},
+    {0: "output", "size": 4},
+    {0: "outptu"},
+    {0: {"peer": ["input", 4]}},
+    {0: {"addresses": ["input", 3]}},
+    {0: "output+4000"},
+    {0: {"u8": 300}},
+    {0: {"struct": {4: {"u32": "ranks"}}}},
+    ["output"],
+    {0: {"tensor": "output"}},
 ]
 """What is given for the struct of add_struct.ptx:add_struct."""
 
@@ -186,9 +198,14 @@ def test_a_follower_beyond_a_gpu_is_refused_before_anything_runs(run, said, tmp_
 @pytest.mark.parametrize(
     "then",
     [
-        *(5, [5], [{**STEP, "buffers": {}}], [{**STEP, "kernel": "count.ptx:counts"}]),
-        *([STEP, {**STEP, "arguments": ["output"]}], [{**STEP, "arguments": ["outputs", "launch"]}]),
-        *([{**STEP, "launch": {"grid": 1}}], [{**STEP, "launch": {"grid": 1, "block": 1, "assumptions": ["luck"]}}]),
+        5,
+        [5],
+        [{**STEP, "buffers": {}}],
+        [{**STEP, "kernel": "count.ptx:counts"}],
+        [STEP, {**STEP, "arguments": ["output"]}],
+        [{**STEP, "arguments": ["outputs", "launch"]}],
+        [{**STEP, "launch": {"grid": 1}}],
+        [{**STEP, "launch": {"grid": 1, "block": 1, "assumptions": ["luck"]}}],
         [{**STEP, "launch": {"grid": 1, "block": 1, "stream": "side"}}],
     ],
 )
@@ -369,8 +386,14 @@ def test_misuse_is_one_line(run, said, tmp_path, changes):
 @pytest.mark.parametrize(
     "argument",
     [
-        *("dtype=float16", "algorithms=[one_shot]", "sizes=[1K]", "op=all_reduce", "fabric.heap_bytes=8K"),
-        *("custom.tolerence=1", "custom.buffers.output.symetric=false", "custom.tolerance=0.1"),
+        "dtype=float16",
+        "algorithms=[one_shot]",
+        "sizes=[1K]",
+        "op=all_reduce",
+        "fabric.heap_bytes=8K",
+        "custom.tolerence=1",
+        "custom.buffers.output.symetric=false",
+        "custom.tolerance=0.1",
     ],
 )
 def test_keys_that_do_not_go_with_it(run, said, argument):

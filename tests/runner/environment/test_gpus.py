@@ -21,7 +21,9 @@ class FabricInfo(ctypes.Structure):
     """NVML's, as far as it is read."""
 
     _fields_ = (
-        *(("clusterUuid", ctypes.c_uint8 * 16), ("status", ctypes.c_uint), ("cliqueId", ctypes.c_uint32)),
+        ("clusterUuid", ctypes.c_uint8 * 16),
+        ("status", ctypes.c_uint),
+        ("cliqueId", ctypes.c_uint32),
         ("state", ctypes.c_uint),
     )
 

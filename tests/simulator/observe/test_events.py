@@ -279,8 +279,14 @@ def test_a_host_that_need_not_wait_has_seen_the_end_all_the_same():
     succeed(world, program)
     kinds = [event.action if kind == "host" else kind for kind, event in log.told if kind in HOST]
     assert kinds == [
-        *("enqueued", "enqueued", "launch_began", "launch_ended", "launch_ended", "barrier"),
-        *("synchronized", "synchronized"),
+        "enqueued",
+        "enqueued",
+        "launch_began",
+        "launch_ended",
+        "launch_ended",
+        "barrier",
+        "synchronized",
+        "synchronized",
     ]
     assert [one.launch for one in log.of("host")] == [0, 0, -1, 1, 1]
 

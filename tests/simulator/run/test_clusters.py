@@ -34,7 +34,10 @@ NEXT = (
 
 PLACES = (
     *(f"%{name}.{axis}" for name in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid") for axis in "xyz"),
-    *("%cluster_ctarank", "%cluster_nctarank", "%is_explicit_cluster", "%gridid"),
+    "%cluster_ctarank",
+    "%cluster_nctarank",
+    "%is_explicit_cluster",
+    "%gridid",
 )
 
 
