@@ -258,7 +258,8 @@ def _store_shared(instruction: Instruction, bind: Binder) -> Run:
         report_shared(frame, places, size * len(sources), instruction, "store")
         batch = frame.batch
         if batch.space.events.stored:
-            tell(batch.space.events.stored, Stored(start, rows_of(frame, sources, kind)))
+            flat = batch.shared.view(np.uint8).reshape(-1) if batch.shared_start < 0 else None
+            tell(batch.space.events.stored, Stored(start, rows_of(frame, sources, kind), flat))
         if batch.mbarriers.objects:
             batch.mbarriers.check_write(start, size * len(sources))
         if batch.shared_start >= 0:

@@ -370,7 +370,7 @@ def store_rows(frame: LaneFrame, space: str, addresses: Lanes, rows: Lanes, inst
     elif space:
         found = reach(frame, space, addresses, width, instruction, "store")
         if frame.batch.space.events.stored and space.startswith("shared"):
-            tell(frame.batch.space.events.stored, Stored(found.index, rows))
+            tell(frame.batch.space.events.stored, Stored(found.index, rows, found.flat))
         found.put(np.ascontiguousarray(rows), frame.batch.space.lane_order(frame.count))
     else:
 

@@ -29,7 +29,7 @@ from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, UnknownInstru
 from simulator.isa.spaces import address_reader, load_rows, places_of, shared_place, shared_reader
 from simulator.memory.space import MULTICAST as MULTICAST_WINDOW
 from simulator.memory.space import LaneFault
-from simulator.memory.tensor_map import MAP_ALIGNMENT, READ_BYTES, TensorMap, Tile, decoded, stretches, tile_at
+from simulator.memory.tensor_map import MAP_ALIGNMENT, READ_BYTES, TensorMap, Tile, decoded, tile_at
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Immediate, Instruction, Operand, Vector
 
@@ -100,7 +100,7 @@ def _placed(frame: LaneFrame, position: int, made: TensorMap, tile: Tile, action
             low, end = int(tile.there.min()), int(tile.there.max()) + tile.unit_bytes
             found = space.resolve_bulk_multicast(rank, made.address + low, end - low, "a tensor copy")
             return tuple(index - low for index in found)
-        return (space.resolve_stretches(rank, made.address, stretches(tile.there, tile.unit_bytes), action),)
+        return (space.resolve_stretches(rank, made.address, tile.stretches, action),)
     except LaneFault as fault:
         raise LaneFault(position, fault.message) from None
 

@@ -521,12 +521,14 @@ class Space(Heaps):
         size = span.width_bytes
         if span.shape == "affine":
             end = span.low + len(span.index) * size
+            if len(span.index) == 1 and self.events.stored:
+                tell(self.events.stored, Stored(span.index, rows, self.memory))
             self.memory[span.low : end] = rows.view(np.uint8).reshape(-1)
             if span.allocation is None or span.allocation.unwritten:
                 self.written[span.low : end] = 1
             return
         if self.events.stored:
-            tell(self.events.stored, Stored(span.index, rows))
+            tell(self.events.stored, Stored(span.index, rows, self.memory))
         wide = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16", 32: "V32"}[size]
         position, values = span.index >> (size.bit_length() - 1), rows.view(wide).reshape(-1)
         order = self.lane_order(len(position))

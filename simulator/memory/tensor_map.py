@@ -69,17 +69,20 @@ class TensorMap:
 class Tile:
     """What a copy moves of a tensor: units of unit_bytes, each from or to there (bytes from where the tensor begins)
     and places (bytes from where the box begins in shared memory). Units out of bounds are left out; in shared memory
-    they become `fill` (an element's bytes)."""
+    they become `fill` (an element's bytes). stretches: (begin, size) of what is touched in global memory."""
 
     there: Offsets
     places: Offsets
     unit_bytes: int
     fill: npt.NDArray[np.uint8]
+    stretches: list[tuple[int, int]]
 
     def part(self, low: int, high: int) -> tuple[list[tuple[int, int]], Offsets]:
         """Return what lies at the bytes from low to high of the box: the stretches of global memory (begin, size) and
         the places of their units, one after another."""
         inside = (self.places >= low) & (self.places < high)
+        if inside.all():
+            return self.stretches, self.places
         return stretches(self.there[inside], self.unit_bytes), self.places[inside]
 
 
@@ -157,4 +160,5 @@ def tile_at(made: TensorMap, coordinates: tuple[int, ...], shared_address: int) 
     places = shared_address + kept * unit
     if made.swizzle_bytes:
         places = places ^ (places >> 3 & (made.swizzle_bytes - UNIT_BYTES))
-    return Tile(there[kept].astype(np.int64), (places - shared_address).astype(np.int64), unit, made.fill)
+    there = there[kept]
+    return Tile(there, places - shared_address, unit, made.fill, stretches(there, unit))

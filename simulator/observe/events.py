@@ -372,10 +372,12 @@ class HostAccess:
 
 @dataclass(slots=True, eq=False)
 class Stored:
-    """The values of the store whose Access came before. places: where, one a lane; rows: what, a row a lane."""
+    """The values of the store whose Access came before. places: where, one a lane; rows: what, a row a lane. memory:
+    the bytes that places are indices of, before the store; None if unknown."""
 
     places: Ids
     rows: npt.NDArray[Any]
+    memory: npt.NDArray[np.uint8] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -373,7 +373,7 @@ class Copies:
             shared = transfer.targets[0] if copy.is_load else transfer.source[1]
         first, stretched, shared_stretched = transfer.global_address, None, None
         if (tile := transfer.tile) is not None:
-            stretched = [(first + at, size) for at, size in stretches(tile.there, tile.unit_bytes)]
+            stretched = [(first + at, size) for at, size in tile.stretches]
             first = stretched[0][0] if stretched else first
             if not copy.is_load and len(tile.places) * tile.unit_bytes < transfer.size_bytes:
                 shared_stretched = [

@@ -44,11 +44,12 @@ TEARS, SHUFFLES = 0.3, 0.5
 """How often lanes tear a vector access where they may, and reach one address in another order than by number."""
 PART = 0.15
 """How often, by access in random order, only some lanes of one warp run."""
-TEAMS, TEAMS_OF_MANY, MANY_BLOCKS = 4, 2, 16
-"""Number of teams by priority, and of more than MANY_BLOCKS blocks: each takes steps of its own, which cost time."""
+TEAMS, TEAMS_OF_MORE = 4, 2
+"""Number of teams by priority, and of more blocks than TEAMS: each takes steps of its own, which cost time."""
 TEAMS_IN = [tuple(1 << one for one in range(TEAMS) if bits >> one & 1) for bits in range(1 << TEAMS)]
-MOST_LOOKS = 4
-"""Number of signals of many blocks after which threads that poll look again only when nothing else can run."""
+MOST_LOOKS, MANY_BLOCKS = 4, 16
+"""Number of signals of more than MANY_BLOCKS blocks after which threads that poll look again only when nothing else can
+run."""
 _SIGNALS = frozenset({"release", "relaxed", "volatile", "acq_rel", "sc", "red", "atom"})
 """What is in the instructions that store what others poll: others run with what they store after them."""
 NUMBERS = 1 << 16
@@ -286,7 +287,8 @@ class Accesses(Drawn):
 class Priority(Blocks):
     """Teams of blocks, by priority: of those that can, the first team runs, until all its threads wait. Who polls looks
     again after each signal of others, once. Seed 0: the last rank and its last blocks first; others draw them. Launches
-    begin together: batches of single ranks would take several times as many steps.
+    begin together, and so move the copies of more blocks than TEAMS: with batches of single ranks, and copies that come
+    one by one, runs would take several times as many steps.
 
     teams: by a launch's ranks and numbers, each block's team: 1 is the first, then 2, 4 and 8. looked: who has polled
     since the last signal. signals: by program and place, whether lanes signal there.
@@ -318,7 +320,7 @@ class Priority(Blocks):
         lanes = _kept(batch, index, group, self._teams_of(batch)[ids // batch.block] == team)
         if index in batch.program.spin_headers:
             self.looked.add((number, index, team))
-        if self.looked and self._signals(batch, index) and (self.looks or _has_few_blocks(batch)):
+        if self.looked and self._signals(batch, index) and (self.looks or _blocks_of(batch) <= MANY_BLOCKS):
             self.looked.clear()
             self.looks -= self.looks > 0
         return Step(number, index, lanes, wakes=True)
@@ -327,11 +329,12 @@ class Priority(Blocks):
         """Some now and then, and of each launch when all threads have polled in vain."""
         if not self.is_idle:
             return super().moves(batches)
-        able = [(number, one) for number, one in enumerate(batches) if one.copies.under_way]
-        return [
-            self._some_copies(n, one) if _has_few_blocks(one) else CopyStep(n, tuple(range(len(one.copies.under_way))))
-            for n, one in able
-        ]
+        return [self._some_copies(number, one) for number, one in enumerate(batches) if one.copies.under_way]
+
+    def _some_copies(self, number: int, batch: Batch) -> CopyStep:
+        if _blocks_of(batch) <= TEAMS:
+            return super()._some_copies(number, batch)
+        return CopyStep(number, tuple(range(len(batch.copies.under_way))))
 
     def _signals(self, batch: Batch, index: int) -> bool:
         """Whether a step stores what another thread may poll."""
@@ -367,7 +370,7 @@ class Priority(Blocks):
     def _drawn(self, batch: Batch) -> Ids:
         """Give blocks of all ranks, some at a time, to teams: those of a rank together, or those of a number, or
         any."""
-        blocks, most = batch.lanes // batch.block, TEAMS if _has_few_blocks(batch) else TEAMS_OF_MANY
+        blocks, most = batch.lanes // batch.block, TEAMS if _blocks_of(batch) <= TEAMS else TEAMS_OF_MORE
         numbers = np.arange(blocks)
         if not self.seed:
             order = numbers[::-1]
@@ -377,9 +380,9 @@ class Priority(Blocks):
         return (1 << numbers * min(most, blocks) // blocks)[np.argsort(order)]
 
 
-def _has_few_blocks(batch: Batch) -> bool:
-    """Whether launches as this one of all ranks have few, however many ranks began together."""
-    return batch.grid * batch.space.world_size <= MANY_BLOCKS
+def _blocks_of(batch: Batch) -> int:
+    """Return the number of blocks of such launches of all ranks, however many ranks began together."""
+    return batch.grid * batch.space.world_size
 
 
 def _likewise(copies: list[UnderWay], one: UnderWay, unit: int) -> tuple[int, ...]:

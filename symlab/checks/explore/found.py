@@ -189,6 +189,7 @@ def shrunk(
     ends_s = clock() + seconds
     before, late_before = first.switches, first.tried(failure).late
     fair = Ran(None)
+
     def attempt(candidate: tuple[Choice, ...]) -> Any:
         left_s = max(ends_s - clock(), 0.1)
         return _tried(subject, replace(order, follows=candidate), left_s, records=True).tried(failure)

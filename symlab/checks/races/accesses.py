@@ -53,6 +53,7 @@ class Accesses:
         self.info_of: Numbers = np.zeros(1024, np.int64)
         self.proxies: Numbers = np.zeros(64, np.int64)
         self.stamp = 0
+        self.unsure: list[tuple[Any, ...]] = []  # arguments of _report: see settle_alike
         self._floors: tuple[Actor, int, int, int, int] | None = None  # actors, stamp, info, count and floor: see _floor
 
     def note(self, info: Info) -> None:
@@ -69,6 +70,7 @@ class Accesses:
 
     def tick(self, info: Info | None = None) -> int:
         """Begin an event; return its stamp."""
+        self.settle_alike()
         self.stamp += 1
         if self.stamp >= len(self.info_of):
             self.info_of = np.concatenate([self.info_of, np.zeros_like(self.info_of)])
@@ -280,7 +282,45 @@ class Accesses:
         part: int,
         is_proxy_only: bool,
     ) -> None:
-        """Pass what is not ordered to the findings."""
+        """Pass what is not ordered to the findings; stores that may be alike wait for their values."""
+        alike = bad & self._may_be_alike(kept, old, who.actors(positions), info) if bad.any() else bad
+        if alike.any():
+            self.unsure.append((shadow, kept, old, who, positions, units, info, alike, part, is_proxy_only))
+            bad = bad & ~alike
+        self._add(shadow, kept, old, who, positions, units, info, bad, part, is_proxy_only)
+
+    def _may_be_alike(self, kept: Kept, old: Epochs, actors: Numbers, info: Info) -> Mask:
+        """Return which stores are by one instruction of lanes of one warp: of one value they are one write. In random
+        orders the lanes of a warp run one by one."""
+        if kept.kind != WRITE or kept.is_strong or not info.is_write or info.is_strong or info.proxy != GENERIC_PROXY:
+            return np.zeros(len(old), np.bool_)
+        before = old & LOW_MASK
+        found: Mask = (self.info_of[old >> STAMP_SHIFT] == info.number) & ~_are_apart(before, actors)
+        return found
+
+    def settle_alike(self, actors: Numbers | None = None, same: Mask | None = None) -> None:
+        """Pass to the findings what waits for its values. actors, same: whose value is the one that was there, which
+        makes it no race; None: unknown."""
+        unsure, self.unsure = self.unsure, []
+        for shadow, kept, old, who, positions, units, info, bad, *rest in unsure:
+            if actors is not None:
+                bad = bad & ~np.isin(who.actors(positions), actors[same])
+            self._add(shadow, kept, old, who, positions, units, info, bad, *rest)
+
+    def _add(
+        self,
+        shadow: Shadow,
+        kept: Kept,
+        old: Epochs,
+        who: Actor,
+        positions: Numbers,
+        units: Numbers,
+        info: Info,
+        bad: Mask,
+        part: int,
+        is_proxy_only: bool,
+    ) -> None:
+        """Add what is not ordered to the findings."""
         if not bad.any():
             return
         old, positions, units = old[bad], positions[bad], units[bad]
@@ -417,9 +457,7 @@ class Accesses:
             return
         # lanes of one warp are compared by value, see Races.stored
         old, new = last[lost] & LOW_MASK, mine[lost] & LOW_MASK
-        apart = (old >> BLOCK_SHIFT != new >> BLOCK_SHIFT) | ((old & CODE_MASK) // WARP != (new & CODE_MASK) // WARP)
-        apart |= old & CODE_MASK == COPY_CODE
-        lost = lost[apart]
+        lost = lost[_are_apart(old, new)]
         if len(lost):
             self._compare(shadow, kept, last[lost], who, lost // each, _units(places, lost), info)
 
@@ -635,6 +673,13 @@ class Accesses:
             units, epochs = units[order], epochs[order]
             first, _ = pairs_of(units, epochs & LOW_MASK, self.info_of[epochs >> STAMP_SHIFT])
             beside.append((kept, units[first], epochs[first]))
+
+
+def _are_apart(old: Numbers, new: Numbers) -> Mask:
+    """Return of which pairs of actors not both are lanes of one warp."""
+    apart: Mask = (old >> BLOCK_SHIFT != new >> BLOCK_SHIFT) | ((old & CODE_MASK) // WARP != (new & CODE_MASK) // WARP)
+    apart |= old & CODE_MASK == COPY_CODE
+    return apart
 
 
 def _last_of_each(tiles: Tiles, actors: Numbers) -> Mask | None:

@@ -185,11 +185,13 @@ class Races(RaceChecker):
     def findings(self) -> tuple[Finding, ...]:
         """Return what was found so far, in the order of the run."""
         self.settle_copies()
+        self.accesses.settle_alike()
         return tuple(self.found.found.values())
 
     def forget(self) -> None:
         """Drop the findings."""
         self.settle_copies()
+        self.accesses.settle_alike()
         self.found.alike.clear()
         self.found.found.clear()
 
@@ -325,7 +327,7 @@ class Races(RaceChecker):
         lanes, index = self._ids(event.lanes), event.index
         assert index is not None
         if info.is_write:
-            self.last_store = None if event.is_affine else (run, lanes, info, "")
+            self.last_store = None if event.is_affine and len(lanes) > 1 else (run, lanes, info, "")
         if run.launched.has_whole_lines:
             pairs = pairs_of(run.warps_of(lanes), index // _LINE_BYTES)[1]
             if (np.bincount(pairs) * info.width != _LINE_BYTES).any():
@@ -621,6 +623,10 @@ class Races(RaceChecker):
         if self.last_store is None or len(self.last_store[1]) != len(event.places):
             return
         run, lanes, info, name = self.last_store
+        if self.accesses.unsure and event.memory is not None:
+            rows = np.ascontiguousarray(event.rows).view(np.uint8).reshape(len(lanes), -1)
+            there = event.memory[event.places[:, None] + np.arange(rows.shape[1])]
+            self.accesses.settle_alike(run.actors[lanes], (rows == there).all(axis=1))
         if info.is_atomic or info.is_strong:
             return
         if (event.places[1:] > event.places[:-1]).all() or self._are_apart(event.places, info.width):

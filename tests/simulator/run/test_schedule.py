@@ -111,6 +111,13 @@ class TestSeeds:
             assert ran(STORE, CELL, 8, 32, 4, schedule=schedule, seed=seed).right
         assert all(ranks == [0, 1, 2, 3] for ranks in found) == (schedule == "priority")
 
+    @pytest.mark.parametrize(("blocks", "teams"), [(1, 1), (3, 3), (4, 4), (5, 2), (8, 2), (64, 2)])
+    def test_up_to_four_blocks_run_one_after_another_and_more_in_two_teams(self, blocks, teams):
+        """Each team takes steps of its own: by four teams of eight blocks runs took four times as many as in fair
+        order."""
+        fair, priority = (ran(STORE, CELL, blocks, 32, schedule=one).counters["steps"] for one in ("fair", "priority"))
+        assert priority == teams * fair
+
     def test_a_race_shows_its_several_results(self):
         """Blocks store to one cell without any order: some seeds must disagree, or random orders are none."""
         found = {tuple(ran(STORE, CELL, 8, 32, schedule="random", seed=seed).right[0]) for seed in range(20)}

@@ -33,6 +33,17 @@ def test_a_store_behind_the_own_poll_is_formal(load):
     assert {one.severity for one in found(other, block=1)} == {"race"}, "who polled another word"
 
 
+@pytest.mark.parametrize("where", ["st.shared.u32 [%r10]", "st.global.u32 [%data]", "st.global.u32 [%data+8]"])
+@pytest.mark.parametrize(("value", "is_found"), [("5", False), ("%lane", True), ("%tid.y", False)])
+def test_lanes_of_a_warp_that_store_one_value_do_not_race_in_any_order(where: str, value: str, is_found: bool) -> None:
+    """Triton's reductions store so: in random orders the lanes of a warp run one by one, and each pair was a race."""
+    body = f"mov.u32 %r10, stage; mov.u32 %r11, {value}; {where}, %r11;"
+    for order in ({}, *({"schedule": "random", "granularity": "access", "seed": seed} for seed in range(4))):
+        assert bool(found(body, block=32, before=STAGE, **order)) == is_found, order
+    between_warps = found(body, block=64, before=STAGE)
+    assert between_warps, "of two warps they race, whatever they store"
+
+
 STAGE = ".shared .align 16 .b8 stage[128];"
 FILL = "mov.u32 %r10, stage; mad.lo.u32 %r11, %lane, 4, %r10; st.shared.u32 [%r11], %lane;"
 COPY = """setp.ne.u32 %p1, %lane, 0; @%p1 bra END;
