@@ -36,6 +36,10 @@ MODULE = """
   call called;
   wgmma.fence.sync.aligned;
   ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%rd1];
+  tensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1;
+  fence.proxy.tensormap::generic.release.gpu;
+  cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%rd1, {%r1, %r2, %r3}], [%r4];
+  cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%rd1, {%r1, %r2, %r3}], [%r4];
   frobnicate.u32 %r3, %r4;
   ret;
 }
@@ -58,6 +62,9 @@ def test_all_that_a_module_has_besides_is_listed_by_form_with_lines():
     assert {one.form for one in found.values() if one.is_planned} == {
         "wgmma.fence.sync.aligned",
         "ldmatrix.sync.aligned.m8n8.x1.shared.b16",
+        "tensormap.replace.tile.rank.global.b1024.b32",
+        "fence.proxy.tensormap::generic.release.gpu",
+        "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group",
     }
 
 
