@@ -26,11 +26,14 @@ HEAP_BYTES = 1 << 20
 def module(body, parameters=(), before="", registers="", target=ARCH):
     """A PTX module with one kernel "kernel". parameters: "u64 name" each; loaded into registers %name, like all that
     the body may use: %tid, %ctaid, %ntid, %nctaid, %lane (b32, the thread's number on its rank), %lane64.
-    "struct24 name" is a struct of 24 bytes by value, which the body loads itself."""
+    "struct24 name" is a struct of 24 bytes by value, which the body loads itself; one of 128 is aligned as tensor maps
+    are."""
     declared = [tuple(one.split()) for one in parameters]
     structs = {name: int(kind[6:]) for kind, name in declared if kind.startswith("struct")}
     heads = ", ".join(
-        f".param .align 16 .b8 kernel_{name}[{structs[name]}]" if name in structs else f".param .{kind} kernel_{name}"
+        f".param .align {64 if structs[name] == 128 else 16} .b8 kernel_{name}[{structs[name]}]"
+        if name in structs
+        else f".param .{kind} kernel_{name}"
         for kind, name in declared
     )
     loads = "".join(

@@ -43,7 +43,7 @@ def corner_of(rank):
 def load_ptx(rank, space="shared::cta", blocks=1):
     """A box to the stage, and from there to %out, of each block behind the other."""
     cast = ".multicast::cluster" if blocks > 1 else ""
-    mask, sync = (", 3", "barrier.cluster.arrive; barrier.cluster.wait;") if blocks > 1 else ("", "bar.sync 0;")
+    mask, sync = (", %h1", "barrier.cluster.arrive; barrier.cluster.wait;") if blocks > 1 else ("", "bar.sync 0;")
     form = f"cp.async.bulk.tensor.{rank}d.{space}.global.tile.{COUNTED}{cast}"
     first = "setp.eq.u32 %p2, %lane, 0;"
     body = (
@@ -52,7 +52,7 @@ def load_ptx(rank, space="shared::cta", blocks=1):
         f"{first} @%p0 mbarrier.init.shared::cta.b64 [bar], 1; "
         f"@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], %count; {sync} "
         f"@%p2 cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile [%m, {corner_of(rank)}]; "
-        f"@%p2 {form} [%r4], [%m, {corner_of(rank)}], [%r5]{mask.replace('3', '%h1')}; {WAIT} "
+        f"@%p2 {form} [%r4], [%m, {corner_of(rank)}], [%r5]{mask}; {WAIT} "
         f"mul.lo.u32 %r6, %block, %count; cvt.u64.u32 %o, %r6; add.u64 %o, %o, %out; "
     )
     copy = "add.u32 %r2, %r4, %r1; ld.shared.b32 %r3, [%r2]; add.u64 %d2, %o, %d1; st.global.b32 [%d2], %r3;"
@@ -78,13 +78,17 @@ def text_of(body, rank):
     return module(body, ["struct128 map", "u64 out", "u32 count", "u32 at", *corners], BEFORE, SHARED)
 
 
-def outcome(ptx, made, tensor, corner, shared, out, blocks=1, **options):
-    """The bytes of %out and of the tensor after a launch."""
+def values_of(made, tensor, corner, shared, out):
+    """The kernel's arguments; tensor and out are addresses."""
+    return [encoded(made, tensor), out, made.box_bytes, shared, *(one % (1 << 32) for one in corner)]
+
+
+def simulated(ptx, made, tensor, corner, shared, out, blocks, **options):
+    """The bytes of the tensor and of %out after a launch."""
 
     def program(fabric):
         regions = [put(fabric, "tensor", tensor), put(fabric, "out", out)]
-        words = [one % (1 << 32) for one in corner]
-        values = [encoded(made, regions[0].address), regions[1].address, made.box_bytes, shared, *words]
+        values = values_of(made, regions[0].address, corner, shared, regions[1].address)
         start(fabric, executable(ptx), blocks, BLOCK, values, cluster=blocks)
         fabric.synchronize()
         fabric.barrier()
@@ -97,21 +101,21 @@ def numbers(count, seed):
     return np.random.default_rng(seed).integers(0, 256, count, np.uint8)
 
 
-def check_load(made, corner, shared, space="shared::cta", blocks=1, **options):
+def check_load(made, corner, shared, space="shared::cta", blocks=1, run=simulated, **options):
     tensor = numbers(-(-made.tensor_bytes // 16) * 16, 1)
     ptx = load_ptx(len(made.box), space, blocks)
     out = np.zeros(blocks * made.box_bytes, np.uint8)
-    _, found = outcome(ptx, made, tensor, corner, shared, out, blocks, **options)
+    _, found = run(ptx, made, tensor, corner, shared, out, blocks, **options)
     assert found == blocks * loaded(made, tensor.tobytes(), corner, shared)
 
 
-def check_store(made, corner, shared, word="", **options):
+def check_store(made, corner, shared, word="", run=simulated, **options):
     tensor, box = numbers(-(-made.tensor_bytes // 16) * 16, 2), numbers(made.box_bytes, 3)
     change = None
     if word:
         name = f"b{made.element[1:]}" if word in ("and", "or", "xor") else made.element
         change = atomics.function_of(word, name, in_global=False)
-    found, _ = outcome(store_ptx(len(made.box), word), made, tensor, corner, shared, box, **options)
+    found, _ = run(store_ptx(len(made.box), word), made, tensor, corner, shared, box, 1, **options)
     assert found == stored(made, tensor.tobytes(), corner, shared, box.tobytes(), change)
 
 
