@@ -20,6 +20,7 @@ from cases.dtypes import DTYPES, ITEMSIZES
 from kernels.own.arguments import (
     BroughtArgument,
     argument_of,
+    check_buffers,
     check_of_ptx,
     counts_launches,
     of_rank,
@@ -32,7 +33,7 @@ from memory.pool import SymmetricPool
 from reports.table.text import counted
 from runner.case.brought_arguments import BroughtMemory, address_of, bound, packed_argument
 from runner.case.stress import captured, on_streams, own_stream
-from runner.custom.nouns import BufferSpec, Fill, check_buffers
+from runner.custom.nouns import BufferSpec, Fill
 from runner.custom.program import allocate_buffers, publish
 from runner.request.sizes import format_bytes
 from runner.request_error import near

@@ -6,8 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.own.arguments import BroughtArgument, argument_of, check_of_ptx, counts_launches, of_rank, type_of
-from runner.custom.nouns import BufferSpec, check_buffers
+from kernels.own.arguments import (
+    BroughtArgument,
+    argument_of,
+    check_buffers,
+    check_of_ptx,
+    counts_launches,
+    of_rank,
+    type_of,
+)
+from runner.custom.nouns import BufferSpec
 
 Variables = Mapping[str, Any]
 """What is written into variables of a kernel's module: by name a value, or by name values by offset in bytes."""

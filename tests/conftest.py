@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -87,15 +86,15 @@ class DictionaryWorld:
         self.heap_bytes = heap_bytes
         self.multicast = multicast
         self.condition = threading.Condition()
-        self.heaps: list[dict[int, tuple[Region, torch.Tensor]]] = [{} for _ in range(world_size)]
+        self.heaps = [{} for _ in range(world_size)]
         # Peers' kernels may still run when a failed rank gives up its memory.
-        self.dropped: dict[int, tuple[Region, torch.Tensor]] = {}
-        self.kernels: dict[str, Callable[..., None]] = {}
+        self.dropped = {}
+        self.kernels = {}
         self.round = 0
-        self.arrived: dict[int, tuple[str, str]] = {}
-        self.collected: tuple[str, ...] = ()
-        self.left: dict[int, BaseException | None] = {}
-        self.error: BaseException | None = None
+        self.arrived = {}
+        self.collected = ()
+        self.left = {}
+        self.error = None
 
     def fabric(self, rank):
         return DictionaryFabric(self, rank)
@@ -183,7 +182,7 @@ class DictionaryFabric:
             multicast_reason="" if world.multicast else "a dictionary without a switch",
             simulated=True,
         )
-        self.queue: list[tuple[Callable[..., None], Sequence[int]]] = []
+        self.queue = []
 
     def window(self, rank):
         return (rank + 1) << 32
@@ -274,7 +273,7 @@ class InterruptedFabric:
         self.method = method
         self.at_call = at_call
         self.error = error
-        self.calls: list[str] = []
+        self.calls = []
 
     def __getattr__(self, name):
         attribute = getattr(self.fabric, name)

@@ -34,8 +34,18 @@ def serving(database, port=0):
     with log.open("w", encoding="utf-8") as output:
         server = subprocess.Popen(
             [
-                *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)),
-                *("--workers", "1", "--backend-store-uri", f"sqlite:///{database}"),
+                sys.executable,
+                "-m",
+                "mlflow",
+                "server",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+                "--workers",
+                "1",
+                "--backend-store-uri",
+                f"sqlite:///{database}",
             ],
             cwd=database.parent,
             env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},

@@ -34,8 +34,8 @@ class Depends:
 
     def __init__(self, root=ROOT):
         self.root = root
-        self._direct: dict[str, frozenset[str]] = {}
-        self._digests: dict[str, str] = {}
+        self._direct = {}
+        self._digests = {}
 
     @cached_property
     def files(self):

@@ -16,8 +16,22 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("symlab", "runner", "kernels", "memory", "reports", "simulator", "cases")
 
 UNWANTED = (
-    *("nobody", "whoever", "so many", "so often", "is to be", "are to be", "be had", "nowhere", "no one who"),
-    *("is asked", "is not asked", "is told", "is not told", "what is none", "that is none", "said and done"),
+    "nobody",
+    "whoever",
+    "so many",
+    "so often",
+    "is to be",
+    "are to be",
+    "be had",
+    "nowhere",
+    "no one who",
+    "is asked",
+    "is not asked",
+    "is told",
+    "is not told",
+    "what is none",
+    "that is none",
+    "said and done",
 )
 """Words of riddles: "unknown", "unavailable", "maximum", "number of", or the one who acts, say it at once."""
 

@@ -19,8 +19,8 @@ class Recorder:
         self.digests = {name: row["digests"] for name, row in plan["rows"].items()}
         self.row_of = {test: name for name, row in plan["rows"].items() for test in row["tests"]}
         self.open = {name: set(row["tests"]) for name, row in plan["rows"].items()}
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.failed: set[str] = set()
+        self.seconds = defaultdict(float)
+        self.failed = set()
 
     def pytest_runtest_logreport(self, report):
         name = self.row_of.get(report.nodeid)

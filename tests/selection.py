@@ -124,7 +124,7 @@ class Digests:
     def __init__(self, depends, codes):
         self.depends = depends
         self.codes = codes
-        self._of_file: dict[str, tuple[set[str], set[str], set[str]]] = {}
+        self._of_file = {}
 
     def of(self, file, kernel):
         """Of a kernel's row, the kernel's code stands for all of kernels/."""

@@ -108,7 +108,7 @@ class Skipping:
 
     def __init__(self, is_strict):
         self.is_strict = is_strict
-        self.reasons: Counter[str] = Counter()
+        self.reasons = Counter()
 
     def pytest_runtest_logreport(self, report):
         self._count(report)

@@ -43,8 +43,7 @@ def test_cases_that_differ_in_kind_come_first():
     rows = [{"size": size, "way": way} for size in range(100) for way in "abcdefgh"]
     rows[77]["way"] = None
     found = [features(f"{row['size']}-{row['way']}", row) for row in rows]
-    ways = {rows[at]["way"] for at in quick_cases([0.0] * len(rows), found)}
-    assert ways == {*"abcdefgh", None}
+    assert {rows[at]["way"] for at in quick_cases([0.0] * len(rows), found)} == {*"abcdefgh", None}
 
 
 def test_words_and_kinds_of_values_and_pairs_are_features():

@@ -163,7 +163,8 @@ def test_a_row_is_recorded_once_all_of_it_passed(recorder):
     ("first", "count"),
     [
         *((report("3", when, failed=True), 0) for when in ("setup", "call", "teardown")),
-        *((skipped("make foreign"), 0), (skipped("one core compiles in one process"), 1)),
+        (skipped("make foreign"), 0),
+        (skipped("one core compiles in one process"), 1),
     ],
 )
 def test_a_failure_and_a_skip_for_want_of_a_tool_are_no_pass(first, count, recorder):

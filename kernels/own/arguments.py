@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from memory.fabric import PACKINGS, Argument, ArgumentKind, packed
 
@@ -330,6 +330,32 @@ def type_of(argument: BroughtArgument) -> tuple[Any, ...]:
     if argument.kind in FUNCTION_KINDS:
         return (argument.kind,)
     return ("address",) if argument.buffer else (argument.kind, argument.size_bytes)
+
+
+class Placed(Protocol):
+    """What arguments have to know of a buffer. symmetric: whether other ranks reach it."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def symmetric(self) -> bool: ...
+
+
+def check_buffers(place: str, argument: BroughtArgument, buffers: Mapping[str, Placed], key: str = "arguments") -> None:
+    """Raise ValueError for a buffer that does not exist, an offset beyond it, and others' access to a local one."""
+    for kind, reference in references_of(argument):
+        name, offset_bytes = referred(reference)
+        if name not in buffers:
+            known = f"the buffers are {', '.join(buffers)}" if buffers else "no buffers are given"
+            raise ValueError(f"{place}: there is no buffer {name!r} ({key}), {known}; a number has a kind, {{u32: 7}}")
+        if offset_bytes >= buffers[name].size_bytes:
+            last = buffers[name].size_bytes - 1
+            raise ValueError(f"{place}: {reference} is beyond the buffer ({key}), give at most {name}+{last}")
+        if kind not in OWN_KINDS and not buffers[name].symmetric:
+            raise ValueError(
+                f"{place}: {kind} of {name}, which is local ({key}), give the own rank's, or make it symmetric, in "
+                "Python leave it out of local"
+            )
 
 
 def check_of_ptx(place: str, argument: BroughtArgument, key: str = "arguments") -> None:

@@ -60,6 +60,10 @@ class OwnCode:
         found = _TARGET.search(self.ptx)
         return found[1] if found else ""
 
+    def refuses_arch(self, arch: str) -> str:
+        """Return why PTX can't run on an architecture, in one line; "" if it can, and of a function."""
+        return refuses_target(self.target, arch)
+
     def refuses_arguments(
         self, entry: str, by_rank: Sequence[Sequence[BroughtArgument]], buffers: Mapping[str, Shaped]
     ) -> str:
@@ -95,7 +99,7 @@ class OwnCode:
             return replace(made, assumptions=assumptions)
         if unfit := self.refuses_arguments(entry, by_rank, buffers):
             raise ValueError(f"{unfit} (arguments)")
-        if unfit := refuses_target(entry_of(self.ptx, entry).target, arch):
+        if unfit := self.refuses_arch(arch):
             raise ValueError(f"{title}: {unfit}")
         digest = f"sha256:{hashlib.sha256(self.ptx.encode()).hexdigest()}"
         return Executable(title, entry, arch, self.ptx, digest, assumptions=assumptions)

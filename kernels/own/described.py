@@ -16,6 +16,7 @@ the kernel with another.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,20 +31,18 @@ from cases.ops import OPS, collective
 from cases.refusal import Refusal, unknown_name
 from kernels.own.arguments import (
     NUMBER_KINDS,
-    OWN_KINDS,
     WORDS,
     BroughtArgument,
     argument_of,
+    check_buffers,
     check_of_ptx,
     counts_launches,
     parts_of,
     references_of,
-    referred,
     tables_of,
 )
 from kernels.own.code import LAUNCH_KEYS, OwnCode, check_keys, code_at, launch_of, naming_key
 from kernels.own.expressions import computed, evaluated
-from kernels.own.parameters import refuses_target
 from kernels.sources import read
 from kernels.spec import ARCHS, KernelSpec, Parameter, Workspace
 from kernels.tuning import MAX_WORLD_SIZE
@@ -64,8 +63,8 @@ TAKEN = (*WORDS, "input", "output", COUNTS, "status")
 OF_CASE = ("numel", "bytes", "itemsize", "world_size", "root", "input_numel", "output_numel")
 """What expressions may name of a case; those of arguments also rank, and all but the launch's grid and block."""
 
-SAMPLES = (4096, 1 << 20, 64)
-"""Elements of a rank's part in cases that an entry is tried with when it is read."""
+SAMPLES = tuple(itertools.product((2, 4, 8), (4096, 1 << 20, 64)))
+"""Ranks, and elements of a rank's part, in cases that an entry is tried with when it is read."""
 
 ARCH = "sm_90a"
 """What a function is compiled for to know its launch."""
@@ -76,10 +75,15 @@ Loader = Callable[[str, Path], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Buffer:
-    """What an argument may ask of a buffer. numel is an expression."""
+    """What an argument may ask of a buffer."""
 
     dtype: str
     shape: tuple[int, ...]
+    symmetric: bool = True
+
+    @property
+    def size_bytes(self) -> int:
+        return math.prod(self.shape) * ITEMSIZES[self.dtype]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,23 +164,14 @@ class Described:
     def bound(self, case: Case, launch: Launch | None, rank: int) -> tuple[BroughtArgument, ...]:
         """Return the arguments of a rank. launch: as names() takes it. ValueError naming the one that is wrong."""
         names = self.names(case, launch) | {"rank": rank}
-        known = (*self._buffers(case),)
+        known = self._buffers(case)
         found = []
         for number, value in enumerate(self.arguments):
             key = f"arguments[{number}]"
             with naming_key(key):
                 given = _with_values(value, names)
             one = argument_of(f"argument {number}", given, case.world_size, key)
-            for kind, reference in references_of(one):
-                if (name := referred(reference)[0]) == COUNTS and kind not in OWN_KINDS:
-                    raise ValueError(
-                        f"argument {number}: a rank knows its own counts alone ({key}), give {{address: counts}}"
-                    )
-                if name not in known:
-                    raise ValueError(
-                        f"argument {number}: there is no buffer {name!r} ({key}), give one of {', '.join(known)}, or "
-                        f"a number with its kind, such as {{u32: {name}}}"
-                    )
+            check_buffers(f"argument {number}", one, known, key)
             if counts_launches(one) or any(part.kind == "pointer" for part in parts_of(one)):
                 what = "launch: all launches have the same arguments, keep a count in a workspace"
                 pointer = "a pointer to a struct: give the struct, {peers: ..} or {addresses: ..}"
@@ -223,7 +218,7 @@ class Described:
         counts = collective(case.op).counts(case.numel, case.world_size)
         buffers = {name: _Buffer(case.dtype, (count,)) for name, count in zip(("input", "output"), counts, strict=True)}
         if collective(case.op).sends is not None:
-            buffers[COUNTS] = _Buffer("int64", (case.world_size,))
+            buffers[COUNTS] = _Buffer("int64", (case.world_size,), symmetric=False)
         return buffers | {one.name: _Buffer(one.dtype, (one.numel,)) for one in self.places(case)}
 
     def owners(self, case: Case, rank: int) -> Any:
@@ -330,7 +325,7 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
         raise ValueError("no dtypes (dtypes), give those that the kernel adds, such as [float32]")
     # Of types of 32 bits and more native and float32 are one; of narrower ones a kernel has one of them.
     usual = dict.fromkeys(one for dtype in dtypes for one in _usual_accumulators(dtype))
-    archs = tuple(arch for arch in ARCHS if not refuses_target(made.code.target, arch))
+    archs = tuple(arch for arch in ARCHS if not made.code.refuses_arch(arch))
     limits: dict[str, Any] = {"max_world_size": MAX_WORLD_SIZE, "max_size_bytes": None}
     for key in (key for key in limits if key in given):
         with naming_key(key):
@@ -371,7 +366,7 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
 def _tried(made: Described, dtypes: Sequence[str], arch: str) -> tuple[BroughtArgument, ...]:
     """The arguments in the first sample case that the entry takes, with all expressions computed. ValueError for what
     is wrong with them."""
-    reduces, ranks = collective(made.op).reduces, 2
+    reduces = collective(made.op).reduces
     if dtypes[0] not in ITEMSIZES:
         raise ValueError(f"{unknown_name('dtype', str(dtypes[0]), ALL)} (dtypes)")
     cases = [
@@ -384,15 +379,15 @@ def _tried(made: Described, dtypes: Sequence[str], arch: str) -> tuple[BroughtAr
             count * ranks * ITEMSIZES[dtypes[0]],
             ranks,
         )
-        for count in SAMPLES
+        for ranks, count in SAMPLES
     ]
     with naming_key("requires"):
         fitting = [case for case in cases if all(evaluated(one, made.names(case)) for one in made.requires)]
     case = (fitting or cases)[0]
     made.places(case)
-    parsed = made.bound(case, None, ranks - 1)
+    parsed = made.bound(case, None, case.world_size - 1)
     made.check_arguments(case)
-    if made.owner and not 0 <= int(made.owners(case, 0).min()) <= int(made.owners(case, 0).max()) < ranks:
+    if made.owner and not 0 <= int(made.owners(case, 0).min()) <= int(made.owners(case, 0).max()) < case.world_size:
         raise ValueError(f"{made.owner!r} is no rank of each element (owner), give one from 0 to world_size - 1")
     made._launch(case)
     if not made.code.is_function:

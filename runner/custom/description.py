@@ -19,15 +19,14 @@ from cases.case import Case
 from cases.dtypes import NONE
 from cases.refusal import Refusal
 from kernels.brought import BroughtFunction, function_at
-from kernels.own.arguments import BroughtArgument, argument_of, check_of_ptx
+from kernels.own.arguments import BroughtArgument, argument_of, check_buffers, check_of_ptx
 from kernels.own.code import LAUNCH_KEYS, OwnCode, code_at, launch_of
-from kernels.own.parameters import entry_of, refuses_target
 from kernels.sources import Source
 from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_size
 from memory.fabric import Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import AllowedCode, allowed_code, start_of
 from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
-from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_buffers, check_launches
+from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_launches
 from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
@@ -118,7 +117,7 @@ class CustomJob:
         if unfit := refuses_world_size(self.case, traits) or refuses_unmapped(name, traits):
             return unfit
         for kernel, spec in self.kernels:
-            if not kernel.code.is_function and (reason := refuses_target(kernel.code.target, traits.arch)):
+            if reason := kernel.code.refuses_arch(traits.arch):
                 return Refusal("fabric.arch", f"{_record_name(spec)} can't run: {reason}")
             if unfit := _refuses_block(_record_name(spec), kernel, spec, traits):
                 return unfit
@@ -162,7 +161,6 @@ def custom_job(
     from runner.custom.contents import expected_of, inputs_of
 
     _check_keys(section, KEYS, "custom")
-    kernel = _kernel(section, folder)
     reference = _plain_function(section.get("reference"), "custom.reference", folder)
     if reference is None and is_checked:
         raise RequestError(
@@ -173,11 +171,8 @@ def custom_job(
     with naming("custom.launches"):
         check_launches(section.get("launches", 1))
     with naming("custom"):
-        kernel, spec = _step(section, kernel, buffers, world_size, "custom")
-        then = [
-            _step(one, _kernel(one, folder, key), buffers, world_size, key)
-            for key, one in _followers(section.get("then", []))
-        ]
+        each = [("custom", section), *_followers(section.get("then", []))]
+        (kernel, spec), *then = [_step(one, folder, buffers, world_size, key) for key, one in each]
         spec = replace(
             spec,
             reference=reference.call if reference is not None and is_checked else None,
@@ -210,17 +205,16 @@ def _followers(given: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _step(
-    given: Mapping[str, Any], kernel: CustomKernel, buffers: tuple[BufferSpec, ...], world_size: int, key: str
+    given: Mapping[str, Any], folder: Path | None, buffers: tuple[BufferSpec, ...], world_size: int, key: str
 ) -> tuple[CustomKernel, CustomSpec]:
     """A kernel with its launch and its arguments."""
-    launch, asked = _launch(given.get("launch"), kernel.code.is_function, f"{key}.launch")
-    kernel = replace(kernel, assumptions=asked.pop("assumptions"), stream=asked.pop("stream"), asked=asked)
-    arguments = _arguments(given.get("arguments"), buffers, world_size, kernel, f"{key}.arguments")
-    spec = CustomSpec(_name(kernel.code.name), launch, buffers, arguments)
-    by_name = {one.name: one for one in buffers}
-    if unfit := kernel.code.refuses_arguments(kernel.code.name, [arguments] * world_size, by_name):
-        raise RequestError(f"{kernel.code.place}: {unfit} ({key}.arguments), give one for each in their order")
-    return kernel, spec
+    code, by_name = _code(given, folder, key), {one.name: one for one in buffers}
+    launch, asked = _launch(given.get("launch"), code.is_function, f"{key}.launch")
+    arguments = _arguments(given.get("arguments"), by_name, world_size, code, f"{key}.arguments")
+    if unfit := code.refuses_arguments(code.name, [arguments] * world_size, by_name):
+        raise RequestError(f"{code.place}: {unfit} ({key}.arguments), give one for each in their order")
+    kernel = CustomKernel(code, assumptions=asked.pop("assumptions"), stream=asked.pop("stream"), asked=asked)
+    return kernel, CustomSpec(_name(code.name), launch, buffers, arguments)
 
 
 def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> Case:
@@ -259,7 +253,9 @@ def _case(name: str, buffers: Sequence[BufferSpec], world_size: int, seed: int) 
     )
 
 
-def _kernel(section: Mapping[str, Any], folder: Path | None, at: str = "custom") -> CustomKernel:
+def _code(section: Mapping[str, Any], folder: Path | None, at: str) -> OwnCode:
+    from simulator.ptx.parse import check_start, module_with
+
     def load(place: str) -> BroughtFunction | None:
         return _function(place, f"{at}.kernel", folder)
 
@@ -267,23 +263,11 @@ def _kernel(section: Mapping[str, Any], folder: Path | None, at: str = "custom")
         code = code_at(section.get("kernel"), lambda path: start_of(path, folder), load)
         if not code.is_function:
             try:
-                entry_of(code.ptx, code.name)
-                _check_structure(code.ptx, code.name)
+                check_start("PTX", code.ptx)
+                module_with(code.ptx, code.name)
             except ValueError as error:
                 raise ValueError(f"{code.place}: {error}") from error
-    return CustomKernel(code)
-
-
-def _check_structure(ptx: str, entry: str) -> None:
-    """Raise ValueError, naming the line, for PTX whose braces don't match, and for an entry without a body. What stands
-    in bodies is read when it runs."""
-    from simulator.ptx.module import scan
-
-    if ptx.startswith("\ufeff"):
-        raise ValueError("PTX line 1: it begins with a byte order mark, which no assembler takes: write it without one")
-    found = scan(ptx).entries.get(entry)
-    if found is not None and found.start < 0:
-        raise ValueError(f"PTX line {found.line}: entry {entry} has no body, it is only declared")
+    return code
 
 
 def _function(text: object, key: str, folder: Path | None) -> BroughtFunction | None:
@@ -350,21 +334,18 @@ def _fill(given: object, key: str, folder: Path | None) -> Fill | FillFunction:
 
 
 def _arguments(
-    given: object, buffers: Sequence[BufferSpec], world_size: int, kernel: CustomKernel, at: str
+    given: object, buffers: Mapping[str, BufferSpec], world_size: int, code: OwnCode, at: str
 ) -> tuple[BroughtArgument, ...]:
     """The arguments, as kernels/own/arguments.py reads them. RequestError naming the one that is wrong."""
-    if given is None:
-        return ()
-    if not isinstance(given, (list, tuple)):
+    if not isinstance(given or [], (list, tuple)):
         raise RequestError(f"arguments are no list ({at}), give [{{peers: input}}, {{u32: 1024}}, rank]")
-    by_name = {one.name: one for one in buffers}
     found = []
-    for number, value in enumerate(given):
+    for number, value in enumerate(given or []):  # type: ignore[var-annotated,arg-type]
         place, key = f"argument {number}", f"{at}[{number}]"
         try:
             found.append(argument_of(place, value, world_size, key))
-            check_buffers(place, found[-1], by_name, key)
-            if not kernel.code.is_function:
+            check_buffers(place, found[-1], buffers, key)
+            if not code.is_function:
                 check_of_ptx(place, found[-1], key)
         except ValueError as error:
             raise RequestError(str(error)) from error

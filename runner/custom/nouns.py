@@ -13,13 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cases.dtypes import ITEMSIZES
-from kernels.own.arguments import (
-    OWN_KINDS,
-    WORDS,
-    BroughtArgument,
-    references_of,
-    referred,
-)
+from kernels.own.arguments import WORDS, BroughtArgument, check_buffers, references_of
 from memory.fabric import Launch
 
 if TYPE_CHECKING:
@@ -91,24 +85,6 @@ class BufferSpec:
     @property
     def size_bytes(self) -> int:
         return self.numel * ITEMSIZES[self.dtype]
-
-
-def check_buffers(
-    place: str, argument: BroughtArgument, specs: Mapping[str, BufferSpec], key: str = "arguments"
-) -> None:
-    """Raise ValueError for a buffer that does not exist, an offset beyond it, and others' access to a local one."""
-    for kind, reference in references_of(argument):
-        name, offset_bytes = referred(reference)
-        if name not in specs:
-            known = f"the buffers are {', '.join(specs)}" if specs else "no buffers are given"
-            raise ValueError(f"{place}: there is no buffer {name!r} ({key}), {known}")
-        if offset_bytes >= specs[name].size_bytes:
-            last = specs[name].size_bytes - 1
-            raise ValueError(f"{place}: {reference} is beyond the buffer ({key}), give at most {name}+{last}")
-        if kind not in OWN_KINDS and not specs[name].symmetric:
-            raise ValueError(
-                f"{place}: {kind} of {name}, which is local ({key}), make it symmetric, in Python leave it out of local"
-            )
 
 
 @dataclass(frozen=True, slots=True)

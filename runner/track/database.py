@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,10 @@ _HEADER = b"SQLite format 3\0"
 """What each database file begins with."""
 
 _NEEDED = ("experiments", "runs", "metrics", "params", "tags")
+
+
+_MAKING = threading.Lock()
+"""MLflow makes a database through Alembic, whose state is one for all threads of a process."""
 
 
 class DatabaseError(RuntimeError):
@@ -31,7 +36,7 @@ def make_ready(path: Path, make: Callable[[Path], None]) -> None:
     check_database(path)
     if _is_missing(path):
         lock = path.with_name(f".{path.name}.lock")
-        with FileLock(lock):
+        with FileLock(lock), _MAKING:
             try:
                 if _is_missing(path):
                     _make(path, make)

@@ -63,12 +63,18 @@ def entries_of(ptx: str) -> tuple[str, ...]:
 def parse_kernel(ptx: str, entry: str) -> Kernel:
     """Return the kernel called entry of a PTX module. Raises PtxSyntaxError naming the line, and ValueError if the
     module has no such kernel."""
+    module = module_with(ptx, entry)
+    return _Linker(module, module.entries[entry]).kernel()
+
+
+def module_with(ptx: str, entry: str) -> Module:
+    """Return the module of a kernel, of which no body is read yet. Raises what parse_kernel does."""
     module = scan(ptx)
     if entry not in module.entries:
         raise ValueError(f"no kernel {entry} in this PTX; it has {', '.join(module.entries) or 'none'}")
     if module.entries[entry].start < 0:
         raise PtxSyntaxError(f"PTX line {module.entries[entry].line}: kernel {entry} has no body, it is only declared")
-    return _Linker(module, module.entries[entry]).kernel()
+    return module
 
 
 @dataclass(slots=True)

@@ -76,8 +76,13 @@ def test_debug_sections_and_their_labels_are_no_code() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        *(("add.s32", "sub.s32"), ("%r1, 1;", "%r1, 2;"), ("bra.uni 	$L__BB0_1", "bra.uni 	$L__BB0_2")),
-        *(("%r<3>", "%r<4>"), ("sm_90a", "sm_100a"), (".param .u64 p", ".param .u32 p"), ("$L__BB0_1:\n", "")),
+        ("add.s32", "sub.s32"),
+        ("%r1, 1;", "%r1, 2;"),
+        ("bra.uni 	$L__BB0_1", "bra.uni 	$L__BB0_2"),
+        ("%r<3>", "%r<4>"),
+        ("sm_90a", "sm_100a"),
+        (".param .u64 p", ".param .u32 p"),
+        ("$L__BB0_1:\n", ""),
     ],
 )
 def test_instructions_registers_labels_and_parameters_are_code(old: str, new: str) -> None:

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from tests.faults.made import KINDS, Fault, short
 from tests.faults.trial import Found
@@ -21,7 +20,7 @@ class Draw:
         """place: its file. commit: the product code's, which may not change under a draw. Raises ValueError if the
         file is of another seed or commit."""
         self.place, self.seed, self.commit = place, seed, commit
-        self.rows: dict[str, dict[str, Any]] = {}
+        self.rows = {}
         if place.exists():
             kept = json.loads(place.read_text(encoding="utf-8"))
             if (kept["seed"], kept["commit"]) != (seed, commit):

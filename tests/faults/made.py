@@ -115,10 +115,10 @@ class _Made(ast.NodeVisitor):
         self.starts = [0]
         for line in self.data.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
-        self.found: list[Fault] = []
+        self.found = []
         self.depth = 0
         self.span = (1, 1)
-        self.bare: set[int] = set()
+        self.bare = set()
 
     def at(self, line, column):
         return self.starts[line - 1] + column
@@ -127,8 +127,6 @@ class _Made(ast.NodeVisitor):
         return self.data[slice(*self.bounds(node))].decode()
 
     def bounds(self, node):
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
         return self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
 
     def add(self, kind, start, end, after):

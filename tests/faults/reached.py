@@ -19,7 +19,7 @@ class Reached:
         abouts = sorted(folder.rglob("recorded.*.json"))
         if not abouts:
             raise ValueError(f"nothing is recorded in {folder} (--recorded), record it first")
-        self.seconds: dict[str, float] = defaultdict(float)
+        self.seconds = defaultdict(float)
         roots = set()
         for about in abouts:
             found = json.loads(about.read_text(encoding="utf-8"))

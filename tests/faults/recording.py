@@ -55,7 +55,7 @@ class _Recording:
         folder.mkdir(parents=True, exist_ok=True)
         self.place = folder / f"recorded.{os.getpid()}"
         self.root = root
-        self.seconds: dict[str, float] = defaultdict(float)
+        self.seconds = defaultdict(float)
         packages = [f"{root}/{name}/*" for name in PACKAGES]
         settings = folder / "settings.ini"
         settings.write_text(_SETTINGS.format(folder=folder, packages="\n    ".join(["", *packages])), encoding="utf-8")

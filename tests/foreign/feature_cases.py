@@ -190,8 +190,12 @@ COUNTS = np.dtype(
     [
         *((name, np.int32) for name in ("added", "least", "most", "swapped", "cut", "mixed", "turned")),
         *((name, np.uint32) for name in ("wrapped", "fell", "all", "any")),
-        *(("real", np.float32), ("wide", np.float64), ("large", np.uint64)),
-        *(("halves", np.uint16, 2), ("brains", np.uint16, 2), ("narrow", np.uint16)),
+        ("real", np.float32),
+        ("wide", np.float64),
+        ("large", np.uint64),
+        ("halves", np.uint16, 2),
+        ("brains", np.uint16, 2),
+        ("narrow", np.uint16),
     ],
     align=True,
 )

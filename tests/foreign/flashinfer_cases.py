@@ -4,7 +4,8 @@ from functools import partial
 
 import torch
 
-from tests.foreign.cases import Case, Foreign, exact, held
+from memory.placing import SIMULATED
+from tests.foreign.cases import BITWISE, Case, Foreign, exact, held
 from tests.foreign.cuda_cases import of_cuda
 
 PACK_BYTES = 16
@@ -85,6 +86,60 @@ def all_to_all(dtype, ranks):
     buffers = {"data": data, "out": (numel, dtype), "signals": (SIGNAL_BYTES // 4, torch.int32, 0)}
     how = {"grid": 2, "block": 32, "buffers": buffers, "steps": steps, "local": ["data"]}
     return exact(module, ranks, lambda rank: {"out": expected[rank]}, **how)
+
+
+VECTOR = 300
+"""64-bit words of a token's vector: two packets of 240 words and their flags."""
+DEPTH, ENTRY_BYTES = 8, 256 << 10
+"""Of a FIFO from one rank to another."""
+HEAP_BYTES = (1 << 32) - SIMULATED.gap_bytes
+"""The kernel addresses a rank's memory as base + rank * stride, as heaps of 4 GiB with their gap lie."""
+
+
+def experts(ranks):
+    """From tokens to their experts' ranks: each rank sends 0 to 3 vectors to each, of places that go backwards. An
+    entry of a FIFO holds one vector, so that the calls go round its eight: its counters are kept between them."""
+    sends = [[(source + 2 * target) % 4 for target in range(ranks)] for source in range(ranks)]
+    most = max(max(map(sum, sends)), max(map(sum, zip(*sends, strict=True))), 1)
+    made = torch.Generator().manual_seed(ranks)
+    data = [torch.randint(1 << 40, (CALLS, most, VECTOR), generator=made) for _ in range(ranks)]
+    outputs = []
+    for rank in range(ranks):
+        got = torch.zeros(CALLS, most, VECTOR, dtype=torch.int64)
+        parts = []
+        for source in range(ranks):
+            places = list(reversed(range(sum(sends[source]))))
+            start = sum(sends[source][:rank])
+            parts.append(data[source][:, places[start : start + sends[source][rank]]])
+        arrived = torch.cat(parts, 1)
+        got[:, : arrived.shape[1]] = arrived
+        outputs.append(got.flatten())
+
+    def sums(rows):
+        return [torch.tensor(row, dtype=torch.int32).cumsum(0).int() for row in rows]
+
+    received = [list(column) for column in zip(*sends, strict=True)]
+    backwards = [torch.tensor([*reversed(range(sum(row))), *[0] * most][:most], dtype=torch.int32) for row in sends]
+    buffers = {
+        "fifos": ((DEPTH * ENTRY_BYTES + 256) * ranks // 8, torch.int64, 0),
+        **{"data": [one.flatten() for one in data], "out": (CALLS * most * VECTOR, torch.int64, 0)},
+        **{"sent": sums(sends), "received": sums(received), "from": backwards, "to": torch.arange(most).int()},
+    }
+    module = of_cuda("flashinfer_moe.cu", "moeAllToAllKernel")
+    steps = []
+    for call in range(CALLS):
+        at = call * most * VECTOR * 8
+        sides = [
+            ("struct", [f"{name}+{at}", counts, places, ("s32", VECTOR)])
+            for name, counts, places in (("data", "sent", "from"), ("out", "received", "to"))
+        ]
+        world = ("struct", [("s32", "world_size"), ("s32", "rank")])
+        memory = ("struct", [("peer", "fifos", 0), ("u64", (1 << 32) // 8)])
+        steps.append({"arguments": [world, memory, ("struct", [("s32", VECTOR), ("s32", 2), ("s32", 1)]), *sides]})
+    how = {"grid": (1, 1, 2), "block": (64, 8, 1), "buffers": buffers, "steps": steps}
+    how |= {"heap_bytes": HEAP_BYTES, "local": [name for name in buffers if name != "fifos"]}
+    how["assumptions"] = ["warp_128"]  # a line of 128 bytes has one flag, which eight threads store together
+    return exact(module, ranks, lambda rank: {"out": outputs[rank]}, **how)
 
 
 # TensorRT-LLM's
@@ -241,7 +296,9 @@ def _flags(dtype, ranks, *flags):
 
 
 def _known(name):
-    """What explains a kernel's races, in simulator/README.md or by an assumption."""
+    """What explains a kernel's races, in simulator/README.md or by an assumption, and what its results rest on."""
+    if name == EXPERTS:
+        return {"promise": f"{BITWISE}, by warp_128"}
     if name.startswith(TRTLLM):
         return {"race": "flag"}
     return {"assumption": "kernel_end"} if "two stages" in name else {}
@@ -250,11 +307,13 @@ def _known(name):
 PACKAGE = "flashinfer-python"
 VLLM = "FlashInfer: vLLM's all_reduce"
 TRTLLM = "FlashInfer: TensorRT-LLM's all_reduce"
+EXPERTS = "FlashInfer: TensorRT-LLM's all_to_all for experts"
 ONE_STAGE, TWO_STAGES = "cross_device_reduce_1stage", "cross_device_reduce_2stage"
 _CASES = {
     f"{VLLM}, one stage, float16": partial(vllm, ONE_STAGE, torch.float16),
     f"{VLLM}, two stages, bfloat16": partial(vllm, TWO_STAGES, torch.bfloat16),
     "FlashInfer: Ulysses' all_to_all, float16": partial(all_to_all, torch.float16),
+    EXPERTS: experts,
     f"{TRTLLM}, one shot, copies, bfloat16": partial(one_shot, False, torch.bfloat16),
     f"{TRTLLM}, one shot, pushes, float16": partial(one_shot, True, torch.float16),
     f"{TRTLLM}, two shot, copies, float16": partial(two_shot, False, torch.float16),

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -60,6 +61,23 @@ def test_an_assumption_makes_right_what_is_wrong_by_ptx(kernel):
         pytest.skip(reason)
     assert any(_is_wrong(kernel, seed, memory="weak") for seed in range(4))
     assert not any(_is_wrong(kernel, seed, memory="weak", assumptions=[kernel.assumption]) for seed in range(4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", [one for one in KERNELS if ", by " in one.promise], ids=str)
+def test_what_a_verdict_rests_on_is_needed(kernel):
+    if kernel.absent:
+        pytest.skip(kernel.absent)
+    case = kernel.case(2)
+    assert case.launch["assumptions"] == [kernel.promise.rpartition(" ")[2]]
+    without = replace(case, launch={**case.launch, "assumptions": []})
+    wrong = 0
+    for run in without.simulated(2, schedule="random", seeds=6).runs:
+        try:
+            without.check(run.outputs)
+        except AssertionError:
+            wrong += 1
+    assert wrong
 
 
 def _is_wrong(kernel, seed, **order):

@@ -373,8 +373,15 @@ def random_bytes(size_bytes: int, *seed: int) -> torch.Tensor:
 
 
 SAMPLE = (
-    *("all_reduce/two_shot", "all_reduce/ll", "reduce_scatter/lamport", "all_gather/bulk", "broadcast/multimem"),
-    *("reduce/pull", "all_to_all/push", "send_recv/ll128", "barrier/push"),
+    "all_reduce/two_shot",
+    "all_reduce/ll",
+    "reduce_scatter/lamport",
+    "all_gather/bulk",
+    "broadcast/multimem",
+    "reduce/pull",
+    "all_to_all/push",
+    "send_recv/ll128",
+    "barrier/push",
 )
 """Kernels of which `make test` runs what takes a second each: every op, and every way in which kernels wait."""
 

@@ -65,8 +65,14 @@ KERNELS: tuple[KernelSpec, ...] = (*(_small(spec) for spec in SPECS), PUSHED)
 """All of the catalogue, and the pushed two_shot, with small launches: what loses barriers, and is right with them."""
 
 IN_ROUNDS = (
-    *("reduce_scatter/ll", "reduce_scatter/lamport", "all_gather/ll", "broadcast/ll", "reduce/ll", "reduce/lamport"),
-    *("all_to_all/ll", "send_recv/ll"),
+    "reduce_scatter/ll",
+    "reduce_scatter/lamport",
+    "all_gather/ll",
+    "broadcast/ll",
+    "reduce/ll",
+    "reduce/lamport",
+    "all_to_all/ll",
+    "send_recv/ll",
     *(f"{op}/ll128" for op in ("reduce_scatter", "all_gather", "broadcast", "all_to_all", "send_recv")),
 )
 """Kernels that poll inboxes, with grants of earlier launches; tests/kernels/dsl/test_rounds.py has more of them."""

@@ -94,25 +94,29 @@ def test_offers_are_of_types_and_reductions_that_there_are(name: str, offer: Off
 
 
 TAKEN: tuple[tuple[str, dict[str, Any]], ...] = (
-    *(("nccl", {"dtype": "float16"}), ("nvshmem", {"dtype": "float16"}), ("nccl", {"size_bytes": 6})),
+    ("nccl", {"dtype": "float16"}),
+    ("nvshmem", {"dtype": "float16"}),
+    ("nccl", {"size_bytes": 6}),
     *(("nccl", {"reduction": one}) for one in ("max", "avg")),
-    *(
-        ("nccl", {"op": "all_gather", "dtype": "float8_e4m3fn"}),
-        ("nvshmem", {"op": "broadcast", "dtype": "float8_e5m2"}),
-    ),
+    ("nccl", {"op": "all_gather", "dtype": "float8_e4m3fn"}),
+    ("nvshmem", {"op": "broadcast", "dtype": "float8_e5m2"}),
     ("nvshmem", {"offset": 1}),
 )
 REFUSED: tuple[tuple[str, dict[str, Any]], ...] = (
     *((name, {"dtype": "float16"}) for name in ("torch/one_shot", "torch/two_shot")),
     *(("nccl", {"dtype": dtype}) for dtype in ("uint32", "float8_e4m3fn")),
-    *(("nccl", {"reduction": "xor", "dtype": "int32"}), ("nvshmem", {"reduction": "avg"})),
-    *(("nccl", {"placement": "out_of_place"}), ("nccl", {"op": "all_gather", "placement": "in_place"})),
-    *(("torch/one_shot", {"size_bytes": 6}), ("nccl", {"size_bytes": 7}), ("nccl", {"size_bytes": 0})),
-    *(
-        ("nccl", {"op": "all_to_all", "size_bytes": 30}),
-        ("torch/two_shot", {"op": "reduce_scatter", "size_bytes": 192}),
-    ),
-    *(("nccl", {"offset": 1}), ("nccl", {"world_size": 4}), ("nvshmem", {"op": "reduce"})),
+    ("nccl", {"reduction": "xor", "dtype": "int32"}),
+    ("nvshmem", {"reduction": "avg"}),
+    ("nccl", {"placement": "out_of_place"}),
+    ("nccl", {"op": "all_gather", "placement": "in_place"}),
+    ("torch/one_shot", {"size_bytes": 6}),
+    ("nccl", {"size_bytes": 7}),
+    ("nccl", {"size_bytes": 0}),
+    ("nccl", {"op": "all_to_all", "size_bytes": 30}),
+    ("torch/two_shot", {"op": "reduce_scatter", "size_bytes": 192}),
+    ("nccl", {"offset": 1}),
+    ("nccl", {"world_size": 4}),
+    ("nvshmem", {"op": "reduce"}),
 )
 
 

@@ -52,7 +52,8 @@ def reason(name: str, size_bytes: int, world_size: int = 2, dtype: str = "bfloat
     ("world_size", "size_bytes", "stages"),
     [
         *((ranks, size, 1) for ranks, size in ((2, KIB), (2, 256 * MIB), (4, 512 * KIB - 16), (6, 256 * KIB - 16))),
-        *((4, 512 * KIB, 2), (8, 256 * KIB, 2)),
+        (4, 512 * KIB, 2),
+        (8, 256 * KIB, 2),
     ],
 )
 def test_the_library_chooses_how_many_stages(world_size: int, size_bytes: int, stages: int) -> None:
@@ -68,10 +69,15 @@ def test_the_library_chooses_how_many_stages(world_size: int, size_bytes: int, s
 @pytest.mark.parametrize(
     ("size_bytes", "world_size", "one_shot", "two_shot"),
     [
-        *((16, 2, Rows(1, 1), None), (KIB, 2, Rows(1, 64), Rows(4, 16)), (16 * KIB, 2, Rows(1, 1024), Rows(4, 256))),
-        *((64 * KIB, 2, Rows(4, 1024), Rows(4, 1024)), (64 * KIB, 8, Rows(4, 1024), Rows(16, 256))),
-        *((16 * 4093, 2, None, None), (3 * 16 * KIB, 2, Rows(3, 1024), Rows(3, 1024))),
-        *((48 * 1000, 2, Rows(3, 1000), Rows(3, 1000)), (256 * MIB, 2, Rows(16384, 1024), Rows(16384, 1024))),
+        (16, 2, Rows(1, 1), None),
+        (KIB, 2, Rows(1, 64), Rows(4, 16)),
+        (16 * KIB, 2, Rows(1, 1024), Rows(4, 256)),
+        (64 * KIB, 2, Rows(4, 1024), Rows(4, 1024)),
+        (64 * KIB, 8, Rows(4, 1024), Rows(16, 256)),
+        (16 * 4093, 2, None, None),
+        (3 * 16 * KIB, 2, Rows(3, 1024), Rows(3, 1024)),
+        (48 * 1000, 2, Rows(3, 1000), Rows(3, 1000)),
+        (256 * MIB, 2, Rows(16384, 1024), Rows(16384, 1024)),
     ],
 )
 def test_rows_are_as_long_as_the_kernels_take(
@@ -89,8 +95,12 @@ def test_rows_are_as_long_as_the_kernels_take(
 @pytest.mark.parametrize("name", MODULES)
 def test_what_none_of_them_takes(name: str) -> None:
     for changes in (
-        *({"dtype": "float64"}, {"size_bytes": 1000}, {"placement": "in_place"}, {"inputs": "edge"}),
-        *({"size_bytes": 2 << 30}, {"world_size": 3}),
+        {"dtype": "float64"},
+        {"size_bytes": 1000},
+        {"placement": "in_place"},
+        {"inputs": "edge"},
+        {"size_bytes": 2 << 30},
+        {"world_size": 3},
     ):
         same_text(str(reason(name, **({"size_bytes": 16 * KIB} | changes))))
 

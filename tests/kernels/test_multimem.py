@@ -73,8 +73,11 @@ def test_every_reduction_has_a_form_or_a_reason() -> None:
     ("types", "arch"),
     [
         *((f"{dtype} native {reduction}", "sm_90a") for dtype, reduction in (("float32", "min"), ("float64", "max"))),
-        *(("float8_e4m3fn float32 sum", "sm_100a"), ("float8_e5m2 float16 avg", "sm_90a")),
-        *(("bfloat16 float32 sum", "sm_80"), ("uint8 native sum", "sm_90a"), ("bfloat16 float32 min", "sm_90a")),
+        ("float8_e4m3fn float32 sum", "sm_100a"),
+        ("float8_e5m2 float16 avg", "sm_90a"),
+        ("bfloat16 float32 sum", "sm_80"),
+        ("uint8 native sum", "sm_90a"),
+        ("bfloat16 float32 min", "sm_90a"),
     ],
 )
 def test_a_reason_says_what_to_do(types: str, arch: str) -> None:

@@ -111,7 +111,8 @@ def test_functions_have_cs_names() -> None:
     "name",
     [
         *(f"nvshmemx_{one}_block" for one in ("float_sum_reduce", "broadcastmem", "fcollectmem", "alltoallmem")),
-        *("nvshmemx_float_sum_reducescatter_block", "nvshmem_putmen"),
+        "nvshmemx_float_sum_reducescatter_block",
+        "nvshmem_putmen",
     ],
 )
 def test_a_spec_names_functions_that_there_are(name: str) -> None:

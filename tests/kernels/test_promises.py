@@ -79,8 +79,10 @@ class TestSizesInTurn:
     @pytest.mark.parametrize(
         ("name", "size_bytes", "sizes"),
         [
-            *(("all_reduce/ll", 3072, [3072, 1024, 16]), ("all_reduce/ll", 16, [16, 4])),
-            *(("all_gather/push", 3072, [3072, 1024, 64]), ("all_gather/bulk", 3072, [3072, 1024, 64])),
+            ("all_reduce/ll", 3072, [3072, 1024, 16]),
+            ("all_reduce/ll", 16, [16, 4]),
+            ("all_gather/push", 3072, [3072, 1024, 64]),
+            ("all_gather/bulk", 3072, [3072, 1024, 64]),
             ("all_gather/push", 32, [32, 16]),
         ],
     )

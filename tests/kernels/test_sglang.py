@@ -49,8 +49,10 @@ def reason(name: str, size_bytes: int, world_size: int = 2, arch: str = "sm_90a"
     [
         *((2, "sm_90a", size, PUSH) for size in (KIB, 2 * MIB)),
         *((ranks, "sm_90a", size, PULL) for ranks, size in ((2, 2 * MIB + 16), (4, 384 * KIB + 16), (4, 16 * MIB))),
-        *((4, "sm_90a", 384 * KIB, PUSH), (8, "sm_90a", 160 * KIB + 16, PULL)),
-        *((8, "sm_100a", 160 * KIB + 16, PUSH), (2, "sm_103a", 4 * MIB, PUSH)),
+        (4, "sm_90a", 384 * KIB, PUSH),
+        (8, "sm_90a", 160 * KIB + 16, PULL),
+        (8, "sm_100a", 160 * KIB + 16, PUSH),
+        (2, "sm_103a", 4 * MIB, PUSH),
     ],
 )
 def test_sglang_chooses_by_ranks_bytes_and_type_of_gpu(world_size: int, arch: str, size_bytes: int, runs: str) -> None:
@@ -64,7 +66,10 @@ def test_sglang_chooses_by_ranks_bytes_and_type_of_gpu(world_size: int, arch: st
 def test_what_neither_takes() -> None:
     for name in (PUSH, PULL):
         for found in (
-            *(reason(name, 16 * MIB + 16), reason(name, 24), reason(name, KIB, 3), reason(name, KIB, dtype="float64")),
+            reason(name, 16 * MIB + 16),
+            reason(name, 24),
+            reason(name, KIB, 3),
+            reason(name, KIB, dtype="float64"),
         ):
             same_text(str(found))
 
@@ -73,7 +78,9 @@ def test_a_pull_is_out_of_place_in_one_shot_and_in_place_in_two() -> None:
     pull, push = find_baseline(PULL), find_baseline(PUSH)
     for wanted in ("in_place", "out_of_place"):
         assert [pull.placement("all_reduce", wanted, ranks) for ranks in (2, 4, 8)] == [
-            *("out_of_place", "in_place", "in_place")
+            "out_of_place",
+            "in_place",
+            "in_place",
         ]
         assert push.placement("all_reduce", wanted, 2) == "in_place"
     assert pull.ops == ("all_reduce",)
@@ -97,8 +104,10 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, package: Path
         raise importlib.metadata.PackageNotFoundError(name)
 
     for module, name, instead in (
-        *((toolkit, "nvcc", lambda: None), (sglang, "tvm_ffi", lambda: None)),
-        *((importlib.metadata, "version", lambda name: "0.6.0"), (importlib.metadata, "version", absent)),
+        (toolkit, "nvcc", lambda: None),
+        (sglang, "tvm_ffi", lambda: None),
+        (importlib.metadata, "version", lambda name: "0.6.0"),
+        (importlib.metadata, "version", absent),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, instead)

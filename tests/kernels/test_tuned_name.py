@@ -42,8 +42,15 @@ def test_a_name_says_all_of_a_step() -> None:
 
 
 STEPS = (
-    *("", "t512b64", "t512b64l8q", "t512b64l8\n", "t500b64l8", "t2048b64l8", "t512b1000l8"),
-    *("t512b64l8@t512b64l8", "t\u066512b64l8"),
+    "",
+    "t512b64",
+    "t512b64l8q",
+    "t512b64l8\n",
+    "t500b64l8",
+    "t2048b64l8",
+    "t512b1000l8",
+    "t512b64l8@t512b64l8",
+    "t\u066512b64l8",
 )
 OTHERS = ("one_shot@t512b64l8p", "twoshot@t512b64l8")
 

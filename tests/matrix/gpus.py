@@ -86,7 +86,7 @@ class _Worlds:
     def __init__(self, world_size, share_gpus):
         self.world_size = world_size
         self._opener = NvshmemOpener(HEAP_BYTES * 8, share_gpus=share_gpus)
-        self._world: ProcessWorld | None = None
+        self._world = None
 
     def __call__(self, world_size, arch):
         assert world_size == self.world_size

@@ -41,7 +41,7 @@ class Results:
     def __init__(self, path, machine):
         """Raises ValueError for a file that is something else, or has results of another machine."""
         self.path, self.machine = path, machine
-        self._found: dict[str, dict[str, str]] = {}
+        self._found = {}
         if path.exists():
             there, self._found = read(path)
             if there != machine:

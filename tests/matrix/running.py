@@ -18,7 +18,7 @@ from kernels.compile import executable
 from memory.worker_process import end_with_parent
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
-from runner.world.world import World, WorldFailure
+from runner.world.world import WorldFailure
 from tests.matrix.cells import Cell, arch_of, case_of, refusal
 from tests.matrix.results import Outcome
 
@@ -108,7 +108,7 @@ class SimulatedWorlds:
     """Simulated worlds of all sizes and architectures, each kept until a kernel hurts it."""
 
     def __init__(self):
-        self._kept: dict[tuple[int, str], World] = {}
+        self._kept = {}
 
     def __call__(self, world_size, arch):
         from runner.world.threads import ThreadWorld

@@ -107,8 +107,13 @@ def test_a_proof_counts_what_passed():
 @pytest.mark.parametrize(
     "line",
     [
-        *("--kernel nope", "--gpus", "--gpus --world-size 4", "--gpus --share-gpus", "--share-gpus"),
-        *("--results list.json", "--compare gone.json list.json"),
+        "--kernel nope",
+        "--gpus",
+        "--gpus --world-size 4",
+        "--gpus --share-gpus",
+        "--share-gpus",
+        "--results list.json",
+        "--compare gone.json list.json",
     ],
 )
 def test_a_wrong_request_is_one_line_before_anything_is_compiled(line, tmp_path, monkeypatch, capsys):

@@ -24,8 +24,7 @@ EACH = 3
 
 @pytest.fixture(scope="module")
 def digests():
-    found = json.loads(lzma.decompress(FILE.read_bytes()))
-    return found
+    return json.loads(lzma.decompress(FILE.read_bytes()))
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +49,7 @@ def test_the_file_has_every_case_that_was_run_with_two_ranks(digests, rows):
     kernels = {"/".join(id.split("-")[:2]) for id in digests}
     assert kernels == set(rows)
     assert len(kernels) == 31
-    by_ranks = [sum(f"-n{ranks}-" in id for id in digests) for ranks in (2, 4)]
-    assert by_ranks == [2966, 485]
+    assert [sum(f"-n{ranks}-" in id for id in digests) for ranks in (2, 4)] == [2966, 485]
 
 
 @pytest.mark.slow

@@ -43,7 +43,9 @@ def test_what_a_step_returns_comes_back_and_what_it_changes_does_not() -> None:
 @pytest.mark.parametrize(
     ("given", "kind"),
     [
-        *((ValueError("no"), ValueError), (Unknown(1, 2), RuntimeError), (SystemExit(4), RuntimeError)),
+        (ValueError("no"), ValueError),
+        (Unknown(1, 2), RuntimeError),
+        (SystemExit(4), RuntimeError),
         (KeyboardInterrupt(), RuntimeError),
     ],
 )

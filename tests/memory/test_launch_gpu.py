@@ -74,7 +74,10 @@ def executable(ptx: str) -> Executable:
 def arguments(address: int) -> tuple[Argument, ...]:
     given = struct.pack("<IIHHId", 7, 2**32 - 1, 1, 65_535, 0, 0.25)
     return (
-        *(Argument("bytes", given), Argument("address", address), Argument("u32", -3), Argument("f32", 1.5)),
+        Argument("bytes", given),
+        Argument("address", address),
+        Argument("u32", -3),
+        Argument("f32", 1.5),
         Argument("f64", -8.0),
     )
 

@@ -96,9 +96,12 @@ def test_a_full_heap_says_what_would_fit_and_the_pool_goes_on(make_world: Make, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        *(({"shape": 0}, "is empty"), ({"shape": (4, -1)}, "is empty")),
-        *(({"alignment_bytes": 24}, "not a power of two"), ({"alignment_bytes": 0}, "not a power of two")),
-        *(({"name": ""}, "needs a name"), ({"name": "data"}, 'a live symmetric tensor "data"')),
+        ({"shape": 0}, "is empty"),
+        ({"shape": (4, -1)}, "is empty"),
+        ({"alignment_bytes": 24}, "not a power of two"),
+        ({"alignment_bytes": 0}, "not a power of two"),
+        ({"name": ""}, "needs a name"),
+        ({"name": "data"}, 'a live symmetric tensor "data"'),
     ],
 )
 def test_a_wrong_request_is_a_clear_line(

@@ -107,8 +107,13 @@ def test_multicast_addresses_are_symmetric_and_nobodys_own(
 
 
 USES: list[Callable[[SymmetricTensor], Any]] = [
-    *(lambda data: data.address, lambda data: data.local, lambda data: data.read(), lambda data: data.fill(0)),
-    *(lambda data: data.write(torch.zeros(4)), lambda data: data.peer(0), lambda data: data.peer_addresses()),
+    lambda data: data.address,
+    lambda data: data.local,
+    lambda data: data.read(),
+    lambda data: data.fill(0),
+    lambda data: data.write(torch.zeros(4)),
+    lambda data: data.peer(0),
+    lambda data: data.peer_addresses(),
     lambda data: data.multicast(),
 ]
 

@@ -9,8 +9,7 @@ MODULES = sorted(one.name for one in pkgutil.iter_modules(exhibits.__path__))
 
 
 def _shown(module):
-    found = importlib.import_module(f"tests.museum.exhibits.{module}").EXHIBIT
-    return found
+    return importlib.import_module(f"tests.museum.exhibits.{module}").EXHIBIT
 
 
 EXHIBITS = tuple(sorted(map(_shown, MODULES), key=lambda one: (not one.thread, one.name.lower())))

@@ -242,7 +242,7 @@ class Reached(Listener):
     """The lines of the PTX that lanes ran, of those that can have mutants."""
 
     def __init__(self):
-        self.lines: set[int] = set()
+        self.lines = set()
 
     def _add(self, event):
         self.lines.add(event.instruction.line)
@@ -296,8 +296,8 @@ class Compiled:
         self.executable = executable(spec, self.cases["even"], ARCH, cache_dir)
         self.mutants = mutants_of(self.executable.ptx)
         self.in_a_row = max(IN_A_ROW, spec.choices(self.cases["even"]).get("banks", 0) * 3 // 2)
-        self._last: dict[tuple[str, str, int], Try] = {}
-        self._reached: dict[Try, set[int]] = {}
+        self._last = {}
+        self._reached = {}
 
     def changed(self, mutant):
         """Return what a mutant compiles to; None: the kernel as it is."""

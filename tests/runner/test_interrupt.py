@@ -6,25 +6,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from runner.interrupt import SENT_AGAIN_AFTER_S, Interrupted, interruptible, shielded
+from tests.memory.test_held_interrupts import usual_handlers as usual_handlers
 from tests.patience import NEVER_S
 
 ENDING = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-
-
-@pytest.fixture(autouse=True)
-def usual_handlers() -> Iterator[None]:
-    """What a shell in a terminal gives a command, however these tests were started."""
-    before = {number: signal.getsignal(number) for number, _ in ENDING}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(("number", "code"), ENDING)

@@ -156,9 +156,12 @@ def test_ctrl_c_while_the_libraries_are_imported(monkeypatch: pytest.MonkeyPatch
     [
         ("--help", ["usage:", "+exp=allreduce_bf16", "accumulator_study", "world_size", "exit codes", "--multirun"]),
         ("--cfg job +exp=allreduce_fp16", ["dtype: float16", "world_size: 8"]),
-        *(("--cfg job -p fabric", ["name: auto"]), ("--cfg hydra -p job.name", ["symlab"])),
-        *(("--cfg job --resolve", ["op: all_reduce"]), ("--info searchpath", ["conf"])),
-        *(("--info defaults", ["schema", "fabric/auto"]), ("--version", ["symlab"])),
+        ("--cfg job -p fabric", ["name: auto"]),
+        ("--cfg hydra -p job.name", ["symlab"]),
+        ("--cfg job --resolve", ["op: all_reduce"]),
+        ("--info searchpath", ["conf"]),
+        ("--info defaults", ["schema", "fabric/auto"]),
+        ("--version", ["symlab"]),
     ],
 )
 def test_looking_without_running(symlab: Symlab, arguments: str, parts: list[str]) -> None:

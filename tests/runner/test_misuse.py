@@ -19,9 +19,18 @@ from tests.runner.conftest import Script, Symlab
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["world_size=two"], ["op=all_reduse"], ["sizes=[1K,3]"], ["records=/dev/null/here"], ["cache_dir=/dev/null"]),
-        *(["--cgf", "job"], ["--cfg", "jobs"], ["--cfg", "job", "-p", "nowhere"], ["--cfg", "job", "world_size=2,4"]),
-        *(["--config-dir", "/dev/null/here"], ["-m", "world_size=2,99"], ["-m", "sizes=[8],[7]"]),
+        ["world_size=two"],
+        ["op=all_reduse"],
+        ["sizes=[1K,3]"],
+        ["records=/dev/null/here"],
+        ["cache_dir=/dev/null"],
+        ["--cgf", "job"],
+        ["--cfg", "jobs"],
+        ["--cfg", "job", "-p", "nowhere"],
+        ["--cfg", "job", "world_size=2,4"],
+        ["--config-dir", "/dev/null/here"],
+        ["-m", "world_size=2,99"],
+        ["-m", "sizes=[8],[7]"],
         ["-m", "records=a,b"],
     ],
 )

@@ -109,11 +109,11 @@ class Bench:
         self.parameters = parameters
         self.before = before
         self.cluster = cluster
-        self.blob_at: dict[bytes, int] = {}
-        self.blobs: list[Array] = []
+        self.blob_at = {}
+        self.blobs = []
         self.input_bytes = 0
         self.output_bytes = 0
-        self.stores: list[dict[str, tuple[int, Store]]] = []
+        self.stores = []
         self.ptx = self._module()
 
     def _blob(self, values):

@@ -217,8 +217,7 @@ def simple(body, inputs=(), output_bytes=4, grid=1, block=1, **options):
         return get(fabric, out, "u1")
 
     outcome = succeed(make_world(1, **{"heap_bytes": 64 << 20, **options}), program)
-    found = outcome.results[0]
-    return found
+    return outcome.results[0]
 
 
 def orders(seeds):

@@ -11,7 +11,7 @@ from simulator.isa import key_of
 from simulator.isa.registry import canonical
 from simulator.ptx.parse import parse_kernel
 from tests.simulator.harness import executable, get, make_world, module, put, run, start
-from tests.simulator.isa.vectors_multimem import COUNT, Array
+from tests.simulator.isa.vectors_multimem import COUNT
 
 ARCH = "sm_100a"
 """The first that has all forms."""
@@ -24,11 +24,11 @@ class MultimemBench:
 
     def __init__(self, vectors, ranks):
         self.vectors, self.ranks = vectors, ranks
-        self.blobs: dict[str, list[Array]] = {"in": [], "cells": []}
+        self.blobs = {"in": [], "cells": []}
         self.sizes = {"in": 0, "cells": 0}
         self.output_bytes = 0
-        self.outputs: list[dict[str, int]] = []
-        self.cells: list[int] = []
+        self.outputs = []
+        self.cells = []
         parts = [
             f"  mad.lo.u64 %in{s}, %lane64, {s}, %in;\n  mad.lo.u64 %out{s}, %lane64, {s}, %out;\n"
             for s in (1, 2, 4, 8)

@@ -74,8 +74,18 @@ def test_the_version(capsys):
 
 
 WRONG = (
-    *("", "+exp=barrier", "op=barrier 'sizes=[1K, 2K]'", "~hydra.mode", "-m +exp=a,b", "--cfg job", "--config-dir=x"),
-    *("rnu", "--bogus", "table", "track nowhere", "track x --uri here"),
+    "",
+    "+exp=barrier",
+    "op=barrier 'sizes=[1K, 2K]'",
+    "~hydra.mode",
+    "-m +exp=a,b",
+    "--cfg job",
+    "--config-dir=x",
+    "rnu",
+    "--bogus",
+    "table",
+    "track nowhere",
+    "track x --uri here",
     "completion fish",
     *(f"run {flag}" for flag in ("--cgf job", "--helpp", "--hydra-hel", "--config", "--cfg jobs", "--config-dir")),
     *(f"run {flag}" for flag in ("--resolve", "-p fabric", "--cfg job --info", "--run", "-r", "--config-path x")),

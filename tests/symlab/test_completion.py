@@ -35,7 +35,13 @@ def test_all_verbs_are_offered_with_their_lines(monkeypatch):
 
 
 RUN = (
-    *("--mul", "--cfg ", "world_size=2 --cfg h", "--config-pa", "fabric.sch", "fabric.schedule=", "records="),
+    "--mul",
+    "--cfg ",
+    "world_size=2 --cfg h",
+    "--config-pa",
+    "fabric.sch",
+    "fabric.schedule=",
+    "records=",
     "op=broadcast algorithms=[bulk,pu",
 )
 OTHERS = ("table --format j", "table ", "table x --mlflow ", "replay rec", "kernels --op all_g")

@@ -200,15 +200,13 @@ def test_the_fixture_takes_launches_in_a_row(symlab_world):
 
 
 IMPOSSIBLE = [
-    *(
-        {"launches": 0},
-        {"launches": 1.5},
-        {"graph": True},
-        {"graph": "no"},
-        {"kernel": []},
-        {"kernel": [ADD]},
-        {"kernel": [{"grid": 1}]},
-    ),
+    {"launches": 0},
+    {"launches": 1.5},
+    {"graph": True},
+    {"graph": "no"},
+    {"kernel": []},
+    {"kernel": [ADD]},
+    {"kernel": [{"grid": 1}]},
     {"kernel": [{"kernel": ADD, "buffers": {}}]},
     {"kernel": [{"kernel": ADD, "arguments": ["out"]}]},
     {"arguments": ["out", ("u32", 1), ("f32", "launch")]},

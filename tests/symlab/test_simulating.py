@@ -173,8 +173,13 @@ def test_random_content_is_the_same_each_time_and_differs_between_ranks(dtype):
 
 ONES, COMPLEX, SPARSE = torch.ones(32), torch.ones(32, dtype=torch.complex64), torch.ones(32).to_sparse()
 TUPLES = [
-    *((32, torch.float32, "noise"), (32, torch.float32, 1, 2), (1.5, torch.float32), (0, torch.float32)),
-    *((32, torch.int32, "normal"), (32, torch.uint8, 300), (32, torch.float32, lambda rank, ranks: torch.ones(3))),
+    (32, torch.float32, "noise"),
+    (32, torch.float32, 1, 2),
+    (1.5, torch.float32),
+    (0, torch.float32),
+    (32, torch.int32, "normal"),
+    (32, torch.uint8, 300),
+    (32, torch.float32, lambda rank, ranks: torch.ones(3)),
 ]
 
 
@@ -301,11 +306,14 @@ GOOD = ["data", ("f32", 1.0), ("u32", 1)]
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(GOOD[:2], [*GOOD, ("u32", 1)]),
+        GOOD[:2],
+        [*GOOD, ("u32", 1)],
         *([first, *GOOD[1:]] for first in ("date", ("peer", "data", 2))),
         *([GOOD[0], second, GOOD[2]] for second in (1.0, ("f16", 1.0), ("f64", 1.0), ("u32", 1))),
         *([*GOOD[:2], third] for third in (("u32", -1), ("u32", 0.5), ("f32", 1.0))),
-        *(lambda rank: [*GOOD[:2], ("u32" if rank else "s32", 1)], lambda rank: {}["boo"], lambda rank: None),
+        lambda rank: [*GOOD[:2], ("u32" if rank else "s32", 1)],
+        lambda rank: {}["boo"],
+        lambda rank: None,
     ],
 )
 def test_arguments_that_do_not_fit_are_named(arguments):

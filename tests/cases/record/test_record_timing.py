@@ -52,11 +52,16 @@ def test_percentiles_are_by_nearest_rank(count: int, percent: int, expected: int
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"mode": "stream"}, {"window": "all"}, {"l2": "warm"}, {"slots": 0}, {"calls_per_sample": 0}),
+        {"mode": "stream"},
+        {"window": "all"},
+        {"l2": "warm"},
+        {"slots": 0},
+        {"calls_per_sample": 0},
         *({one: -1} for one in ("slot_bytes", "l2_bytes", "warmup_calls")),
         *({"bus_factor": one} for one in (math.nan, -1.0)),
         *({"samples_us": one} for one in ((), ((),), ((1.0,), (1.0, 2.0)), ((0.0,),), ((math.nan,),))),
-        *({"checked_before": 0}, {"checked_after": 0}),
+        {"checked_before": 0},
+        {"checked_after": 0},
         *({"devices": one} for one in (({},), ({}, {"before": {"power_w": math.inf}}))),
     ],
 )

@@ -97,8 +97,10 @@ def test_one_and_true_are_not_the_same_environment() -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        *(Path.unlink, lambda path: path.write_text(path.read_text().replace("c", "d", 1))),
-        *(lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff")),
+        Path.unlink,
+        lambda path: path.write_text(path.read_text().replace("c", "d", 1)),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"\xff"),
     ],
     ids=["missing", "changed", "empty", "no text"],
 )
@@ -128,7 +130,8 @@ def test_references_are_strict(tmp_path: Path) -> None:
     document, zeros = json.loads(path.read_text()), f"sha256:{'0' * 64}"
     for changes in (
         *({"environment": {"shared": one}} for one in ("sha256:../../x", ["x"])),
-        *({"environment": {"shared": zeros, "git": {}}}, {"request": {"shared": zeros, "job": 2}}),
+        {"environment": {"shared": zeros, "git": {}}},
+        {"request": {"shared": zeros, "job": 2}},
     ):
         path.write_text(json.dumps(document | changes))
         with refused():

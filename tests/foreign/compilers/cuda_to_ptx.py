@@ -33,10 +33,16 @@ def to_ptx(request: dict[str, Any], folder: Path) -> dict[str, Any]:
         headers.append(folder_of("nvidia") / "nccl" / "include")
     command = [
         str(toolkit / "bin" / "nvcc"),
-        *("-ptx", f"-std={standard}", "-lineinfo", "--expt-relaxed-constexpr", f"-arch={request['arch']}"),
+        "-ptx",
+        f"-std={standard}",
+        "-lineinfo",
+        "--expt-relaxed-constexpr",
+        f"-arch={request['arch']}",
         *(f"-I{one}" for one in headers),
         *(f"-D{name}={value}" for name, value in request["define"].items()),
-        *(str(SOURCES / request["source"]), "-o", str(folder / "module.ptx")),
+        str(SOURCES / request["source"]),
+        "-o",
+        str(folder / "module.ptx"),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -39,7 +39,13 @@ def specials(dtype: str) -> torch.Tensor:
     fraction = form.significand_bits - 1
     one = bits_of(torch.tensor([1.0, 1.5, 3.0], dtype=torch.float64).to(DTYPES[dtype])).tolist()
     patterns = [
-        *(0, 1, 2, 3, (1 << fraction) - 1, 1 << fraction, (1 << fraction) + 1),
+        0,
+        1,
+        2,
+        3,
+        (1 << fraction) - 1,
+        1 << fraction,
+        (1 << fraction) + 1,
         *(pattern + step for pattern in one for step in (-1, 0, 1)),
         *range(highest - 3, highest + 1),
         *(highest - (1 << fraction) + step for step in (-2, -1, 0, 1, 2)),

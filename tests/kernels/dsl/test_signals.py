@@ -22,7 +22,11 @@ from tests.kernels.sabotaged import KERNELS, POLLED, barriers_of
 BY_NAME = {spec.name: spec for spec in KERNELS}
 WAITING = [
     *(name for name in BY_NAME if name.startswith("all_reduce/")),
-    *("reduce_scatter/push", "all_gather/push", "broadcast/multimem", "barrier/peers", "barrier/multimem"),
+    "reduce_scatter/push",
+    "all_gather/push",
+    "broadcast/multimem",
+    "barrier/peers",
+    "barrier/multimem",
 ]
 """A kernel for each way to wait; the others of the catalogue wait as some of these do."""
 

@@ -136,9 +136,13 @@ def test_what_was_added_to_a_proof_later_is_said() -> None:
 @pytest.mark.parametrize(
     ("dtypes", "words"),
     [
-        *((ALL, "all 11"), (ARITHMETIC, "floats, integers"), (FLOATS, "floats")),
-        *(((*INTEGERS, "uint8"), "integers, uint8"), (("float8_e5m2", "float32", "float8_e4m3fn"), "fp8, float32")),
-        *((("float16", "bfloat16", "int32"), "float16, bfloat16, int32"), (("uint32",), "uint32")),
+        (ALL, "all 11"),
+        (ARITHMETIC, "floats, integers"),
+        (FLOATS, "floats"),
+        ((*INTEGERS, "uint8"), "integers, uint8"),
+        (("float8_e5m2", "float32", "float8_e4m3fn"), "fp8, float32"),
+        (("float16", "bfloat16", "int32"), "float16, bfloat16, int32"),
+        (("uint32",), "uint32"),
     ],
 )
 def test_sets_of_types_in_few_words(dtypes: tuple[str, ...], words: str) -> None:
@@ -193,7 +197,12 @@ def test_the_command_prints_it(form: str, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     "line",
     [
-        *("--op allreduce", "all_to_all_v", "--format yaml", "more", "--readme --op barrier", "--verify --format json"),
+        "--op allreduce",
+        "all_to_all_v",
+        "--format yaml",
+        "more",
+        "--readme --op barrier",
+        "--verify --format json",
         "--codes --verify",
     ],
 )

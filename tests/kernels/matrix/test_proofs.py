@@ -32,7 +32,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        *({"machine": ""}, {"date": 5}, {"specs": []}),
+        {"machine": ""},
+        {"date": 5},
+        {"specs": []},
         {"specs": {"all_reduce/one_shot": {"passed": -1, "refused": 0, "world_sizes": [2], "sources": "x"}}},
         {"specs": {"all_reduce/one_shot": {"passed": 1, "refused": 0, "world_sizes": ["2"], "sources": "x"}}},
         {"specs": {"all_reduce/one_shot": {"passed": 1}}},

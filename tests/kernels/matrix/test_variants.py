@@ -81,8 +81,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("{", "[]", '{"a": {"code": "x"}}', '{"a": {"variants": 0, "code": "1", "sample": "2", "sample_code": "3"}}'),
-        *('{"a": {"variants": 1, "code": "", "sample": "2", "sample_code": "3"}}', None),
+        "{",
+        "[]",
+        '{"a": {"code": "x"}}',
+        '{"a": {"variants": 0, "code": "1", "sample": "2", "sample_code": "3"}}',
+        '{"a": {"variants": 1, "code": "", "sample": "2", "sample_code": "3"}}',
+        None,
     ],
 )
 def test_another_files_content_is_refused_by_name(tmp_path: Path, text: str | None) -> None:

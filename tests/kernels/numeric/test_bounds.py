@@ -206,9 +206,12 @@ def test_minima_and_maxima_of_the_switch(dtype: str) -> None:
     top = math.inf if endless else 448.0
     columns = [
         # contributions, right, wrong (for min)
-        *(([1.0, 2.0, 3.0], [1.0], [2.0, 0.875, math.nan]), ([0.0, -0.0, 3.0], [0.0, -0.0], [3.0, math.nan])),
-        *(([-0.0, -0.0, -0.0], [0.0, -0.0], [1.0]), ([math.nan, 2.0, 3.0], [2.0, math.nan], [3.0])),
-        *(([math.nan, math.nan, math.nan], [math.nan], [0.0, top]), ([-top, 2.0, 3.0], [-top], [2.0, top])),
+        ([1.0, 2.0, 3.0], [1.0], [2.0, 0.875, math.nan]),
+        ([0.0, -0.0, 3.0], [0.0, -0.0], [3.0, math.nan]),
+        ([-0.0, -0.0, -0.0], [0.0, -0.0], [1.0]),
+        ([math.nan, 2.0, 3.0], [2.0, math.nan], [3.0]),
+        ([math.nan, math.nan, math.nan], [math.nan], [0.0, top]),
+        ([-top, 2.0, 3.0], [-top], [2.0, top]),
         ([top, top, top], [top], [-top, math.nan]),
     ]
     for sign, reduction in ((1.0, "min"), (-1.0, "max")):

@@ -206,8 +206,11 @@ def test_the_switchs_average_is_one_product(dtype: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("dtype", "accumulator", "reduction"),
     [
-        *(("float32", "float64", "sum"), ("int32", "float32", "sum"), ("bfloat16", "float32", "max")),
-        *(("float16", "native", "xor"), ("uint8", "native", "sum")),
+        ("float32", "float64", "sum"),
+        ("int32", "float32", "sum"),
+        ("bfloat16", "float32", "max"),
+        ("float16", "native", "xor"),
+        ("uint8", "native", "sum"),
     ],
 )
 def test_what_does_not_belong_together(dtype: str, accumulator: str, reduction: str) -> None:

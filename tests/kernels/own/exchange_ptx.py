@@ -75,8 +75,16 @@ EXCHANGED = {
     "kernel": "exchange.ptx:exchange",
     "launch": {"grid": 1, "block": 1},
     "arguments": [
-        *("counts", {"peers": "rows"}, "rows", {"peers": "flags"}, "flags", "epochs", "input", {"peers": "output"}),
-        *("rank", "world_size"),
+        "counts",
+        {"peers": "rows"},
+        "rows",
+        {"peers": "flags"},
+        "flags",
+        "epochs",
+        "input",
+        {"peers": "output"},
+        "rank",
+        "world_size",
     ],
     "workspaces": {
         "rows": {"numel": "world_size * world_size", "dtype": "uint64"},

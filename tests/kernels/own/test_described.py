@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,14 @@ def test_a_parameter_has_other_values_under_another_name(place: Any) -> None:
             spec_at(place(SUM, marks))
 
 
+def test_an_entry_may_be_of_more_ranks_than_two(place: Any) -> None:
+    """It is tried with a case that it takes."""
+    given = {"requires": ["world_size >= 4"], "arguments": [{"peer": ["input", 3]}, *SUM["arguments"][1:]]}
+    spec = spec_at(place(changed(SUM, **given)))
+    assert spec.refusal(case_of(spec), "sm_90a") is None
+    assert spec.refusal(replace(case_of(spec), world_size=2), "sm_90a") is not None
+
+
 def test_a_spec_crosses_to_another_process_by_its_place(place: Any) -> None:
     spec = spec_at(place(SUM))
     again = pickle.loads(pickle.dumps(spec))
@@ -83,6 +92,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "an unknown key": {"lunch": {"grid": 1}},
     "no op": {"op": None},
     "an unknown op": {"op": "all_redcue"},
+    "an offset beyond a workspace": {"arguments": [*SUM["arguments"][:2], "flags+4096", *SUM["arguments"][3:]]},
     "counts of others": {"op": "all_to_all_v", "arguments": [{"peers": "counts"}, *SUM["arguments"][1:]]},
     "owners that are no ranks": {"fold": "from_next_rank", "owner": "index"},
     "an owner of another fold": {"owner": "rank"},

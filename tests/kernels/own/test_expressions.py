@@ -22,7 +22,16 @@ RIGHT = {
 }
 
 WRONG = [
-    *("numel / 2", "numell", "2.5", "numel.real", "open('x')", "(", "", "1 // (rank - 3)", "min()", "'a' * 3"),
+    "numel / 2",
+    "numell",
+    "2.5",
+    "numel.real",
+    "open('x')",
+    "(",
+    "",
+    "1 // (rank - 3)",
+    "min()",
+    "'a' * 3",
     "2 ** 9",
 ]
 

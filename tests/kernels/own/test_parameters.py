@@ -63,8 +63,12 @@ def test_arguments_fit_an_entry_in_size_and_kind(kinds: str, is_right: bool) -> 
 @pytest.mark.parametrize(
     ("kind", "taken", "refused"),
     [
-        *(("f32", "f32 b8", "u32 s32 b32"), ("f64", "f64 b8", "u64 b64"), ("u32", "u32 s32 b32 b8", "f32")),
-        *(("s32", "u32 s32 b32", "f32"), ("address", "u64 b64", "f64"), ("bytes", "b8 u32 f32 b32", "")),
+        ("f32", "f32 b8", "u32 s32 b32"),
+        ("f64", "f64 b8", "u64 b64"),
+        ("u32", "u32 s32 b32 b8", "f32"),
+        ("s32", "u32 s32 b32", "f32"),
+        ("address", "u64 b64", "f64"),
+        ("bytes", "b8 u32 f32 b32", ""),
     ],
 )
 def test_floats_are_for_floats(kind: str, taken: str, refused: str) -> None:

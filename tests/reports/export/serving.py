@@ -23,7 +23,6 @@ def us(algorithm, size_bytes):
 
 def serving_record(algorithm, size_bytes, multicast=True, **changes):
     made = record(algorithm, size_bytes, **changes)
-    assert made.fabric is not None
     fabric = replace(made.fabric, multicast=multicast, multicast_reason="" if multicast else "none")
     made = replace(made, library=f"{algorithm.partition('/')[0].upper()} 0.0.0", fabric=fabric)
     return timed(with_case(made, accumulator="library"), us(algorithm, size_bytes))

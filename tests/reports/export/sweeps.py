@@ -37,7 +37,6 @@ def blocks(settings, size_bytes):
 
 def timed(made, time_us):
     """The record with samples around a time."""
-    assert made.timing is not None
     samples = tuple(tuple(time_us + wave for wave in (-0.01, 0.0, 0.01)) for _ in range(made.case.world_size))
     return replace(made, timing=replace(made.timing, samples_us=samples))
 

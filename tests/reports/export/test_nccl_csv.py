@@ -104,7 +104,6 @@ def test_ops_that_nccl_chooses_nothing_for_and_ops_without_a_sweep_have_no_lines
 def simulated(found):
     made = []
     for one in found:
-        assert one.fabric is not None
         made.append(replace(one, timing=None, fabric=replace(one.fabric, simulated=True)))
     return made
 
@@ -114,7 +113,6 @@ def failed(one):
 
 
 def without_blocks(one):
-    assert one.timing is not None
     return replace(one, timing=replace(one.timing, kernel_blocks=None))
 
 

@@ -93,12 +93,10 @@ def under_settings(one):
 
 
 def simulated(one):
-    assert one.fabric is not None
     return replace(one, timing=None, library="", fabric=replace(one.fabric, simulated=True))
 
 
 def eager(one):
-    assert one.timing is not None
     return replace(one, timing=replace(one.timing, mode="eager"))
 
 

@@ -31,8 +31,8 @@ class Opened:
     """A page, and what it said and asked for."""
 
     def __init__(self, browser, report, width, **options):
-        self.said: list[str] = []
-        self.asked: list[str] = []
+        self.said = []
+        self.asked = []
         self.page = browser.new_page(viewport={"width": width, "height": 900}, offline=True, **options)
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))

@@ -25,8 +25,7 @@ def test_what_is_packed_comes_back(tmp_path):
     strange = record(reason="a line\u2028that\u0085ends\nearly", environment={"host": {"x": [1, None, True, "é"]}})
     path = tmp_path / "all.jsonl.xz"
     bundle.write([*RECORDS, strange], path)
-    back = {one.to_json() for one in bundle.unpacked(path)}
-    assert back == {one.to_json() for one in [*RECORDS, strange]}
+    assert {one.to_json() for one in bundle.unpacked(path)} == {one.to_json() for one in [*RECORDS, strange]}
     assert len(lines_of_records(path.read_bytes())) == len(RECORDS) + 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["all.jsonl.xz"]
 

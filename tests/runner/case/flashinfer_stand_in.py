@@ -240,9 +240,17 @@ class StandIn:
 
 
 PUBLIC = (
-    *("create_shared_buffer", "free_shared_buffer", "create_allreduce_fusion_workspace", "allreduce_fusion"),
-    *("vllm_meta_size", "vllm_init_custom_ar", "vllm_dispose", "vllm_register_buffer", "vllm_all_reduce"),
-    *("vllm_get_graph_buffer_ipc_meta", "vllm_register_graph_buffers"),
+    "create_shared_buffer",
+    "free_shared_buffer",
+    "create_allreduce_fusion_workspace",
+    "allreduce_fusion",
+    "vllm_meta_size",
+    "vllm_init_custom_ar",
+    "vllm_dispose",
+    "vllm_register_buffer",
+    "vllm_all_reduce",
+    "vllm_get_graph_buffer_ipc_meta",
+    "vllm_register_graph_buffers",
     "trtllm_destroy_ipc_workspace_for_all_reduce_fusion",
 )
 """All functions of flashinfer.comm that the runner calls, by their names there."""

@@ -34,8 +34,12 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("file", "given"),
     [
-        *(("my/a.py", ["records/x"]), ("my/a.py", ["records/x/case.json"]), ("my/a.py", []), ("a.py", ["records"])),
-        *(("stranger/a.py", ["stranger/records", "stranger"]), ("../outside/a.py", ["records/x", "../outside"])),
+        ("my/a.py", ["records/x"]),
+        ("my/a.py", ["records/x/case.json"]),
+        ("my/a.py", []),
+        ("a.py", ["records"]),
+        ("stranger/a.py", ["stranger/records", "stranger"]),
+        ("../outside/a.py", ["records/x", "../outside"]),
         ("my/a.py", ["case.jsonl.xz"]),
     ],
 )
@@ -46,9 +50,16 @@ def test_files_that_are_allowed(work: Path, file: str, given: list[str]) -> None
 @pytest.mark.parametrize(
     "asked",
     [
-        *("records/x/a.py of records/x", "records/x/a.py of records/x/case.json", "records/a.py of records/x"),
-        *("stranger/records/a.py of stranger/records", "stranger/a.py of stranger/records", "my/a.py of ."),
-        *("my/a.py of ..", "my/a.py of case.json", "my/link.py of records", "../outside/a.py of records/x"),
+        "records/x/a.py of records/x",
+        "records/x/a.py of records/x/case.json",
+        "records/a.py of records/x",
+        "stranger/records/a.py of stranger/records",
+        "stranger/a.py of stranger/records",
+        "my/a.py of .",
+        "my/a.py of ..",
+        "my/a.py of case.json",
+        "my/link.py of records",
+        "../outside/a.py of records/x",
         "venv/lib/python3/site-packages/a.py of records/x",
     ],
 )

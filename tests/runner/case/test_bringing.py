@@ -129,8 +129,15 @@ def test_a_sweep_may_go_over_places(again: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     "place",
     [
-        *("none.py:SPEC", "my/ring.py:SPCE", "my/ring.py:body", "my/raises.py:SPEC", "my/broken.py:SPEC"),
-        *("my/bare.py:SPEC", "no.such.module:SPEC", "my/ring.py:SPEC,my/ring.py:TRIAL", "my/odd_op.py:SPEC"),
+        "none.py:SPEC",
+        "my/ring.py:SPCE",
+        "my/ring.py:body",
+        "my/raises.py:SPEC",
+        "my/broken.py:SPEC",
+        "my/bare.py:SPEC",
+        "no.such.module:SPEC",
+        "my/ring.py:SPEC,my/ring.py:TRIAL",
+        "my/odd_op.py:SPEC",
         "my/ours.py:SPEC",
     ],
 )

@@ -104,7 +104,10 @@ def test_who_does_a_case_is_looked_up_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "compiled"),
     [
-        *((find("send_recv/pull"), "send_recv/pull"), (BASELINES[0], None), (None, None), (None, "send_recv/pull")),
+        (find("send_recv/pull"), "send_recv/pull"),
+        (BASELINES[0], None),
+        (None, None),
+        (None, "send_recv/pull"),
         (replace(BASELINES[0], algorithm="ring"), "ring"),
     ],
     ids=["another spec", "another library", "no executable", "another executable", "a library's executable"],

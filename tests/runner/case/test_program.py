@@ -35,9 +35,14 @@ SPEC = KernelSpec(
     needs_multicast=True,
     fold="rank_order",
     parameters=(
-        *(Parameter("address", "input"), Parameter("address", "output"), Parameter("peers", "input")),
-        *(Parameter("multicast", "input"), Parameter("address", "flags"), Parameter("peers", "flags")),
-        *(Parameter("numel"), Parameter("rank")),
+        Parameter("address", "input"),
+        Parameter("address", "output"),
+        Parameter("peers", "input"),
+        Parameter("multicast", "input"),
+        Parameter("address", "flags"),
+        Parameter("peers", "flags"),
+        Parameter("numel"),
+        Parameter("rank"),
     ),
     workspaces=lambda case: (Workspace("flags", 3 * case.world_size),),
     launch=lambda case: Launch(2, 64),
@@ -180,8 +185,11 @@ def test_without_check_nothing_comes_home(machine: Any) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"launches": 0}, {"patience_s": 0}, {"executable": replace(EXECUTABLE, name="all_reduce/one_shot")}),
-        *({"spec": replace(SPEC, algorithm="other")}, {"executable": None}),
+        {"launches": 0},
+        {"patience_s": 0},
+        {"executable": replace(EXECUTABLE, name="all_reduce/one_shot")},
+        {"spec": replace(SPEC, algorithm="other")},
+        {"executable": None},
     ],
 )
 def test_a_plan_that_can_not_be_is_refused(changes: dict[str, Any]) -> None:

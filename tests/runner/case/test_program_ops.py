@@ -157,10 +157,14 @@ def test_an_offset_is_counted_in_elements_from_a_boundary(dictionary_world: Any,
 @pytest.mark.parametrize(
     ("op", "changes", "argument", "byte", "size"),
     [
-        *(("all_reduce", {"offset": 3}, 1, -1, 1), ("all_reduce", {"offset": 3}, 1, 24, 1)),
-        *(("all_reduce", {"offset": 3}, 0, -1, 1), ("all_reduce", {"offset": 3}, 0, 24, 1)),
-        *(("all_reduce", {"offset": 3}, 1, -259, 1), ("all_reduce", {"size_bytes": 0}, 1, 0, 1)),
-        *(("reduce", {"root": 1}, 1, 20, 2), ("reduce", {"root": 1, "placement": "in_place"}, 1, 20, 2)),
+        ("all_reduce", {"offset": 3}, 1, -1, 1),
+        ("all_reduce", {"offset": 3}, 1, 24, 1),
+        ("all_reduce", {"offset": 3}, 0, -1, 1),
+        ("all_reduce", {"offset": 3}, 0, 24, 1),
+        ("all_reduce", {"offset": 3}, 1, -259, 1),
+        ("all_reduce", {"size_bytes": 0}, 1, 0, 1),
+        ("reduce", {"root": 1}, 1, 20, 2),
+        ("reduce", {"root": 1, "placement": "in_place"}, 1, 20, 2),
         ("reduce_scatter", {"placement": "in_place"}, 0, 12, 1),
     ],
 )

@@ -65,7 +65,9 @@ def run(fabric: Fabric, wanted: Contestant) -> list[list[torch.Tensor]]:
 @pytest.mark.parametrize(
     ("algorithm", "placement"),
     [
-        *(("one_shot", "out_of_place"), ("two_shot", "out_of_place"), ("two_shot", "in_place")),
+        ("one_shot", "out_of_place"),
+        ("two_shot", "out_of_place"),
+        ("two_shot", "in_place"),
         ("multimem_two_shot", "out_of_place"),
     ],
 )

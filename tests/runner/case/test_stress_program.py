@@ -140,8 +140,10 @@ class TestCombinations:
     @pytest.mark.parametrize(
         ("stress", "late"),
         [
-            *(("late_rank+two_streams", [0, 0, 1, 1]), ("alternating_sizes+two_streams", [])),
-            *(("late_rank+alternating_sizes", [0, 1, 0, 1, 0, 1]), ("late_rank+graph_out_of_step", [0, 0, 1, 1, 1, 1])),
+            ("late_rank+two_streams", [0, 0, 1, 1]),
+            ("alternating_sizes+two_streams", []),
+            ("late_rank+alternating_sizes", [0, 1, 0, 1, 0, 1]),
+            ("late_rank+graph_out_of_step", [0, 0, 1, 1, 1, 1]),
             ("graph_out_of_step", [0, 1]),
         ],
     )

@@ -264,8 +264,10 @@ def test_the_bar_in_a_real_terminal(columns: int) -> None:
     assert any("multimem_two_shot" in line for line in bars) == (columns == 100)
     assert not any("left" in line for line in bars if "0/6" in line or "1/6" in line), "too little to tell by"
     assert screen(text) == [
-        *("symlab: a heading", f"[2/6] one_shot 1K n4 WRONG: 12 of 64 elements; {wrong().id}"),
-        *("[4/6] one_shot 1K n4 TIMEOUT: rank 2 hung", "the summary"),
+        "symlab: a heading",
+        f"[2/6] one_shot 1K n4 WRONG: 12 of 64 elements; {wrong().id}",
+        "[4/6] one_shot 1K n4 TIMEOUT: rank 2 hung",
+        "the summary",
     ]
 
 

@@ -15,36 +15,8 @@ from runner.command.exploration import seeds_of
 from runner.request.experiments import CONF
 from symlab.command import main
 from tests.golden import same_text
+from tests.kernels.own_kernel import RING, write_ring
 from tests.runner.conftest import asked, on_its_fabric, refusals
-
-PUSH = '''
-"""send_recv/{name}: stores to the next rank, and waits at {waits}."""
-
-from kernels import shares
-from kernels.family import address, peers, spec_with
-from kernels.tuning import Step, Tuning
-
-
-def body(frame):
-    frame.arrive()
-    source, target = frame.address("input"), frame.peer("output", frame.after(frame.rank, 1))
-    frame.wait()
-    frame.copy(source, target, frame.size, push=True)
-    frame.{ends}()
-
-
-SPEC = spec_with(
-    "send_recv/{name}",
-    body,
-    Tuning((Step(threads=96, blocks=2, loads_in_flight=8, reason="a test"),)),
-    summary="stores to the next rank",
-    placements=("out_of_place",),
-    promises=frozenset({promises}),
-    buffers=(address("input"), peers("output")),
-    vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),
-)
-'''
-
 
 PULL = """    source = frame.peer("input", frame.after(frame.rank, frame.world_size - 1))
     frame.copy(source, frame.address("output"), frame.size, push=False)
@@ -53,17 +25,21 @@ PULL = """    source = frame.peer("input", frame.after(frame.rank, frame.world_s
 
 def write_pull(folder: Path) -> str:
     """A kernel without flags, which any number of streams may run at once: hosts meet before its inputs change."""
-    text = PUSH.format(name="pulled", waits="no point", ends="leave", promises={"two_streams"})
-    start, end = text.index("    frame.arrive()"), text.index("\n\nSPEC")
+    place = write_push(folder, "pulled", "leave", "two_streams")
+    text = (folder / "pulled.py").read_text()
+    start, end = text.index("    frame.arrive()"), text.index("\n\ndef spec_of")
     text = (text[:start] + PULL + text[end:]).replace(
         'address("input"), peers("output")', 'peers("input"), address("output")'
     )
     (folder / "pulled.py").write_text(text)
-    return "pulled.py:SPEC"
+    return place
 
 
 def write_push(folder: Path, name: str, ends: str, *promises: str) -> str:
-    (folder / f"{name}.py").write_text(PUSH.format(name=name, waits="its end", ends=ends, promises=set(promises)))
+    write_ring(folder)
+    text = RING.replace("send_recv/ring", f"send_recv/{name}").replace("frame.leave", f"frame.{ends}")
+    text = text.replace("placements=", f"promises=frozenset({set(promises)}), placements=")
+    (folder / f"{name}.py").write_text(text)
     return f"{name}.py:SPEC"
 
 

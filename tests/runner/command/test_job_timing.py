@@ -136,7 +136,6 @@ def test_what_does_not_fit_the_heap_together_is_timed_in_turns() -> None:
 def test_a_baselines_record_names_its_library_and_no_kernel() -> None:
     records = done(Shelf(), Script(), "sizes=8", "algorithms=one_shot").records
     assert records[0].library == ""
-    assert records[0].kernel is not None
     assert records[1].library.startswith("NCCL")
     assert records[1].kernel is None
     assert (records[1].case.accumulator, records[1].case.placement) == ("library", "in_place")
@@ -157,7 +156,9 @@ def test_what_did_not_pass_is_not_timed_and_keeps_its_place() -> None:
     shelf = done(Shelf(), script, "sizes=8", "algorithms=[one_shot,multimem_one_shot,two_shot]")
     assert shelf.measured == [(8, ("one_shot", "nccl"), None)]
     assert shelf.told == [
-        *((8, "one_shot", "PASSED", True), (8, "multimem_one_shot", "REFUSED", False), (8, "two_shot", "WRONG", False)),
+        (8, "one_shot", "PASSED", True),
+        (8, "multimem_one_shot", "REFUSED", False),
+        (8, "two_shot", "WRONG", False),
         (8, "nccl", "PASSED", True),
     ]
 

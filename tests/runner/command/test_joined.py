@@ -107,8 +107,10 @@ def plans(case: Case, executable: Executable) -> list[Any]:
     (job,) = composed()
     contestants = (Contestant(case, spec, executable), Contestant(library, baseline))
     return [
-        *(None, Plan(case, spec, executable, launches=3, patience_s=NEVER_S, between=0)),
-        *(Plan(library, baseline, check=False), MeasurePlan(contestants, job.request.timing, link=True)),
+        None,
+        Plan(case, spec, executable, launches=3, patience_s=NEVER_S, between=0),
+        Plan(library, baseline, check=False),
+        MeasurePlan(contestants, job.request.timing, link=True),
         StressPlan((case, case), spec, (executable, executable), rounds=3),
     ]
 

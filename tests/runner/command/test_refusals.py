@@ -51,8 +51,11 @@ def test_a_simulated_world_refuses_what_was_expected(multicast: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        *("op=barrier algorithms=all sizes=[1K]", "algorithms=[ll] sizes=[1M]", "algorithms=[nccl] sizes=[1K]"),
-        *("-m algorithms=[lamport] dtype=int32,int64 sizes=[1K]", "sizes=[1000000G]"),
+        "op=barrier algorithms=all sizes=[1K]",
+        "algorithms=[ll] sizes=[1M]",
+        "algorithms=[nccl] sizes=[1K]",
+        "-m algorithms=[lamport] dtype=int32,int64 sizes=[1K]",
+        "sizes=[1000000G]",
     ],
 )
 def test_a_command_of_which_nothing_can_run_is_refused_as_a_whole(

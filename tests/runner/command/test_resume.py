@@ -306,8 +306,11 @@ def test_jobs_are_counted_from_1_and_of_the_whole_command(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        *(("-n3-16B-", "-n3-24B-"), ('"fabric": "simulator"', '"fabric": "nvshmem"'), ('"launches"', '"lunches"')),
-        *(('"plan": {', '"other": {'), ("{", "{{")),
+        ("-n3-16B-", "-n3-24B-"),
+        ('"fabric": "simulator"', '"fabric": "nvshmem"'),
+        ('"launches"', '"lunches"'),
+        ('"plan": {', '"other": {'),
+        ("{", "{{"),
     ],
 )
 def test_a_plan_that_is_not_possible_here_is_refused(folder: Path, script: Script, old: str, new: str) -> None:

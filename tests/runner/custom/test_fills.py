@@ -54,7 +54,9 @@ def test_a_function_fills_by_rank_and_world_size() -> None:
 @pytest.mark.parametrize(
     "fill",
     [
-        *(lambda rank, world_size: 1 // 0, lambda rank, world_size: [1.0], lambda rank, world_size: torch.zeros(3, 2)),
+        lambda rank, world_size: 1 // 0,
+        lambda rank, world_size: [1.0],
+        lambda rank, world_size: torch.zeros(3, 2),
         lambda rank, world_size: torch.zeros(2, 3).to_sparse(),
     ],
     ids=["raises", "list", "shape", "sparse"],
@@ -74,8 +76,14 @@ def raises(inputs: Any) -> Any:
 @pytest.mark.parametrize(
     "result",
     [
-        *(7, [RIGHT], [RIGHT, 3], [RIGHT, {"outptu": torch.zeros(4)}], [RIGHT, {"output": torch.zeros(4)}]),
-        *([{"output": torch.zeros(2, 2, dtype=torch.int32)}, None], [None, None], raises),
+        7,
+        [RIGHT],
+        [RIGHT, 3],
+        [RIGHT, {"outptu": torch.zeros(4)}],
+        [RIGHT, {"output": torch.zeros(4)}],
+        [{"output": torch.zeros(2, 2, dtype=torch.int32)}, None],
+        [None, None],
+        raises,
     ],
     ids=["int", "one rank", "int of a rank", "unknown buffer", "dtype", "shape", "nothing", "raises"],
 )

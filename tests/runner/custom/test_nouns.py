@@ -24,8 +24,13 @@ def test_a_buffer_knows_its_size() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        *({"name": "two words"}, {"name": "rank"}, {"dtype": "float12"}, {"shape": ()}, {"shape": (4, 0)}),
-        *({"shape": (1 << 20, 1 << 21)}, {"dtype": "int32", "fill": Fill.normal}),
+        {"name": "two words"},
+        {"name": "rank"},
+        {"dtype": "float12"},
+        {"shape": ()},
+        {"shape": (4, 0)},
+        {"shape": (1 << 20, 1 << 21)},
+        {"dtype": "int32", "fill": Fill.normal},
     ],
     ids=str,
 )

@@ -28,7 +28,11 @@ from tests.runner.launch.held_jobs import HeldJobs
 pytestmark = pytest.mark.slow
 
 SWEEP = (
-    *("world_size=2", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator", "track.uri=sqlite:///t.db"),
+    "world_size=2",
+    "sizes=[64]",
+    "algorithms=[one_shot]",
+    "fabric=simulator",
+    "track.uri=sqlite:///t.db",
     "seed=1,2,3,4",
 )
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")

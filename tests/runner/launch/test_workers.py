@@ -33,8 +33,11 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_number_of_workers() -> None:
     expected = [
-        *((asked("joblib", n_jobs=-1), 8), (asked("joblib", n_jobs=-2), 7), (asked("joblib", n_jobs=3), 3)),
-        *((asked("submitit_local", cpus_per_task=None), 8), (asked("submitit_local", cpus_per_task=4), 2)),
+        (asked("joblib", n_jobs=-1), 8),
+        (asked("joblib", n_jobs=-2), 7),
+        (asked("joblib", n_jobs=3), 3),
+        (asked("submitit_local", cpus_per_task=None), 8),
+        (asked("submitit_local", cpus_per_task=4), 2),
         (asked("submitit_slurm", array_parallelism=256), 256),
     ]
     assert [workers_given(request) for request, _ in expected] == [number for _, number in expected]

@@ -47,12 +47,19 @@ LEAKS = [
 ]
 
 HARMLESS = [
-    *("sha256:" + "0a" * 32, "0123456789abcdef0123456789abcdef01234567", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"),
+    "sha256:" + "0a" * 32,
+    "0123456789abcdef0123456789abcdef01234567",
+    "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6",
     "all_reduce-two_shot_lamport-bfloat16-float32-sum-8x1048576-normal-s0-out_of_place",
-    *("20260121T010834Z-allreduce_bf16-8f748bb2", "track.uri=sqlite:///mlflow.db", "http://localhost:5000/a@b"),
-    *("fabric.seed=7 sizes=[6,1K,1M] root=3 tokens", "the basic understanding of a bearer"),
-    *("a barrier's token: 4 bytes", "/rootfs /data/home/me/x kernels/root.py ~/x /home"),
-    *("KeyError: 'world_size' (runner/command/job.py:12)", "multimem.ld_reduce.relaxed.sys.global.add.v4.bf16x2"),
+    "20260121T010834Z-allreduce_bf16-8f748bb2",
+    "track.uri=sqlite:///mlflow.db",
+    "http://localhost:5000/a@b",
+    "fabric.seed=7 sizes=[6,1K,1M] root=3 tokens",
+    "the basic understanding of a bearer",
+    "a barrier's token: 4 bytes",
+    "/rootfs /data/home/me/x kernels/root.py ~/x /home",
+    "KeyError: 'world_size' (runner/command/job.py:12)",
+    "multimem.ld_reduce.relaxed.sys.global.add.v4.bf16x2",
     "user@host 3 @ 4",
 ]
 

@@ -151,8 +151,13 @@ def test_nothing_planted_is_written_anywhere(place: Place, tmp_path: Path, capsy
     tale = Tale(tmp_path)
     code = main(
         [
-            *("--config-dir", str(configurations), "algorithms=[one_shot,two_shot]", "world_size=2", "sizes=[64]"),
-            *(f"records={place.records}", f"cache_dir='{place.home}/api_key={IN_AN_OVERRIDE}/kernels'"),
+            "--config-dir",
+            str(configurations),
+            "algorithms=[one_shot,two_shot]",
+            "world_size=2",
+            "sizes=[64]",
+            f"records={place.records}",
+            f"cache_dir='{place.home}/api_key={IN_AN_OVERRIDE}/kernels'",
             f"track.uri=sqlite:///{place.written}/mlflow.db",
         ],
         tale.tools(place.repository),

@@ -99,9 +99,21 @@ def test_where_the_fabric_is_open_it_asks_for_the_simulator() -> None:
 
 
 WRONG = (
-    *("h10", "[h100]", "7", "{like: 7}", "{like: x}", "{name: few}", "{like: h100, sms: 3}"),
-    *("{like: h100, multiprocessors: 0}", "{like: h100, multiprocessors: true}", "{like: h100, partitions: many}"),
-    *("{like: h100, name: 4}", "{like: h100, arch: hopper}", "round", "list", "broken"),
+    "h10",
+    "[h100]",
+    "7",
+    "{like: 7}",
+    "{like: x}",
+    "{name: few}",
+    "{like: h100, sms: 3}",
+    "{like: h100, multiprocessors: 0}",
+    "{like: h100, multiprocessors: true}",
+    "{like: h100, partitions: many}",
+    "{like: h100, name: 4}",
+    "{like: h100, arch: hopper}",
+    "round",
+    "list",
+    "broken",
 )
 
 
@@ -122,8 +134,10 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        *("fabric=nvshmem fabric.gpu=h100", "fabric.gpu=b200 fabric.arch=sm_90a"),
-        *("fabric.gpu=b200 ++fabric.arch=sm_90a", "fabric.gpu=h100 fabric.arch=sm_100a"),
+        "fabric=nvshmem fabric.gpu=h100",
+        "fabric.gpu=b200 fabric.arch=sm_90a",
+        "fabric.gpu=b200 ++fabric.arch=sm_90a",
+        "fabric.gpu=h100 fabric.arch=sm_100a",
     ],
 )
 def test_gpus_have_their_own_limits_and_architecture(lines: str) -> None:

@@ -36,20 +36,30 @@ def test_they_are_planned_where_no_launcher_is_installed(monkeypatch: pytest.Mon
 ONE = ("hydra/launcher=joblib",)
 REFUSED = {
     "launchers": (
-        *(("hydra/launcher=ray",), (*ONE, "hydra.launcher.n_jobs=1,2"), ("+hydra/launcher=joblib",)),
-        *((*ONE, "hydra/launcher=submitit_local"), ("hydra.launcher.n_jobs=2",), ("+hydra.launcher.n_jobs=2",)),
+        ("hydra/launcher=ray",),
+        (*ONE, "hydra.launcher.n_jobs=1,2"),
+        ("+hydra/launcher=joblib",),
+        (*ONE, "hydra/launcher=submitit_local"),
+        ("hydra.launcher.n_jobs=2",),
+        ("+hydra.launcher.n_jobs=2",),
     ),
     "options": (
-        *((*ONE, "hydra.launcher.jobs=2"), (*ONE, "+hydra.launcher.foo=1")),
+        (*ONE, "hydra.launcher.jobs=2"),
+        (*ONE, "+hydra.launcher.foo=1"),
         ("hydra/launcher=submitit_local", "+hydra.launcher.foo=1"),
-        *(("hydra/launcher=submitit_slurm", "+hydra.launcher.foo=1"), (*ONE, "hydra.launcher._target_=os.system")),
+        ("hydra/launcher=submitit_slurm", "+hydra.launcher.foo=1"),
+        (*ONE, "hydra.launcher._target_=os.system"),
         ("hydra/launcher=submitit_slurm", "hydra.launcher.additional_parameters.exclusive=true"),
     ),
     "joblib": (
-        *((*ONE, "hydra.launcher.backend=nonsense"), (*ONE, "hydra.launcher.n_jobs=0")),
-        *((*ONE, "hydra.launcher.timeout=5"), (*ONE, "hydra.launcher.pre_dispatch=foo")),
-        *((*ONE, "hydra.launcher.batch_size=-5"), (*ONE, "hydra.launcher.mmap_mode=x")),
-        *((*ONE, "hydra.launcher.max_nbytes=huge"), (*ONE, "hydra.launcher.temp_folder=/no/such")),
+        (*ONE, "hydra.launcher.backend=nonsense"),
+        (*ONE, "hydra.launcher.n_jobs=0"),
+        (*ONE, "hydra.launcher.timeout=5"),
+        (*ONE, "hydra.launcher.pre_dispatch=foo"),
+        (*ONE, "hydra.launcher.batch_size=-5"),
+        (*ONE, "hydra.launcher.mmap_mode=x"),
+        (*ONE, "hydra.launcher.max_nbytes=huge"),
+        (*ONE, "hydra.launcher.temp_folder=/no/such"),
     ),
     "submitit": (
         ("hydra/launcher=submitit_slurm", "hydra.launcher.name='a,b'"),

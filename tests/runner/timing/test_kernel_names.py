@@ -64,7 +64,9 @@ class Driver:
 
 
 NODES = [
-    *(Node("kernel", func=7, gridDimX=8), Node("copy"), Node("kernel", kern=8, gridDimX=4, gridDimY=3, gridDimZ=2)),
+    Node("kernel", func=7, gridDimX=8),
+    Node("copy"),
+    Node("kernel", kern=8, gridDimX=4, gridDimY=3, gridDimZ=2),
     Node("kernel", func=7, gridDimX=8),
 ]
 

@@ -71,9 +71,8 @@ def test_entries_are_timed_beside_the_catalogue(brought: Callable[..., Contestan
     timed, _ = combine(plan, bench.run(), None)
     for found in timed:
         assert found.problem == ""
-        assert found.timing is not None
         assert min(found.timing.checked_before, found.timing.checked_after) > 0
-    slots = timed[1].timing.slots if timed[1].timing is not None else 0
+    slots = timed[1].timing.slots
     for name in ("all_reduce/sum_blocks8", "all_reduce/added"):
         mine = [place for called, *place in launched if called == name]
         assert len(mine) > 2 * slots
@@ -85,7 +84,6 @@ def test_entries_are_timed_beside_the_catalogue(brought: Callable[..., Contestan
 
 def test_a_wrong_entry_has_no_time(brought: Callable[..., Contestant]) -> None:
     one = brought("sum@blocks8")
-    assert one.executable is not None
     text = one.executable.ptx
     worse = dataclasses.replace(one.executable, ptx=text.replace("add.rn.f32", "sub.rn.f32"))
     plan = MeasurePlan((dataclasses.replace(one, executable=worse),), TIMING)
@@ -100,9 +98,9 @@ def test_entries_keep_what_they_promise(
 ) -> None:
     """Of a graph, what it launches is loaded before it is captured: a driver can't load within."""
     one = brought("sum", stress=name)
-    cases = cases_in_turn(one.spec, collective("all_reduce"), one.case)  # type: ignore[arg-type]
-    made = tuple(executable(one.spec, case, "sm_90a", compile_cache) for case in cases)  # type: ignore[arg-type]
-    plan = StressPlan(cases, one.spec, made)  # type: ignore[arg-type]
+    cases = cases_in_turn(one.spec, collective("all_reduce"), one.case)
+    made = tuple(executable(one.spec, case, "sm_90a", compile_cache) for case in cases)
+    plan = StressPlan(cases, one.spec, made)
     events: list[str] = []
     load = SimulatorFabric.load
 
@@ -116,9 +114,8 @@ def test_entries_keep_what_they_promise(
 
     monkeypatch.setattr(SimulatorFabric, "load", loads)
     monkeypatch.setattr(stress, "captured", captures)
-    world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 22, schedule="random", seed=3))  # type: ignore[arg-type]
+    world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 22, schedule="random", seed=3))
     for outcome in world.run(run_stressed, pickle.loads(pickle.dumps(plan)), NEVER_S):
-        assert outcome.check is not None
         assert (outcome.check.wrong, outcome.check.guard_faults) == (0, ())
     assert ("capture" in events) == (name == "graph_out_of_step")
     assert events[:1] in ([], ["load"])

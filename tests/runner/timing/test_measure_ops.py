@@ -24,12 +24,15 @@ def plan_of(compile_cache: Path, algorithm: str, op: str, **changes: Any) -> Mea
 @pytest.mark.parametrize(
     ("op", "algorithm", "changes", "factor"),
     [
-        *(("reduce_scatter", "pull", {"offset": 3}, 0.5), ("reduce_scatter", "push", {"placement": "in_place"}, 0.5)),
+        ("reduce_scatter", "pull", {"offset": 3}, 0.5),
+        ("reduce_scatter", "push", {"placement": "in_place"}, 0.5),
         ("all_gather", "push", {"placement": "in_place"}, 0.5),
-        *(("broadcast", "pull", {"root": 1, "placement": "in_place"}, 1.0), ("reduce", "pull", {"root": 1}, 1.0)),
+        ("broadcast", "pull", {"root": 1, "placement": "in_place"}, 1.0),
+        ("reduce", "pull", {"root": 1}, 1.0),
         ("reduce", "pull", {"root": 1, "placement": "in_place"}, 1.0),
         ("reduce", "pull", {"root": 1, "placement": "in_place", "reduction": "max", "accumulator": "native"}, 1.0),
-        *(("all_to_all", "push", {}, 0.5), ("all_to_all_v", "push", {"counts": "zeros"}, 0.5)),
+        ("all_to_all", "push", {}, 0.5),
+        ("all_to_all_v", "push", {"counts": "zeros"}, 0.5),
         ("send_recv", "pull", {}, 1.0),
     ],
 )

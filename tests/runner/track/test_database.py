@@ -43,6 +43,25 @@ def test_many_at_once_make_one(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["mlflow.db"]
 
 
+def test_threads_make_two_databases_one_after_another(tmp_path):
+    """Alembic's state is one for all threads: an interrupted command's thread took it from the next command's."""
+    under_way, most = [], []
+
+    def make(beside):
+        under_way.append(beside)
+        most.append(len(under_way))
+        time.sleep(0.05)
+        under_way.remove(beside)
+        whole(beside)
+
+    threads = [threading.Thread(target=make_ready, args=(tmp_path / f"{name}.db", make)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1]
+
+
 def test_a_removed_lock_file_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who opened the lock file before a failed maker removed it must not work beside the holder of the next one."""
     path, flock = tmp_path / "mlflow.db", fcntl.flock

@@ -15,8 +15,10 @@ from tests.reports.synthetic import KIB, MIB, record, refused
 @pytest.mark.parametrize(
     ("records", "missing", "text"),
     [
-        *(([record()], 0, "1 case: 1 passed"), ([record(), refused()], 0, "2 cases: 1 passed, 1 refused")),
-        *(([record()], 2, "3 cases: 1 passed, 2 did not run"), ([], 0, "0 cases: nothing ran")),
+        ([record()], 0, "1 case: 1 passed"),
+        ([record(), refused()], 0, "2 cases: 1 passed, 1 refused"),
+        ([record()], 2, "3 cases: 1 passed, 2 did not run"),
+        ([], 0, "0 cases: nothing ran"),
     ],
 )
 def test_an_outcome_counts(records: list[object], missing: int, text: str) -> None:

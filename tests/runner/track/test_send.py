@@ -229,7 +229,10 @@ def test_what_was_sent_while_running_is_not_sent_again(sent: Sent, capsys: pytes
 @pytest.mark.parametrize(
     "arguments",
     [
-        *([], ["nowhere"], ["broken.json"], ["broken.json", "--uri", "mlruns"]),
+        [],
+        ["nowhere"],
+        ["broken.json"],
+        ["broken.json", "--uri", "mlruns"],
         ["broken.json", "--uri", "sqlite:///no/x.db"],
     ],
 )

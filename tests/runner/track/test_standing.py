@@ -18,6 +18,7 @@ from runner.track.standing import WORST_RATIO, comparisons, section_of, shaded, 
 from tests.reports.synthetic import KIB, MIB, record, refused, with_request
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz"
+NAMES = ("native", "float32")
 DRAWN = 20
 """The number of runs that MLflow draws in a view of ours."""
 
@@ -80,42 +81,30 @@ def test_published_records_show_their_fastest_and_their_baselines() -> None:
             assert min(times, key=times.__getitem__) in {one.case.algorithm for one in shown}
 
 
-def test_dtypes_of_one_algorithm_have_a_shade_each() -> None:
+def test_series_of_one_colour_have_a_shade_each() -> None:
+    """Of dtypes, or of algorithms; accumulators have their own where they are all that differs."""
     kept = [
         Kept(Path("a"), with_request(record("two_shot", dtype=dtype), job=job))
         for job, dtype in enumerate(("bfloat16", "float16", "float32"))
     ]
-    kept += [Kept(Path("b"), record("one_shot"))]
-    found = standings(series_of(kept))
+    found = standings(series_of([*kept, Kept(Path("b"), record("one_shot"))]))
     assert len({one.colour for one in found.values()}) == 4
     assert found["0/all_reduce/two_shot"].colour == look("two_shot")["color"]
-
-
-def test_algorithms_of_one_colour_have_a_shade_each() -> None:
     assert look("two_shot_lamport")["color"] == look("multimem_two_shot")["color"]
     kept = [Kept(Path("a"), record(name)) for name in ("two_shot_lamport", "multimem_two_shot", "lamport", "ll128")]
     assert len({one.colour for one in standings(series_of(kept)).values()}) == 4
+    kept = [
+        Kept(Path("a"), with_request(record("two_shot", accumulator=name), job=job)) for job, name in enumerate(NAMES)
+    ]
+    assert [one.colour for one in standings(series_of(kept)).values()] == list(map(ACCUMULATORS.get, NAMES))
 
 
 def test_a_studys_curves_have_their_accumulators_colours_and_a_shade_an_algorithm() -> None:
-    names = [(algorithm, name) for name in ("native", "float32") for algorithm in ("one_shot", "two_shot")]
+    names = [(algorithm, name) for name in NAMES for algorithm in ("one_shot", "two_shot")]
     curves: Any = [SimpleNamespace(algorithm=algorithm, accumulator=name) for algorithm, name in names]
     colours = dict(zip(names, study_colours(curves), strict=True))
     assert len(colours) == len(set(colours.values())) == 4
-    assert {name: colours["one_shot", name] for name in ("native", "float32")} == {
-        name: ACCUMULATORS[name] for name in ("native", "float32")
-    }
-
-
-def test_accumulators_have_their_colours_where_they_are_all_that_differs() -> None:
-    kept = [
-        Kept(Path("a"), with_request(record("two_shot", accumulator=name), job=job))
-        for job, name in enumerate(("native", "float32"))
-    ]
-    assert [one.colour for one in standings(series_of(kept)).values()] == [
-        ACCUMULATORS["native"],
-        ACCUMULATORS["float32"],
-    ]
+    assert [colours["one_shot", name] for name in NAMES] == list(map(ACCUMULATORS.get, NAMES))
 
 
 @pytest.mark.parametrize(("amount", "colour"), [(0, "#0072b2"), (1, "#ffffff"), (-1, "#000000"), (-0.5, "#003959")])
@@ -130,10 +119,8 @@ def test_a_command_has_its_best_of_each_size_and_the_worst_ratio() -> None:
         *timed("nccl", {KIB: 8.0, MIB: 16.0}),
     ]
     found = {(name.partition("/")[0], step): value for name, value, step in comparisons(records)}
-    assert found["best_us", KIB] == 4
-    assert found["best_us", MIB] == 16
-    assert found["ours_over_base", KIB] == pytest.approx(0.5)
-    assert found["ours_over_base", MIB] == pytest.approx(1.25)
+    assert (found["best_us", KIB], found["best_us", MIB]) == (4, 16)
+    assert [found["ours_over_base", size] for size in (KIB, MIB)] == pytest.approx([0.5, 1.25])
     assert {name: value for name, value, _ in comparisons(records)}[WORST_RATIO] == pytest.approx(1.25)
     assert found["best_busbw_gbps", KIB] > 0
 
@@ -148,10 +135,8 @@ def test_metrics_of_a_command_have_names_that_mlflow_takes() -> None:
 
 
 def test_without_a_baseline_there_is_no_ratio() -> None:
-    assert {name.partition("/")[0] for name, _, _ in comparisons(timed("one_shot", {KIB: 4.0}))} == {
-        "best_us",
-        "best_busbw_gbps",
-    }
+    found = comparisons(timed("one_shot", {KIB: 4.0}))
+    assert {name.partition("/")[0] for name, _, _ in found} == {"best_us", "best_busbw_gbps"}
     assert comparisons([refused()]) == []
 
 

@@ -62,8 +62,13 @@ def test_auto_says_why(machine: HostOffer, world_size: int, expected: tuple[str,
 @pytest.mark.parametrize(
     ("machine", "world_size"),
     [
-        *((HostOffer(0, "no GPU driver found", False), 2), (NOTHING, 2), (HostOffer(4, "", False), 2)),
-        *((HostOffer(4, "", True, "torch 2 is for CPUs"), 2), (FOUR, 8), (HostOffer(2, "", True), 8), (ONE, 2)),
+        (HostOffer(0, "no GPU driver found", False), 2),
+        (NOTHING, 2),
+        (HostOffer(4, "", False), 2),
+        (HostOffer(4, "", True, "torch 2 is for CPUs"), 2),
+        (FOUR, 8),
+        (HostOffer(2, "", True), 8),
+        (ONE, 2),
     ],
 )
 def test_what_is_missing_is_one_line(machine: HostOffer, world_size: int) -> None:
@@ -118,10 +123,12 @@ def test_the_fabrics_line_says_how_many_gpus_are_shared() -> None:
 @pytest.mark.parametrize(
     ("overrides", "simulated", "on_gpus"),
     [
-        *(([], False, False), (["algorithms=[one_shot]"], False, False)),
+        ([], False, False),
+        (["algorithms=[one_shot]"], False, False),
         (["algorithms=[one_shot,conf/exp/own/ring.py:SPEC]"], True, False),
         (["algorithms=[conf/exp/own/ring.py:SPEC]", "check.races=false"], False, False),
-        *((["+exp=custom_ptx"], True, False), (["+exp=custom_ptx", "check.races=false"], False, False)),
+        (["+exp=custom_ptx"], True, False),
+        (["+exp=custom_ptx", "check.races=false"], False, False),
     ],
 )
 def test_brought_kernels_are_checked_for_races_where_they_are_simulated(
@@ -137,8 +144,11 @@ def test_brought_kernels_are_checked_for_races_where_they_are_simulated(
 @pytest.mark.parametrize(
     "overrides",
     [
-        *(["fabric=nvshmem", "fabric.share_gpus=true"], ["fabric=simulator", *SHARED], ["fabric.gpu=h100", *SHARED]),
-        *(["check.races=true", *SHARED], ["fabric=nvshmem", "library.nccl_algo=Ring", *SHARED]),
+        ["fabric=nvshmem", "fabric.share_gpus=true"],
+        ["fabric=simulator", *SHARED],
+        ["fabric.gpu=h100", *SHARED],
+        ["check.races=true", *SHARED],
+        ["fabric=nvshmem", "library.nccl_algo=Ring", *SHARED],
     ],
 )
 def test_what_shared_gpus_exclude_is_refused_in_one_line(overrides: list[str]) -> None:

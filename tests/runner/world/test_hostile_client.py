@@ -123,7 +123,9 @@ NOT_OURS = "was not written by a rank of this world"
 @pytest.mark.parametrize(
     ("kind", "environment", "said"),
     [
-        *(("pickle", {}, ORDER), ("program", {}, "asks for something else than"), ("deep", {}, ORDER)),
+        ("pickle", {}, ORDER),
+        ("program", {}, "asks for something else than"),
+        ("deep", {}, ORDER),
         ("program", KEY, NOT_OURS),
         ("answer", {}, "the store holds something else than an answer where this rank writes its answers"),
     ],

@@ -178,8 +178,7 @@ def test_ping_pong_of_n_hops_has_n_hops(rounds):
     found = profile(PING_PONG.format(store="relaxed", load="relaxed", rounds=rounds), block=1)
     assert found.path.counts["hop"] == 2 * rounds
     assert found.clock_us == 2 * rounds * COSTS.hop
-    ranks = [one.rank for one in found.path.segments if one.kind == "hop"]
-    assert ranks == [1, 0] * rounds
+    assert [one.rank for one in found.path.segments if one.kind == "hop"] == [1, 0] * rounds
 
 
 def test_a_release_adds_a_fence_to_each_hop():

@@ -143,5 +143,4 @@ def test_a_mistake_of_the_simulator_names_the_thread_and_the_line(monkeypatch):
     monkeypatch.setattr("simulator.isa.memory.rows_of", broken)
     with pytest.raises(DeviceFault, match="PTX line") as found:
         simple("st.global.u32 [%out], %r1;")
-    text = str(found.value)
-    same_text(text)
+    same_text(str(found.value))

@@ -21,7 +21,7 @@ DECLARED = (
 
 class Log(Listener):
     def __init__(self):
-        self.said: list[tuple[int, int, int, str]] = []
+        self.said = []
 
     def printed(self, event):
         places = zip(event.ranks, event.blocks, event.threads, event.texts, strict=True)

@@ -28,8 +28,7 @@ def test_one_of_several_tensors_is_poison():
         start(fabric, executable(ptx), 10, 100, [even.address, odd.address])
         fabric.synchronize()
 
-    text = str(run(make_world(1), program).error())
-    same_text(text)
+    same_text(str(run(make_world(1), program).error()))
 
 
 def test_an_address_that_was_freed_and_given_away_again():

@@ -141,8 +141,7 @@ def test_an_access_that_begins_inside_and_ends_past_the_end():
 
 @pytest.mark.parametrize("body", [LOAD, ADD, TRY], ids=["load", "red", "cas"])
 def test_poison(body):
-    text = fault(body, lambda p: p.fresh + 64)
-    same_text(text)
+    same_text(fault(body, lambda p: p.fresh + 64))
 
 
 def test_the_ptx_line_is_the_one_of_the_text():
@@ -200,8 +199,7 @@ class TestMultimem:
         same_text(fault(body, lambda p: p.multicast + 2))
 
     def test_past_the_end(self, body):
-        text = fault(body, lambda p: p.multicast + SIZE, ranks=2)
-        same_text(text)
+        same_text(fault(body, lambda p: p.multicast + SIZE, ranks=2))
 
     def test_freed(self, body):
         assert "freed tensor 'gone'" in fault(body, lambda p: p.multicast + p.hole - p.data)
@@ -374,8 +372,7 @@ SHARED = ".shared .align 4 .b8 buffer[20];"
     ],
 )
 def test_shared_memory(body):
-    text = fault(SHARED + body, lambda p: p.data)
-    same_text(text)
+    same_text(fault(SHARED + body, lambda p: p.data))
 
 
 REACHES = {

@@ -134,8 +134,7 @@ def test_threads_of_a_block_see_each_others_shared_memory_after_a_barrier(barrie
         out = fabric.allocate(256, 64, "out")
         start(fabric, kernel, 1, 8, [out.address])
         fabric.synchronize()
-        found = fabric.read(out, 0, 32).view(torch.int32).tolist()
-        return found
+        return fabric.read(out, 0, 32).view(torch.int32).tolist()
 
     wanted = [2, 1, 4, 3, 6, 5, 8, 7]
     seen = []

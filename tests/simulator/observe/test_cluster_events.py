@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from simulator.observe.events import Access, BarrierArrived, BarrierCompleted, Listener
+from simulator.observe.events import BarrierArrived, BarrierCompleted, Listener
 from simulator.observe.lanes import Clusters
 from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
@@ -14,8 +14,8 @@ class Watch(Listener):
     """Keeps events of barriers and of shared memory in their order."""
 
     def __init__(self):
-        self.barriers: list[BarrierArrived | BarrierCompleted] = []
-        self.accesses: list[Access] = []
+        self.barriers = []
+        self.accesses = []
 
     def barrier_arrived(self, event):
         self.barriers.append(event)

@@ -1,9 +1,9 @@
 """Events: what each kind says exactly, on small programs; and no event is made without a listener."""
 
 import importlib
-from dataclasses import replace
+from dataclasses import fields, replace
+from itertools import groupby
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from simulator.observe import events as observed
 from simulator.observe import printed
 from simulator.observe.events import KINDS, Events, Listener, tell
 from simulator.observe.lanes import Clusters, Launched, ids_of
-from tests.golden import refused
+from tests.golden import refused, same_text
 from tests.simulator.harness import executable, make_world, module, put, run, start, succeed
 
 HOST = ("launch_began", "launch_ended", "host")
@@ -22,10 +22,28 @@ class Log(Listener):
     """Keeps every event with the name of the method that it was told to."""
 
     def __init__(self):
-        self.told: list[tuple[str, Any]] = []
+        self.told = []
 
     def of(self, *kinds):
         return [event for kind, event in self.told if kind in kinds]
+
+    def text(self, *kinds):
+        """A line for each event of these kinds: its lanes (rank, launch, block, thread), fields and properties. Turns of
+        a wait that are alike are one line."""
+        lines = (f"{kind} {_fields(event)}" for kind, event in self.told if kind in kinds)
+        return "\n".join(line for line, _ in groupby(lines))
+
+
+def _fields(event):
+    properties = (name for name in dir(type(event)) if isinstance(getattr(type(event), name), property))
+    names = dict.fromkeys((*(one.name for one in fields(event)), *properties))
+    values = {name: getattr(event, name) for name in names if name not in ELSEWHERE}
+    shown = {name: getattr(one, "mnemonic", one) for name, one in values.items()}
+    lanes = " ".join(".".join(map(str, one)) for one in who(event))
+    return f"of {lanes}: {', '.join(f'{name} {np.asarray(one).tolist()}' for name, one in shown.items() if one is not None)}"
+
+
+ELSEWHERE = ("launched", "lanes", "ranks", "launches", "blocks", "threads", "step", "index", "is_affine")
 
 
 def _keep(kind):
@@ -45,12 +63,6 @@ def who(event):
     """Rank, launch, block and thread of each lane."""
     columns = (event.ranks, event.launches, event.blocks, event.threads)
     return list(zip(*(one.tolist() for one in columns), strict=True))
-
-
-def operations(events):
-    """Operation, phase and count of each event of an mbarrier; those of all its lanes are one."""
-    assert all(len({*one.phases.tolist()}) == len({*one.counts.tolist()}) == 1 for one in events)
-    return [(one.operation, int(one.phases[0]), int(one.counts[0])) for one in events]
 
 
 def logged(body, *, world_size=1, grid=1, block=1, registers="", before_body="", **options):
@@ -94,40 +106,9 @@ class TestAccesses:
     """
 
     def test_what_each_says(self):
-        log, world, regions = logged(self.BODY, world_size=2, grid=2, block=4)
-        found = [
-            (one.kind, one.order, one.scope, one.space, one.width_bytes, one.count) for one in log.of("access")[:14]
-        ]
-        assert found == [
-            ("load", "weak", "", "global", 8, 16),
-            ("load", "relaxed", "gpu", "global", 4, 16),
-            ("store", "release", "sys", "global", 4, 16),
-            ("load", "volatile", "sys", "global", 4, 16),
-            ("load", "acquire", "sys", "global", 4, 16),
-            ("atomic", "relaxed", "gpu", "global", 4, 16),
-            ("atomic", "acq_rel", "gpu", "global", 4, 16),
-            ("red", "release", "sys", "global", 4, 16),
-            ("multimem_reduce", "relaxed", "sys", "multicast", 4, 16),
-            ("multimem_store", "release", "sys", "multicast", 4, 16),
-            ("multimem_red", "relaxed", "gpu", "multicast", 4, 16),
-            ("store", "weak", "", "global", 2, 2),
-            ("load", "relaxed", "sys", "global", 4, 16),
-        ]
-        everybody = [(rank, 0, block, thread) for rank in range(2) for block in range(2) for thread in range(4)]
-        own, far, *_, multicast, few = (log.of("access")[number] for number in (0, 1, 10, 11))
-        assert who(own) == who(far) == who(multicast) == everybody
-        assert who(few) == [(0, 0, 1, 1), (1, 0, 1, 1)], "only the lane whose guard holds"
-        ranks = [rank for rank, *_ in everybody]
-        for access, target in ((own, ranks), (far, [1 - rank for rank in ranks]), (multicast, [-1] * 16)):
-            assert np.broadcast_to(access.viewer, 16).tolist() == ranks
-            assert np.broadcast_to(access.target, 16).tolist() == target
-        starts = [regions[rank]["mine"].address for rank in ranks]
-        assert own.addresses.tolist() == [start + 8 * (lane % 8) for lane, start in enumerate(starts)]
-        peers = [world.space.base(rank) + starts[8 - 8 * rank] - world.space.base(1 - rank) for rank in ranks]
-        assert far.addresses.tolist() == [start + 8 * (lane % 8) + 4 for lane, start in enumerate(peers)]
-        assert own.instruction.mnemonic == "ld.global.v2.b32"
+        log, _, _ = logged(self.BODY, world_size=2, grid=2, block=4)
+        same_text(log.text("access"))
         assert {one.step for one in log.of("access")} == {0}, "one basic block"
-        assert own.launched.kernel == "test/kernel"
 
     def test_blocks_and_threads_of_more_than_x_have_one_number(self):
         code, log, world = executable(module("st.global.u8 [%mine], %r0;", ["u64 mine"])), Log(), make_world(1)
@@ -153,13 +134,7 @@ class TestAccesses:
         body = "shl.b32 %r1, %r0, 3; st.shared.v2.b32 [%r1], {%r0, %r0}; ld.shared.b32 %r2, [stage+8];"
         log, _, _ = logged(body, grid=2, block=4, registers=shared)
         assert not log.of("access")
-        store, load = log.of("shared_access")
-        found = (store.kind, store.order, store.space, store.width_bytes, store.count)
-        assert found == ("store", "weak", "shared", 8, 8)
-        assert (store.viewer, store.target) == (0, 0)
-        assert store.addresses.tolist() == [0, 8, 16, 24] * 2, "bytes within each block's"
-        assert who(store) == [(0, 0, block, thread) for block in range(2) for thread in range(4)]
-        assert (load.kind, load.width_bytes, load.addresses.tolist()) == ("load", 4, [8] * 8)
+        same_text(log.text("shared_access"))
 
     def test_an_access_that_faults_is_not_told_unless_it_is_poison_that_it_reads(self):
         for body, told in (("ld.global.b32 %r1, [%mine+1023];", 0), ("ld.global.b32 %r1, [%mine+1020];", 1)):
@@ -175,21 +150,9 @@ class TestAccesses:
 
 
 def test_fences():
-    forms = {
-        "fence.acq_rel.sys": ("thread", "acq_rel", "sys", ""),
-        "fence.sc.cta": ("thread", "sc", "cta", ""),
-        "fence.gpu": ("thread", "acq_rel", "gpu", ""),
-        "membar.gl": ("thread", "sc", "gpu", ""),
-        "fence.proxy.alias": ("proxy", "", "", "alias"),
-        "fence.proxy.async": ("proxy", "", "", "async"),
-        "fence.proxy.async.global": ("proxy", "", "", "async.global"),
-        "fence.proxy.async.shared::cta": ("proxy", "", "", "async.shared::cta"),
-        "fence.mbarrier_init.release.cluster": ("mbarrier_init", "release", "cluster", ""),
-    }
-    log, _, _ = logged("".join(f"{one};\n" for one in forms), block=2)
-    found = [(one.instruction.mnemonic, (one.kind, one.order, one.scope, one.proxy)) for one in log.of("fence")]
-    assert found == list(forms.items())
-    assert {tuple(who(one)) for one in log.of("fence")} == {((0, 0, 0, 0), (0, 0, 0, 1))}
+    forms = """fence.acq_rel.sys fence.sc.cta fence.gpu membar.gl fence.proxy.alias fence.proxy.async
+        fence.proxy.async.global fence.proxy.async.shared::cta fence.mbarrier_init.release.cluster"""
+    same_text(logged("".join(f"{one};\n" for one in forms.split()), block=2)[0].text("fence"))
 
 
 class TestBarriers:
@@ -201,25 +164,12 @@ class TestBarriers:
         mov.u32 %r2, 1;
         MEET: bar.sync 0;
         """
-        log, _, _ = logged(body, grid=2, block=4)
-        arrived, completed = log.of("barrier_arrived"), log.of("barrier_completed")
-        lanes = sorted(lane for one in arrived for lane in who(one))
-        expected = [(0, 0, block, thread) for block in range(2) for thread in range(3)]
-        assert lanes == expected
-        assert {one.unit for one in (*arrived, *completed)} == {"block"}
-        assert {one.instruction.mnemonic for one in arrived} == {"bar.sync"}
-        assert [who(one) for one in completed] == [expected]
-        kinds = [kind for kind, _ in log.told if kind.startswith("barrier")]
-        assert kinds[-1] == "barrier_completed"
-        assert completed[0].step == arrived[-1].step
+        same_text(logged(body, grid=2, block=4)[0].text("barrier_arrived", "barrier_completed"))
 
     def test_warps(self):
         """The second of three warps, of which the last has 6 threads, meets; the others don't."""
         body = "shr.u32 %r1, %r0, 5; setp.ne.u32 %p1, %r1, 1; @%p1 ret; bar.warp.sync -1;"
-        log, _, _ = logged(body, block=70)
-        (arrived,), (completed,) = log.of("barrier_arrived"), log.of("barrier_completed")
-        assert (arrived.unit, completed.unit) == ("warp", "warp")
-        assert completed.threads.tolist() == list(range(32, 64))
+        same_text(logged(body, block=70)[0].text("barrier_arrived", "barrier_completed"))
 
 
 class TestCopies:
@@ -233,31 +183,7 @@ class TestCopies:
     """
 
     def test_a_load_and_its_mbarrier(self):
-        log, world, regions = logged(self.LOAD, world_size=2, registers=self.SHARED)
-        moments = [one for one in log.of("copy") if one.ranks.tolist() == [1]]
-        assert [one.moment for one in moments] == ["issued", "read", "written"]
-        assert {(one.is_load, one.size_bytes) for one in moments} == {(True, 32)}
-        address = world.space.base(1) - world.space.base(0) + regions[0]["mine"].address + 48
-        for one in moments:
-            assert (one.source, one.destination) == (("global", address), ("shared", 16))
-            assert (one.target, one.mbarrier, one.group) == (0, 64 + 8, -1)
-            assert who(one) == [(1, 0, 0, 0)]
-        assert moments[0].step < moments[1].step <= moments[2].step
-        assert len({one.number for one in log.of("copy")}) == 2
-        both = [one for one in log.of("mbarrier") if one.operation not in ("try_wait", "complete_tx")]
-        assert operations(both) == [("init", 0, 1), ("expect_tx", 0, 32), ("arrive", 0, 1), ("inval", 1, 0)]
-        assert {(one.count, *one.addresses.tolist()) for one in both} == {(2, 72, 72)}
-        completed = [one for one in log.of("mbarrier") if one.operation == "complete_tx"]
-        assert [(one.phases.tolist(), one.counts.tolist()) for one in completed] == [([0], [32])] * 2
-        assert sorted(one.ranks.tolist() for one in completed) == [[0], [1]]
-        waits = [one for one in log.of("mbarrier") if one.operation == "try_wait"]
-        assert {(tuple(one.phases.tolist()), tuple(one.passed.tolist())) for one in waits} == {
-            ((0, 0), (False, False)),
-            ((1, 1), (True, True)),
-        }
-        assert waits[-1].passed.all()
-        order = [one for kind, one in log.told if kind in ("copy", "mbarrier")]
-        assert order.index(moments[2]) < order.index(completed[-1]) < order.index(waits[-1])
+        same_text(logged(self.LOAD, world_size=2, registers=self.SHARED)[0].text("copy", "mbarrier"))
 
     def test_stores_and_their_groups(self):
         store = "cp.async.bulk.global.shared::cta.bulk_group"
@@ -269,32 +195,8 @@ class TestCopies:
         cp.async.bulk.wait_group.read 1; cp.async.bulk.wait_group 0;
         OUT: cp.async.bulk.commit_group;
         """
-        log, world, regions = logged(body, block=2, registers=self.SHARED)
-        issued = [one for one in log.of("copy") if one.moment == "issued"]
-        start = regions[0]["mine"].address
-        assert [(one.destination, one.source, one.group, one.mbarrier) for one in issued] == [
-            (("global", start), ("shared", 0), 0, -1),
-            (("global", start + 16), ("shared", 0), 0, -1),
-            (("global", start + 32), ("shared", 0), 1, -1),
-        ]
-        assert {tuple(who(one)) for one in issued} == {((0, 0, 0, 1),)}
-        committed = [
-            (group, *lane)
-            for one in log.of("copies_committed")
-            for group, lane in zip(one.groups, who(one), strict=True)
-        ]
-        assert sorted(committed) == [(-1, 0, 0, 0, 0), (0, 0, 0, 0, 1), (1, 0, 0, 0, 1), (2, 0, 0, 0, 1)]
-        awaited = log.of("copies_awaited")
-        assert [(one.allowed, one.reads_only, who(one)) for one in awaited] == [
-            (1, True, [(0, 0, 0, 1)]),
-            (0, False, [(0, 0, 0, 1)]),
-        ]
-        place = {id(one): number for number, (_, one) in enumerate(log.told)}
-        reads = [place[id(one)] for one in log.of("copy") if one.moment == "read" and one.group == 0]
-        written = [place[id(one)] for one in log.of("copy") if one.moment == "written"]
-        assert max(reads) < place[id(awaited[0])]
-        assert max(written) < place[id(awaited[1])]
-        assert len(written) == 3
+        log, world, _ = logged(body, block=2, registers=self.SHARED)
+        same_text(log.text("copy", "copies_committed", "copies_awaited"))
         assert world.counters()["accesses"]["own_write"] == {"count": 3, "bytes": 48}
 
     def test_reductions_and_multicast_targets(self):
@@ -308,22 +210,8 @@ class TestCopies:
         cp.reduce.{where}.add.u32 [%peer+32], [stage], 16; multimem.cp.reduce.{where}.xor.b32 [%all+16], [stage], 16;
         multimem.cp.{where} [%all], [stage], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
         """
-        log, world, regions = logged(
-            body, world_size=2, registers=self.SHARED, before_body=".reqnctapercluster 1, 1, 1"
-        )
-        issued = [one for one in log.of("copy") if one.moment == "issued" and one.ranks.tolist() == [0]]
-        far = world.space.base(0) - world.space.base(1) + regions[1]["mine"].address + 32
-        everywhere = world.fabric(0).multicast_address(regions[0]["all"])
-        shared = ("shared", 0)
-        assert [
-            (one.reduction, one.source, one.destination, one.target, one.mbarrier, one.group) for one in issued
-        ] == [
-            ("max", shared, ("shared", 32), 0, 64, -1),
-            ("add", shared, ("global", far), 1, -1, 0),
-            ("xor", shared, ("global", everywhere + 16), observed.MULTICAST_TARGET, -1, 0),
-            ("", shared, ("global", everywhere), observed.MULTICAST_TARGET, -1, 0),
-        ]
-        assert [one.is_load for one in issued] == [True, False, False, False]
+        how = {"world_size": 2, "registers": self.SHARED, "before_body": ".reqnctapercluster 1, 1, 1"}
+        same_text(logged(body, **how)[0].text("copy"))
 
     def test_drops_states_and_bytes_of_an_mbarrier(self):
         body = """
@@ -331,12 +219,7 @@ class TestCopies:
         mbarrier.expect_tx.shared.b64 [bar], 16; mbarrier.complete_tx.shared.b64 [bar], 16;
         mbarrier.arrive.shared.b64 _, [bar]; mbarrier.test_wait.shared.b64 %p1, [bar], %s;
         """
-        log, _, _ = logged(body, registers=self.SHARED)
-        assert operations(log.of("mbarrier")) == [
-            *(("init", 0, 3), ("arrive_drop", 0, 2), ("expect_tx", 0, 16), ("complete_tx", 0, 16), ("arrive", 0, 1)),
-            ("test_wait", 1, 0),
-        ]
-        assert log.of("mbarrier")[-1].passed.tolist() == [True]
+        same_text(logged(body, registers=self.SHARED)[0].text("mbarrier"))
 
 
 def test_steps_count_instructions():
@@ -396,8 +279,14 @@ def test_a_host_that_need_not_wait_has_seen_the_end_all_the_same():
     succeed(world, program)
     kinds = [event.action if kind == "host" else kind for kind, event in log.told if kind in HOST]
     assert kinds == [
-        *("enqueued", "enqueued", "launch_began", "launch_ended", "launch_ended", "barrier"),
-        *("synchronized", "synchronized"),
+        "enqueued",
+        "enqueued",
+        "launch_began",
+        "launch_ended",
+        "launch_ended",
+        "barrier",
+        "synchronized",
+        "synchronized",
     ]
     assert [one.launch for one in log.of("host")] == [0, 0, -1, 1, 1]
 

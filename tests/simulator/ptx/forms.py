@@ -277,7 +277,22 @@ def wide():
 TEMPLATES = {
     one.__name__: one
     for one in (
-        *(wide, arithmetic, whole_numbers, comparisons, numbers_of_comparisons, conversions, warps, atomics, accesses),
-        *(clusters, cluster_copies, lane_copies, bulk_copies, bulk_reductions, multicast_copies, multimem, mbarriers),
+        wide,
+        arithmetic,
+        whole_numbers,
+        comparisons,
+        numbers_of_comparisons,
+        conversions,
+        warps,
+        atomics,
+        accesses,
+        clusters,
+        cluster_copies,
+        lane_copies,
+        bulk_copies,
+        bulk_reductions,
+        multicast_copies,
+        multimem,
+        mbarriers,
     )
 }

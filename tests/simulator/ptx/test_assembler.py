@@ -23,7 +23,6 @@ def script(path, text):
 
 @needs_ptxas
 def test_a_legal_module_assembles():
-    assert FOUND is not None
     verdict = assembled(FOUND, SUM, "sm_90")
     assert verdict.problems == ()
     assert verdict.arch == "sm_90"
@@ -32,7 +31,6 @@ def test_a_legal_module_assembles():
 
 @needs_ptxas
 def test_all_that_is_illegal_is_named_with_its_line():
-    assert FOUND is not None
     text = SUM.replace("mov.f32 %f1, 0f00000000;", "mov.f32 %f9, 0f00000000;").replace("sub.s32", "sub.x32")
     verdict = assembled(FOUND, text, "sm_90")
     lines = text.splitlines()
@@ -44,7 +42,6 @@ def test_all_that_is_illegal_is_named_with_its_line():
 
 @needs_ptxas
 def test_an_architecture_that_is_too_old_is_a_problem():
-    assert FOUND is not None
     assert assembled(FOUND, SUM, "sm_75").problems
 
 

@@ -25,27 +25,24 @@ def result(body):
     return int(simple(body + STORE).view(np.uint32)[0])
 
 
-class TestScopes:
-    def test_names_are_the_inner_scopes(self):
-        assert result("{ .reg .b32 t; mov.u32 t, 5; { .reg .b32 t; mov.u32 t, 9; } mov.u32 %r1, t; }") == 5
+SCOPES = {
+    "names are the inner scopes": ("{ .reg .b32 t; mov.u32 t, 5; { .reg .b32 t; mov.u32 t, 9; } mov.u32 %r1, t; }", 5),
+    "one name of different width": (
+        "{ .reg .b64 t; mov.u64 t, 0x1FFFFFFFF; shr.u64 t, t, 32; cvt.u32.u64 %r1, t; }"
+        "{ .reg .b32 t; mov.u32 t, 2; add.u32 %r1, %r1, t; }", 3),
+    "declared after an inner scope has closed": (
+        "{ { .reg .b32 t; mov.u32 t, 1; } .reg .b64 t; mov.u64 t, 0x100000000; shr.u64 t, t, 32; cvt.u32.u64 %r1, t; }", 1),
+    "ranges of registers": (
+        "{ .reg .b64 t<2>; mov.u64 t1, 0x300000000; shr.u64 t0, t1, 32; cvt.u32.u64 %r1, t0; }"
+        "{ .reg .b32 t<2>; mov.u32 t1, 4; add.u32 %r1, %r1, t1; }", 7),
+    "the names around it": ("mov.u32 %r2, 3; { .reg .b32 t; add.u32 t, %r2, 4; mov.u32 %r1, t; }", 7),
+    "a jump out": ("mov.u32 %r1, 1; { bra OUT; } mov.u32 %r1, 2; OUT: add.u32 %r1, %r1, 10;", 11),
+}  # fmt: skip
 
-    def test_one_name_in_several_scopes_of_different_width(self):
-        body = "{ .reg .b64 t; mov.u64 t, 0x1FFFFFFFF; shr.u64 t, t, 32; cvt.u32.u64 %r1, t; }"
-        assert result(body + "{ .reg .b32 t; mov.u32 t, 2; add.u32 %r1, %r1, t; }") == 3
 
-    def test_declared_after_an_inner_scope_has_closed(self):
-        body = "{ { .reg .b32 t; mov.u32 t, 1; } .reg .b64 t; mov.u64 t, 0x100000000; shr.u64 t, t, 32; cvt.u32.u64 %r1, t; }"
-        assert result(body) == 1
-
-    def test_ranges_of_registers_belong_to_their_scope(self):
-        body = "{ .reg .b64 t<2>; mov.u64 t1, 0x300000000; shr.u64 t0, t1, 32; cvt.u32.u64 %r1, t0; }"
-        assert result(body + "{ .reg .b32 t<2>; mov.u32 t1, 4; add.u32 %r1, %r1, t1; }") == 7
-
-    def test_a_scope_sees_the_names_around_it(self):
-        assert result("mov.u32 %r2, 3; { .reg .b32 t; add.u32 t, %r2, 4; mov.u32 %r1, t; }") == 7
-
-    def test_a_scope_jumps_out(self):
-        assert result("mov.u32 %r1, 1; { bra OUT; } mov.u32 %r1, 2; OUT: add.u32 %r1, %r1, 10;") == 11
+@pytest.mark.parametrize(("body", "expected"), SCOPES.values(), ids=SCOPES)
+def test_scopes(body, expected):
+    assert result(body) == expected
 
 
 class TestText:
@@ -172,23 +169,18 @@ class TestPlaces:
     def places(self, body):
         return [str(one.source) for one in instructions(body, self.FILES)]
 
-    def test_the_last_location_holds(self):
+    def test_the_last_location_holds_and_line_0_says_nothing(self):
         found = self.places(".loc 1 10 3\nmov.u32 %r1, 1;\nmov.u32 %r1, 2;\n.loc\t2 20 1\nmov.u32 %r1, 3;")
         assert found == ["kernels/one.py:10", "kernels/one.py:10", "kernels/dsl/device.py:20"]
+        assert self.places(".loc 1 10 3\nmov.u32 %r1, 1;\n.loc 1 0 0\nmov.u32 %r1, 2;")[1] == "kernels/one.py:10"
 
-    def test_inlined(self):
-        body = ".loc 2 20 1, function_name $L__info_string0, inlined_at 1 33 5\nmov.u32 %r1, 1;"
-        assert self.places(body) == ["kernels/dsl/device.py:20 in kernels/one.py:33"]
-
-    def test_inlined_twice(self):
+    def test_inlined_once_and_twice(self):
         body = (
             ".loc 2 20 1, function_name $L__info_string0+16, inlined_at 1 33 5\nmov.u32 %r1, 1;\n"
             ".loc 2 5 9, function_name $L__info_string1, inlined_at 2 20 1\nmov.u32 %r1, 2;"
         )
-        assert self.places(body)[1] == "kernels/dsl/device.py:5 in kernels/dsl/device.py:20 in kernels/one.py:33"
-
-    def test_line_0_says_nothing(self):
-        assert self.places(".loc 1 10 3\nmov.u32 %r1, 1;\n.loc 1 0 0\nmov.u32 %r1, 2;")[1] == "kernels/one.py:10"
+        once = "kernels/dsl/device.py:20 in kernels/one.py:33"
+        assert self.places(body) == [once, f"kernels/dsl/device.py:5 in {once}"]
 
 
 def line_of(body, text):

@@ -69,8 +69,7 @@ def fibonacci(n):
 @in_orders(3)
 def test_recursion_keeps_the_registers_of_each_activation(options):
     body = "{ .param .b32 x; .param .b32 y; rem.u32 %r1, %lane, 11; st.param.b32 [x], %r1; call (y), fib, (x); ld.param.b32 %r2, [y]; }"
-    found = stored(body, block=24, before=FIBONACCI, **options)
-    assert found == [fibonacci(lane % 11) for lane in range(48)]
+    assert stored(body, block=24, before=FIBONACCI, **options) == [fibonacci(lane % 11) for lane in range(48)]
 
 
 @in_orders(3)
@@ -174,8 +173,7 @@ def test_a_variable_of_a_peers_module_is_out_of_reach(reach):
     body = f"mov.u64 %d1, counter; {reach} setp.ne.u32 %p1, %rank, 0; @%p1 ret; ld.global.u32 %r1, [%d2];"
     values = {"mine": np.zeros(1, np.uint64), "theirs": PEER, "rank": RANK}
     outcome = ran(body, values, ranks=2, before=".global .align 4 .u32 counter = 5;\n")
-    error = next(one for one in outcome.errors if isinstance(one, DeviceFault))
-    same_text(str(error), "0x[0-9a-f]+")
+    same_text(str(next(one for one in outcome.errors if isinstance(one, DeviceFault))), "0x[0-9a-f]+")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -236,8 +234,7 @@ def test_a_read_only_load_of_symmetric_memory_is_a_fault():
         return int(get(fabric, out, "u4")[0])
 
     assert succeed(make_world(2), lambda fabric: program(fabric, False)).results == [9, 9]
-    said = str(run(make_world(2), lambda fabric: program(fabric, True)).error())
-    same_text(said)
+    same_text(str(run(make_world(2), lambda fabric: program(fabric, True)).error()))
 
 
 def test_what_was_discarded_is_poison():

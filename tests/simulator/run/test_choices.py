@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulator.memory.chance import Late
-from simulator.observe.events import KINDS, LateAccess, Listener
+from simulator.observe.events import KINDS, Listener
 from simulator.run.choices import Began, Moved, Returned, Turn, choices_of, switches, text_of
 from tests.golden import refused
 from tests.simulator.harness import executable, get, make_world, module, put, run, start
@@ -48,12 +48,12 @@ class Everything(Listener):
     """Notes all events of kernels, as text; those of hosts come in the order of Python's threads."""
 
     def __init__(self):
-        self.lines: list[str] = []
+        self.lines = []
 
 
 class Lates(Listener):
     def __init__(self):
-        self.told: list[LateAccess] = []
+        self.told = []
 
     def late(self, event):
         self.told.append(event)

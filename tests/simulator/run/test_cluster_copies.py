@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from memory.fabric import Deadlock, DeviceFault
-from simulator.observe.events import CopyMoment, Listener, MbarrierOperation
+from simulator.observe.events import Listener
 from tests.golden import same_text
 from tests.simulator.harness import executable, in_orders, launching, make_world, module, ran, succeed
 
@@ -20,8 +20,8 @@ class Watch(Listener):
     """Keeps events of copies and of mbarriers."""
 
     def __init__(self):
-        self.copies: list[CopyMoment] = []
-        self.mbarriers: list[MbarrierOperation] = []
+        self.copies = []
+        self.mbarriers = []
 
     def copy(self, event):
         self.copies.append(event)

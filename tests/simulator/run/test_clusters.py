@@ -34,7 +34,10 @@ NEXT = (
 
 PLACES = (
     *(f"%{name}.{axis}" for name in ("clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid") for axis in "xyz"),
-    *("%cluster_ctarank", "%cluster_nctarank", "%is_explicit_cluster", "%gridid"),
+    "%cluster_ctarank",
+    "%cluster_nctarank",
+    "%is_explicit_cluster",
+    "%gridid",
 )
 
 
@@ -56,11 +59,9 @@ def places(grid, cluster, directives=""):
         out = fabric.allocate(4 * len(PLACES) * int(np.prod(grid)), 256, "out")
         for _ in range(2):
             start(fabric, code, grid, 1, [out.address], cluster=cluster)
-        found = get(fabric, out, "u4").reshape(-1, len(PLACES)).tolist()
-        return found
+        return get(fabric, out, "u4").reshape(-1, len(PLACES)).tolist()
 
-    results = succeed(make_world(2), program).results
-    return results
+    return succeed(make_world(2), program).results
 
 
 @pytest.mark.parametrize(
@@ -243,8 +244,7 @@ def test_threads_that_returned_are_not_waited_for(options):
       mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 1; @%p1 ret; setp.eq.u32 %p2, %r1, 2; setp.gt.u32 %p3, %r0, 31;
       and.pred %p2, %p2, %p3; mov.u32 %r2, 3; @%p2 bra END; {SYNC} mov.u32 %r2, 4; END:
     """
-    found = stored(body, 4, 64, 4, **options)
-    assert found == [4] * 64 + [99] * 64 + [4] * 32 + [3] * 32 + [4] * 64
+    assert stored(body, 4, 64, 4, **options) == [4] * 64 + [99] * 64 + [4] * 32 + [3] * 32 + [4] * 64
 
 
 @schedules
@@ -279,8 +279,7 @@ def test_a_report_names_blocks_in_three_dimensions_and_says_how_many_are_missing
     body = f"mov.u32 %r1, %ctaid.y; setp.eq.u32 %p1, %r1, 1; @%p1 bra ELSE; {SYNC} ret; ELSE: bar.sync 1, 64;"
     error = ran(body, {}, (2, 2, 1), 32, cluster=(1, 2, 1)).error()
     assert isinstance(error, Deadlock)
-    said = str(error)
-    same_text(said)
+    same_text(str(error))
     assert {(one.block, one.thread) for one in error.places} == {(0, 0), (1, 0), (2, 0), (3, 0)}
 
 

@@ -91,8 +91,7 @@ class TestLoads:
 
     def test_a_kernel_that_does_not_finds_poison(self):
         assert not any(right_under(f"{self.FIRST} {self.USE} {wait()}", lambda rank: copied([255])))
-        error = outcome_of(f"{self.FIRST} {self.USE} {wait()}", {}).error()
-        same_text(str(error))
+        same_text(str(outcome_of(f"{self.FIRST} {self.USE} {wait()}", {}).error()))
 
     def test_a_wait_for_the_wrong_phase_does_not_wait(self):
         assert not all(right_under(f"{self.FIRST} {wait(1)} {self.USE} {wait()}", lambda rank: copied([255])))
@@ -159,8 +158,7 @@ class TestStores:
         assert f"{STORE} [%dst], [stage], 1024" in str(error)
 
     def test_nor_while_it_is_written(self):
-        error = outcome_of(f"{INIT} {expect()} {LOAD} [stage], [%src], {BYTES}, [bar];", {}).error()
-        same_text(str(error))
+        same_text(str(outcome_of(f"{INIT} {expect()} {LOAD} [stage], [%src], {BYTES}, [bar];", {}).error()))
 
     def test_shared_memory_that_was_never_written_is_poison_here_too(self):
         error = outcome_of(f"{STORE} [%dst], [stage], 16; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;", {})
@@ -238,7 +236,6 @@ class TestMulticast:
     )
     def test_addresses_of_the_other_kind_are_faults(self, text):
         error = outcome_of(f"{fill('1', 32)}\n{text}", {}, world_size=2).error()
-        assert isinstance(error, DeviceFault)
         with refused(DeviceFault):
             raise error
 
@@ -295,7 +292,6 @@ class TestRefusals:
     )
     def test_what_ptx_leaves_undefined_stops_with_its_line(self, text):
         error = outcome_of(f"{INIT}\n{text}", {}).error()
-        assert isinstance(error, DeviceFault)
         with refused(DeviceFault):
             raise error
 

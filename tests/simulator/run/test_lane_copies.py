@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memory.fabric import Deadlock, DeviceFault
-from simulator.observe.events import LaneCopyMoment, Listener, MbarrierOperation
+from simulator.observe.events import Listener
 from tests.golden import refused, same_text
 from tests.simulator.harness import executable, get, make_world, module, put, run, start
 from tests.simulator.run.test_copies import SCHEDULES, rights
@@ -72,8 +72,7 @@ class TestWaits:
         assert right_under(f"{FILL}{COPY}{COMMIT}{OUT}{WAIT}", lambda rank: rows(1))[0]
         found = right_under(f"{FILL}{COPY}{COMMIT}{OUT}{WAIT}", lambda rank: rows(DATA[0]))
         assert not any(found)
-        error = outcome_of(f"{COPY}{COMMIT}{OUT}{WAIT}", {}).error()
-        same_text(str(error))
+        same_text(str(outcome_of(f"{COPY}{COMMIT}{OUT}{WAIT}", {}).error()))
 
     def test_some_threads_may_be_served_before_others(self):
         """Under some seed a part of the warps finds new data without a wait, and another part old data."""
@@ -214,9 +213,9 @@ class Log(Listener):
     """Keeps what concerns these copies."""
 
     def __init__(self):
-        self.moments: list[LaneCopyMoment] = []
-        self.arrivals: list[MbarrierOperation] = []
-        self.order: list[str] = []
+        self.moments = []
+        self.arrivals = []
+        self.order = []
 
     def lane_copy(self, event):
         self.moments.append(event)
@@ -250,8 +249,7 @@ class TestObserved:
         outcome = outcome_of(f"{COPY}{COMMIT}{WAIT}{OUT}", {"schedule": "random", "seed": seed}, listener=log)
         assert not any(outcome.errors)
         for lane in range(BLOCK):
-            mine = [one.moment for one in log.moments if lane in one.lanes]
-            assert mine == ["issued", "read", "written"]
+            assert [one.moment for one in log.moments if lane in one.lanes] == ["issued", "read", "written"]
 
     def test_an_arrival_takes_place_after_its_copies(self):
         log = Log()

@@ -15,7 +15,11 @@ GRID, BLOCK = (3, 2, 2), (5, 4, 3)
 THREADS, BLOCKS = 60, 12
 NAMES = (
     *(f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"),
-    *("%laneid", "%warpid", "%smid", "%nsmid", "%dynamic_smem_size"),
+    "%laneid",
+    "%warpid",
+    "%smid",
+    "%nsmid",
+    "%dynamic_smem_size",
 )
 
 NUMBER = """
@@ -193,8 +197,7 @@ def test_launches_of_other_shapes_do_not_share_a_batch():
     def program(fabric):
         out = fabric.allocate(8, 256, "out")
         fabric.launch(code, launches[fabric.rank], [Argument("address", out.address)])
-        found = get(fabric, out, "u4").tolist()
-        return found
+        return get(fabric, out, "u4").tolist()
 
     assert succeed(make_world(4), program).results == [[8, 0], [4, 0], [32, 0], [32, 64]]
 
@@ -233,8 +236,11 @@ def test_a_cooperative_launch_has_a_workspace_for_each_rank_and_kernel(options):
 @pytest.mark.parametrize(
     ("target", "size_bytes", "is_right"),
     [
-        *(("sm_80", 49_152, True), ("sm_80", 49_156, False), ("sm_90", 49_156, False)),
-        *(("sm_90a", 232_448, True), ("sm_90a", 232_452, False)),
+        ("sm_80", 49_152, True),
+        ("sm_80", 49_156, False),
+        ("sm_90", 49_156, False),
+        ("sm_90a", 232_448, True),
+        ("sm_90a", 232_452, False),
     ],
 )
 def test_shared_memory_that_a_kernel_declares_is_as_much_as_ptxas_takes(target, size_bytes, is_right):

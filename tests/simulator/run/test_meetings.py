@@ -76,8 +76,7 @@ RING = """
 
 @schedules
 def test_producers_and_consumers_meet_at_two_barriers(options):
-    found = stored(RING, **options)
-    assert found == ([0] * 32 + [1000 + 5 * lane for lane in range(32)]) * 2
+    assert stored(RING, **options) == ([0] * 32 + [1000 + 5 * lane for lane in range(32)]) * 2
 
 
 @schedules

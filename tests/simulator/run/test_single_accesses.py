@@ -122,8 +122,7 @@ class TestLanes:
         """Each lane stores first, so that parts of the warp come to the shuffle at moments of their own."""
         body = "mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %lane; shfl.sync.bfly.b32 %r2, %lane, 5, 31, -1;"
         for schedule, seed in product(ORDERS, range(10)):
-            found = stored(body, 1, 64, ranks=1, schedule=schedule, seed=seed)
-            assert found == [lane ^ 5 for lane in range(64)]
+            assert stored(body, 1, 64, ranks=1, schedule=schedule, seed=seed) == [lane ^ 5 for lane in range(64)]
 
 
 TORN_COPY = """

@@ -315,8 +315,7 @@ def test_a_reduction_beside_a_plain_barrier_is_a_fault():
 
 def test_an_incomplete_numbered_barrier_is_named_with_its_threads():
     """A whole warp has come, and a quarter of the other: 40 of 64."""
-    said = failed("setp.lt.u32 %p3, %r0, 40; @%p3 barrier.sync 1, 64; @!%p3 barrier.sync 2, 64;", block=64)
-    same_text(said)
+    same_text(failed("setp.lt.u32 %p3, %r0, 40; @%p3 barrier.sync 1, 64; @!%p3 barrier.sync 2, 64;", block=64))
 
 
 SPLIT = """

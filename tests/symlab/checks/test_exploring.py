@@ -25,9 +25,7 @@ def explored(ptx, how, **more):
 
 def failing(ptx, how, **more):
     """What a search has found."""
-    found = explored(ptx, how, **more).found
-    assert found is not None
-    return found
+    return explored(ptx, how, **more).found
 
 
 @pytest.mark.parametrize("schedule", ["random", "adversarial"])
@@ -73,7 +71,6 @@ PRODUCED = {
 def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule, tmp_path):
     kernels = producer_and_consumer(produced("flag", "data"))
     found = symlab.explore(kernels, **PRODUCED, schedule=schedule, seeds=60, processes=1).found
-    assert found is not None
     assert found.switches <= 4
     marks = {row.mark.partition(":")[0]: row.kernel.rpartition("/")[2] for row in found.rows if row.mark}
     assert marks == {"comes too late": "produce", "reads the old value": "consume", "stores the wrong value": "consume"}
@@ -84,7 +81,6 @@ def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule, t
     assert "a vector access comes apart" not in found.text(), "none is there"
     found.write(tmp_path / "found.json")
     again = symlab.explore(kernels, **PRODUCED, replay=tmp_path / "found.json")
-    assert again.found is not None
     assert (again.undecided, again.found.rows) == ((), found.rows)
 
 
@@ -119,7 +115,6 @@ def test_a_failure_is_kept_where_fewer_launches_fail_in_every_order():
     ]
     buffers = {"counter": (1, "int32", 0), "out": (1, "int32", 0)}
     found = symlab.explore(kernels, ranks=1, block=1, buffers=buffers, launches=2, seeds=60, processes=1).found
-    assert found is not None
     assert (found.failure.kind, found.launches) == ("wrong output", 2)
 
 
@@ -236,8 +231,7 @@ def lost(tmp_path_factory):
     found = failing(counted(is_atomic=False), COUNT, shrink_s=0.0)
     path = tmp_path_factory.mktemp("lost") / "lost.json"
     found.write(path)
-    document = json.loads(path.read_text())
-    return document
+    return json.loads(path.read_text())
 
 
 UNREPEATABLE = {

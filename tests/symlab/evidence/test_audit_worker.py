@@ -423,7 +423,7 @@ def test_a_case_that_is_missing_may_not_have_run(cases, not_run, outcomes):
         ([], ["NOT COMPARABLE"]),
     ],
 )
-def test_a_case_that_a_bundles_command_passed_over_was_taken_away(places: list[str], outcomes: list[str]) -> None:
+def test_a_case_that_a_bundles_command_passed_over_was_taken_away(places, outcomes):
     """A job runs its cases in order. Single files, and what a tracker holds, need not be all of a command."""
     points = list(audit_worker._cases(found([A, OVER], [], []), audit_worker.Asked(places=places)))
     assert [str(point.outcome) for point in points] == outcomes

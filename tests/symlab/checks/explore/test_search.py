@@ -64,7 +64,6 @@ def test_nothing_is_found_in_a_right_subject():
 
 def test_it_ends_at_the_first_failure():
     done = Search(plan(seeded(), seeded(bad=(7, 3)))).run()
-    assert done.found is not None
     trial, failure = done.found
     assert (trial.order.seed, trial.subject, failure.kind) == (3, 1, "wrong output")
     assert done.runs == 8
@@ -113,7 +112,7 @@ def test_what_can_not_run_at_all_is_a_wrong_request():
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
-def test_a_failure_is_told_though_fewer_launches_and_the_fair_order_can_not_run(is_interrupted: bool) -> None:
+def test_a_failure_is_told_though_fewer_launches_and_the_fair_order_can_not_run(is_interrupted):
     """What they raise, and an interrupt there, took with it what was found."""
 
     def judge(world, deadline_s, launches):

@@ -32,8 +32,7 @@ def test_what_an_interleaving_gives_is_allowed(seed):
     """PTX is weaker than any order of all accesses: an axiom that forbids one of these is too strong."""
     one = with_memory(program(seed))
     allowed = states(judged(one, is_explained=False))
-    expected = {(*registers, *memory) for registers, memory in interleaved(one)}
-    assert expected <= allowed
+    assert {(*registers, *memory) for registers, memory in interleaved(one)} <= allowed
 
 
 @pytest.mark.parametrize("seed", SEEDS)

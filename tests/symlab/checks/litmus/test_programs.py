@@ -33,8 +33,30 @@ FORBIDDEN = {
 """An axiom by which each of these forbids something, as its table says."""
 
 PATTERNS = (
-    *("mp_", "sb_", "lb_", "2_2w_", "iriw_", "wrc_", "rwc_", "s_", "r_", "corr_", "coww", "corw", "cowr", "isa2_"),
-    *("atomic_", "thin_air_", "mp_scope_", "mp_fence_", "chain_", "alias_", "multicast_", "bar_", "bulk_", "ll_"),
+    "mp_",
+    "sb_",
+    "lb_",
+    "2_2w_",
+    "iriw_",
+    "wrc_",
+    "rwc_",
+    "s_",
+    "r_",
+    "corr_",
+    "coww",
+    "corw",
+    "cowr",
+    "isa2_",
+    "atomic_",
+    "thin_air_",
+    "mp_scope_",
+    "mp_fence_",
+    "chain_",
+    "alias_",
+    "multicast_",
+    "bar_",
+    "bulk_",
+    "ll_",
 )
 CLAIMED_BY_AXIOM = {
     "Coherence": ("2_2w_fence_sc", "alias_stores_fence", "r_fence_sc", "s_release_acquire"),

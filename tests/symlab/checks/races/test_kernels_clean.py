@@ -66,12 +66,6 @@ def test_all_are_clean(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ORDERS, ids=lambda how: "-".join(how.values()))
-def test_one_is_clean_in_other_orders(how, tmp_path):
-    assert said("all_reduce/multimem_two_shot", 2, 1024, tmp_path, **how) == []
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("how", [ORDERS[1], ORDERS[3]], ids=lambda how: "-".join(how.values()))
 def test_all_are_clean_in_other_orders(how, tmp_path):
     for name in NAMES:

@@ -5,7 +5,7 @@ import pytest
 
 from simulator.isa import tearing
 from simulator.memory.space import MULTICAST
-from simulator.observe.events import Access, Listener, Stored
+from simulator.observe.events import Listener
 from tests.simulator.harness import executable, make_world, module, put, start, succeed
 
 SEEDS = range(12)
@@ -27,8 +27,8 @@ class Kept(Listener):
     """The stores that a world tells, and how many of their parts it ran first."""
 
     def __init__(self):
-        self.stores: list[Access] = []
-        self.values: list[Stored] = []
+        self.stores = []
+        self.values = []
 
     def access(self, event):
         self.stores += [event] if event.action in ("store", "broadcast") else []

@@ -9,9 +9,8 @@ from simulator.ptx.parse import parse_kernel
 from simulator.world import SimulatorOptions
 from symlab.checks.litmus.compile import ENTRY, NotCompiled
 from symlab.checks.litmus.outcomes import judged
-from symlab.checks.litmus.parse import parsed, read
+from symlab.checks.litmus.parse import read
 from symlab.checks.trials.races import checked_kernel, races_of
-from tests.symlab.checks.litmus.messages import message
 
 PROGRAMS = sorted((Path(symlab.checks.litmus.__file__).parent / "programs").glob("*.litmus"))
 EVERY = 6
@@ -58,12 +57,6 @@ def test_all_programs(how):
     assert len(paths) == 157
     for path in paths:
         check(read(path), **how)
-
-
-@pytest.mark.parametrize("seed", range(14))
-def test_message_passing_by_seed(seed):
-    """tests/symlab/checks/litmus/test_agreement.py has hundreds more."""
-    check(parsed(message(seed), str(seed)))
 
 
 def test_a_kernel_has_each_thread_in_a_warp_of_its_own():

@@ -41,7 +41,6 @@ def test_the_states_are_named_and_a_change_beside_them_is_found():
     draw = random.Random(3)
     found = told(sticky(draw, 40, 0.7, step=1.3))
     (one,) = found.told
-    assert one.states is not None
     assert [abs(change.at - 20) <= 1 for change in one.changes] == [True]
     assert "two states of the machine (SM clock 1755 and 1980 MHz)" in one.times_text
     assert "two states of the machine in 1 case" in found.verdict

@@ -83,9 +83,7 @@ class Machine:
 
     @property
     def plan(self):
-        plan = read_plan(self.folder)
-        assert plan is not None
-        return plan
+        return read_plan(self.folder)
 
 
 @pytest.fixture

@@ -94,8 +94,8 @@ class Recorded:
     """Stands for the recorded code: says its keys, keeps what it was asked for, and runs some records again."""
 
     def __init__(self, monkeypatch, runs=(), ran=RAN):
-        self.asked: list[list[str]] = []
-        self.commits: list[str] = []
+        self.asked = []
+        self.commits = []
         self._runs = runs
         self._ran = ran
         monkeypatch.setattr(at_commit, "worktree", self._worktree)
@@ -246,7 +246,6 @@ def test_what_sources_that_changed_would_hide_is_found_at_the_commit(tmp_path):
     counted = json.loads(json.dumps(one.counters))
     counted["accesses"]["own_read"]["count"] += 1
     hidden = {"source_digest": "sha256:" + "6" * 64}
-    assert one.kernel is not None
     lies = edited(edited(one, "kernel", **hidden, grid=99), "counters", **counted)
     wanted = Rerun(patience_s=None, at_commit=True)
     found = rerun([one, two], wanted, silent)

@@ -29,9 +29,7 @@ class Replayed:
 
     @property
     def verdict(self):
-        assert self.folder is not None
-        found = json.loads((self.folder / "verdict.json").read_text())
-        return found
+        return json.loads((self.folder / "verdict.json").read_text())
 
     @property
     def launches(self):
@@ -76,7 +74,6 @@ def test_bits_are_the_same_in_new_worlds(recorded, replay):
             assert record.request.replays["commands"] == [before[record.id].request.command]
         manifest = command_document_of(launch)
         assert (manifest.outcome, manifest.command_line[-3:]) == ("complete", (str(recorded), "--launches", "2"))
-    assert done.folder is not None
     assert broken(done.folder) == []
     assert "BIT-EQUAL" in done.out
     assert "NOT COMPARABLE" in done.out, "a simulator has no clock"
@@ -87,7 +84,6 @@ def test_bits_are_the_same_in_new_worlds(recorded, replay):
 
 def test_a_replay_can_be_replayed(recorded, replay):
     first = replay(str(recorded))
-    assert first.folder is not None
     second = replay(str(first.folder))
     assert (first.code, second.code) == (0, 0)
     assert {record.id for record in read(second.launches)} == {record.id for record in read([recorded])}
@@ -105,7 +101,6 @@ def tampered(recorded, folder, change):
 
 
 def other_outputs(record):
-    assert record.check.output_digests is not None
     other = tuple(tuple("0" * 64 for _ in row) for row in record.check.output_digests)
     return dataclasses.replace(record, check=dataclasses.replace(record.check, output_digests=other))
 
@@ -140,7 +135,6 @@ def test_what_differs_is_said(recorded, replay, tmp_path):
             git={"commit": "c0ffee" * 6 + "c0ff", "branch": "x", "dirty": False},
             packages=(record.environment.packages or {}) | {"torch": "1.0.0"},
         )
-        assert record.kernel is not None
         kernel = dataclasses.replace(record.kernel, code_digest="sha256:" + "ab" * 32)
         return dataclasses.replace(record, environment=environment, kernel=kernel)
 
@@ -179,7 +173,6 @@ def test_an_interrupt_ends_without_a_verdict(symlab, replay, script):
     done = replay(str(folder / "records"), "--launches", "3", tools=script.tools())
     assert done.code == 130
     assert "symlab: interrupted in launch 1 of 3: no verdict" in done.err
-    assert done.folder is not None
     assert not (done.folder / "verdict.json").exists()
     assert broken(done.folder) == []
     assert len(done.launches) == 1

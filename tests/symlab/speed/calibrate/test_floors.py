@@ -11,7 +11,7 @@ from runner.gpu.gpu_type import FLOOR_NAMES
 from runner.request.configured import configured
 from runner.request.validate import validate
 from runner.world.fabrics import make_world
-from runner.world.world import World, WorldFailure
+from runner.world.world import WorldFailure
 from symlab.speed.calibrate import probes
 from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, counted
 from tests.golden import refused
@@ -39,7 +39,7 @@ class Bench:
     """Worlds by number of ranks, each kept until something broke it."""
 
     def __init__(self):
-        self._worlds: dict[int, World] = {}
+        self._worlds = {}
 
     def run(self, section, ranks):
         request = request_of(section, ranks)

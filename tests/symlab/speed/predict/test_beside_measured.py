@@ -126,7 +126,6 @@ def test_what_the_model_is_not_of_has_a_reason(cache, asked):
 
 def test_a_library_has_a_reason(cache):
     baseline = find_baseline("nccl")
-    assert baseline is not None
     case = dataclasses.replace(CASE, algorithm="nccl", accumulator="library")
     found = beside_measured(Contestant(case, baseline), TIMING, gpu_type("h200"), cache)
     assert found.reason == "nccl is a library's, and the model is of the catalogue's kernels"
@@ -144,7 +143,6 @@ def test_a_case_that_takes_too_long_has_a_reason_and_no_profile_is_kept(tmp_path
 
 def test_a_kernel_that_fails_in_the_simulator_has_a_reason(tmp_path, cache):
     one = contestant(cache)
-    assert one.executable is not None
     broken = dataclasses.replace(one.executable, ptx="no PTX at all", digest="sha256:00")
     found = beside_measured(dataclasses.replace(one, executable=broken), TIMING, gpu_type("h200"), tmp_path)
     assert found.time is None

@@ -16,7 +16,7 @@ from symlab.speed.predict import budget, profiles, profiling
 from symlab.speed.predict.budget import Budget
 from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.profile_cache import runnable_of, work_of
-from symlab.speed.predict.profiles import LOST, Found, Profiles, Unprofiled
+from symlab.speed.predict.profiles import LOST, Profiles, Unprofiled
 from symlab.speed.predict.profiling import profiled
 
 ARCH = "sm_90a"
@@ -136,7 +136,7 @@ class Breaking:
     def __init__(self, processes, context, initializer):
         Breaking.made += 1
         self._is_first = Breaking.made == 1
-        self._begun: list[Future[list[Found]]] = []
+        self._begun = []
 
     def submit(self, work, group, *words):
         future = Future()

@@ -54,7 +54,7 @@ class Counting(Clocked):
     """The bench of the other tests, that writes down what it measured."""
 
     def __init__(self, bad=frozenset()):
-        self.names: dict[int, set[str]] = {}
+        self.names = {}
         self.bad = bad
 
     def measured(self, cases, samples):

@@ -1,13 +1,9 @@
 """`symlab tune` with an entry of a YAML file: parameters are candidates, the best is a finalist, and a user's own table
 may choose it."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,11 +13,10 @@ from reports.record.bundle import read as read_records
 from runner.case.bringing import found_at
 from runner.command.plan import prepare
 from runner.records.store import Store
-from runner.request.compose import ComposedJob
 from runner.request_error import RequestError
 from symlab.command import main
 from symlab.speed.predict.case_work import CaseWork
-from symlab.speed.predict.profiles import Found, Profiles, Unprofiled
+from symlab.speed.predict.profiles import Profiles, Unprofiled
 from symlab.speed.tune.candidates import Candidates
 from symlab.speed.tune.command import Options, tune
 from symlab.speed.tune.search import Measured
@@ -40,13 +35,13 @@ US = {"sum": 3.0, "sum_blocks8": 1.0, "sum_blocks16": 2.0}
 class Bench:
     """Times of US."""
 
-    def __init__(self) -> None:
-        self.names: set[str] = set()
+    def __init__(self):
+        self.names = set()
 
-    def groups(self, cases: Sequence[Case], beside: Case | None) -> list[list[Case]]:
+    def groups(self, cases, beside):
         return [list(cases)] if cases else []
 
-    def measured(self, cases: Sequence[Case], samples: int) -> list[Measured]:
+    def measured(self, cases, samples):
         self.names |= {one.algorithm for one in cases}
         return [Measured((US.get(one.algorithm, 2.5),) * samples) for one in cases]
 
@@ -58,9 +53,9 @@ class Finals:
     folder: Path
     names: list[tuple[str, ...]] = field(default_factory=list)
 
-    def __call__(self, given: Sequence[str], composed: Sequence[ComposedJob]) -> Path:
+    def __call__(self, given, composed):
         store = Store(self.folder / f"run{len(self.names)}")
-        _, seams = on_gpus(self)  # type: ignore[arg-type]
+        _, seams = on_gpus(self)
         for job in prepare(given, composed, machine=seams.machine).jobs:
             self.names.append(tuple(job.composed.request.algorithms))
             brought = {one.spec.algorithm: {"place": one.place, "digest": one.digest} for one in job.brought}
@@ -73,12 +68,12 @@ class Finals:
         return store.folder
 
 
-def searched(folder: Path, *more: str, bench: Bench | None = None, **options: Any) -> tuple[int, Bench, Finals]:
+def searched(folder, *more, bench=None, **options):
     """Search the entry beside lamport in a folder, the working one."""
     write_entries(folder / "own", sum=ENTRY)
     there, finals, seams = bench or Bench(), Finals(folder), options.pop("seams", {})
     asked, made = on_gpus(
-        finals,  # type: ignore[arg-type]
+        finals,
         *(more or ("sizes=[4K]",)),
         algorithms=("lamport", PLACE),
         bench=lambda worlds, request, compiler: there,
@@ -89,9 +84,7 @@ def searched(folder: Path, *more: str, bench: Bench | None = None, **options: An
     return tune(Options(asked, **usual | options), asked, made), there, finals
 
 
-def test_all_values_of_parameters_are_measured_and_the_best_is_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_values_of_parameters_are_measured_and_the_best_is_chosen(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code, bench, finals = searched(tmp_path, "sizes=[4K,64K]")
     assert code == 0
@@ -105,9 +98,7 @@ def test_all_values_of_parameters_are_measured_and_the_best_is_chosen(
     assert PLACE + "@blocks8" in capsys.readouterr().out
 
 
-def test_a_table_of_ones_own_runs_the_entry_that_it_chose(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_of_ones_own_runs_the_entry_that_it_chose(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     searched(tmp_path)
     line = ["op=all_reduce", "sizes=[4K]", "world_size=2", "fabric=simulator", "track=none", "tuned=mine.json"]
@@ -125,9 +116,7 @@ def test_a_table_of_ones_own_runs_the_entry_that_it_chose(
     assert "sum_blocks8" in capsys.readouterr().out
 
 
-def test_a_kernel_that_changed_since_the_search_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kernel_that_changed_since_the_search_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     searched(tmp_path)
     text = Path("mine.json").read_text().replace('"kernel": "sha256:', '"kernel": "sha256:0')
@@ -139,7 +128,7 @@ def test_a_kernel_that_changed_since_the_search_is_refused(
     assert not (tmp_path / "records").exists()
 
 
-def test_the_projects_tables_name_no_kernel_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_projects_tables_name_no_kernel_but_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with refused(RequestError):
         searched(tmp_path, output=FOLDER / "h100.json")
@@ -155,9 +144,7 @@ def test_the_projects_tables_name_no_kernel_but_its_own(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     "change", [(f'"name": "{PLACE}@blocks8"', '"name": "lamport"'), ('"kernel": "[^"]*"', '"kernel": ""')]
 )
-def test_a_table_whose_choice_and_digest_do_not_belong_together_is_refused(
-    change: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_whose_choice_and_digest_do_not_belong_together_is_refused(change, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     searched(tmp_path)
     text = Path("mine.json").read_text()
@@ -170,17 +157,17 @@ def test_a_table_whose_choice_and_digest_do_not_belong_together_is_refused(
 class Broken:
     """Profiles of all but the entry's; of these the simulator fails."""
 
-    def of(self, cases: Sequence[Case], limit_s: float = 0.0) -> list[Found]:
+    def of(self, cases, limit_s=0.0):
         return [
             (one, Unprofiled("it waits", can_run=True) if one.algorithm in US else CaseWork({}, {"hop": 9.0}, ()))
             for one in cases
         ]
 
-    def close(self) -> None:
+    def close(self):
         pass
 
 
-def test_what_the_model_can_not_predict_is_measured_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_model_can_not_predict_is_measured_without(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, bench, _ = searched(tmp_path, seams={"profiles": lambda *_: Broken()})
     assert code == 0
@@ -188,7 +175,7 @@ def test_what_the_model_can_not_predict_is_measured_without(tmp_path: Path, monk
     assert read(Path("mine.json")).entries[0].choice.name == PLACE + "@blocks8"
 
 
-def test_the_model_predicts_entries_of_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_predicts_entries_of_a_search(tmp_path, monkeypatch):
     """By the profiles that a search has without seams, in this process and in others."""
     monkeypatch.chdir(tmp_path)
     write_entries(tmp_path / "own", sum=ENTRY)
@@ -205,9 +192,7 @@ def test_the_model_predicts_entries_of_a_search(tmp_path: Path, monkeypatch: pyt
         assert {type(work) for _, work in found} == {CaseWork}, found
 
 
-def test_launches_of_an_entry_are_what_it_says_beside_dependent_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launches_of_an_entry_are_what_it_says_beside_dependent_ones(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, bench, finals = searched(tmp_path, "sizes=[4K]", "timing.dependent_launch=true")
     assert code == 0
@@ -215,7 +200,7 @@ def test_launches_of_an_entry_are_what_it_says_beside_dependent_ones(
     assert {"lamport@d", PLACE + "@blocks8"} <= set(finals.names[0])
 
 
-def test_random_tunings_are_drawn_of_entries_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_tunings_are_drawn_of_entries_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, finals = searched(tmp_path, sample=12, output=None, exhaustive=False)
     assert code == 0
@@ -223,7 +208,7 @@ def test_random_tunings_are_drawn_of_entries_too(tmp_path: Path, monkeypatch: py
     assert len(finals.names[0]) == 2 + 12
 
 
-def test_combinations_that_launch_the_same_are_one_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_combinations_that_launch_the_same_are_one_candidate(tmp_path, monkeypatch):
     """At 4K min(blocks, 4) is 4 for both."""
     monkeypatch.chdir(tmp_path)
     entry = changed(ENTRY, launch={"grid": "min(blocks, ceil_div(numel, 256))", "block": 256})
