@@ -69,7 +69,7 @@ def main() -> int:
     try:
         with interruptible():
             asked = Asked(**json.loads(sys.stdin.readline()))
-            os.chdir(asked.folder)  # where whoever asks is: cases that run again take relative places from there
+            os.chdir(asked.folder)  # the folder of the audit: cases that run again take relative places from there
             points, level = answer(of_lines((line.rstrip("\n") for line in sys.stdin), "the question"), asked, say)
             plain = {name: [point.plain() for point in some] for name, some in points.items()}
             print(json.dumps({"points": plain, "level": asdict(level)}), flush=True)

@@ -72,7 +72,7 @@ def test_others_are_refused(given):
 def test_a_description_has_them_beside_the_launch():
     assert _launch({"grid": 1, "block": 64, "assumptions": ["vector_8"]}, is_function=False) == (
         Launch(1, 64),
-        {"assumptions": ("vector_8",)},
+        {"assumptions": ("vector_8",), "stream": None},
     )
     with refused(RequestError):
         _launch({"grid": 1, "block": 64, "assumptions": ["luck"]}, is_function=False)

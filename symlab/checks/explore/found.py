@@ -181,7 +181,7 @@ def shrunk(
     """Look for the failure with fewer switches for some seconds, and trace the best run.
 
     An interrupt ends the search, not the trace; it comes back beside what was found until then. Runs of other orders
-    and numbers of launches may raise: the failure that was found is told all the same.
+    and numbers of launches may raise: the failure that was found is reported all the same.
     """
     interrupt: KeyboardInterrupt | None = None
     first = run_once(subject, order, records=True)

@@ -19,7 +19,6 @@ from cases.record.record import Record, Status
 from reports.record.bundle import VERDICT_NAME, record_files
 from reports.record.seal import MANIFEST, faults
 from reports.table.text import counted, reason_of
-from runner.records.command_json import INTERRUPTED, command_document_of
 from symlab.evidence.audit.comparison import FINDING, VERIFIED
 from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
 from symlab.evidence.audit.material import Asked, Material, cases_of, name_of
@@ -114,6 +113,8 @@ def _asked_for(jobs: Any, members: Sequence[Record], not_run: Any) -> Iterator[s
 
 def _end(folder: Path, document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
     """What command.json says of its end, against the end that its records give."""
+    from runner.records.command_json import INTERRUPTED, command_document_of  # a comparison needs nothing of runner
+
     try:
         read = command_document_of(folder)
     except ValueError as error:

@@ -12,7 +12,6 @@ from typing import Any
 
 from cases.record.record import Record
 from reports.table.text import counted
-from runner.records.command_json import EXIT_FAILED, EXIT_PASSED, exit_code_for
 from symlab.evidence.audit.items import Outcome, Point, contradicted, listed
 from symlab.evidence.audit.machine import captured, presence
 from symlab.evidence.audit.material import COMPLETE, Material, name_of
@@ -95,6 +94,8 @@ def _span(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[st
 def _code(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
     """What contradicts the exit code: 0 needs records that give 0, 1 such that do not or a command that gave up. Other
     codes are of a signal. Commands of before ended with 1 where a library did not finish."""
+    from runner.records.command_json import EXIT_FAILED, EXIT_PASSED, exit_code_for  # a comparison needs none of it
+
     code, wanted = document.get("exit_code"), exit_code_for(members)
     is_whole = document.get("outcome") == COMPLETE and not any(one.is_late_library for one in members)
     is_right = {EXIT_PASSED: wanted == EXIT_PASSED, EXIT_FAILED: wanted == EXIT_FAILED or not is_whole}
