@@ -1,10 +1,7 @@
 """Assumptions beyond PTX: named, explained, declared by specs, and carried by what is compiled."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +18,7 @@ NAME = "vector_16"
 SPEC = dataclasses.replace(find("all_reduce/one_shot"), assumptions=(NAME,))
 
 
-def test_each_has_a_sentence_and_a_source() -> None:
+def test_each_has_a_sentence_and_a_source():
     for name, one in ASSUMPTIONS.items():
         assert sentence_of(name) == f"{name}: {one.sentence} ({one.source})"
         assert len(one.sentence) > 20
@@ -31,12 +28,12 @@ def test_each_has_a_sentence_and_a_source() -> None:
 
 
 @pytest.mark.parametrize("assumptions", [("luck",), NAME])
-def test_a_spec_declares_only_known_ones(assumptions: tuple[str, ...]) -> None:
+def test_a_spec_declares_only_known_ones(assumptions):
     with refused():
         dataclasses.replace(SPEC, assumptions=assumptions)
 
 
-def test_only_kernels_in_lines_assume_anything() -> None:
+def test_only_kernels_in_lines_assume_anything():
     """A kernel that does is to be found in this list."""
     assuming = {spec.name: spec.assumptions for spec in SPECS if spec.assumptions}
     ops = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send_recv")
@@ -47,13 +44,13 @@ def test_only_kernels_in_lines_assume_anything() -> None:
 SPEC_WITHOUT = find("all_reduce/one_shot")
 
 
-def test_they_are_listed_with_the_kernels_that_declare_them() -> None:
+def test_they_are_listed_with_the_kernels_that_declare_them():
     said = text([Row(SPEC, ()), Row(find("all_reduce/two_shot"), ())], ())
     assert f"assumed of hardware beyond PTX: {sentence_of(NAME)}: all_reduce/one_shot\n" in said
     assert [one["assumptions"] for one in json.loads(json_text([Row(SPEC, ())]))] == [[NAME]]
 
 
-def test_what_is_compiled_carries_them_and_the_cache_does_not(tmp_path: Path) -> None:
+def test_what_is_compiled_carries_them_and_the_cache_does_not(tmp_path):
     case = Case("all_reduce", "one_shot", "float32", "native", "sum", 64, 2)
     first = executable(SPEC, case, "sm_90a", tmp_path)
     (entry,) = tmp_path.iterdir()
@@ -65,6 +62,6 @@ def test_what_is_compiled_carries_them_and_the_cache_does_not(tmp_path: Path) ->
     assert kernel_info(SPEC_WITHOUT, case, without).assumptions is None
 
 
-def test_the_race_checker_knows_the_same_ones() -> None:
+def test_the_race_checker_knows_the_same_ones():
     report = pytest.importorskip("symlab.checks.races.report", reason="symlab/checks is not installed")
     assert set(report.ASSUMPTIONS) == set(ASSUMPTIONS)

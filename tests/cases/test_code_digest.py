@@ -1,7 +1,5 @@
 """The digest of code: what changes it, and what does not."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -59,7 +57,7 @@ print(kernels.compile.ROOT, found.digest, code_digest(found.ptx))
 """
 
 
-def test_lines_and_files_are_no_code() -> None:
+def test_lines_and_files_are_no_code():
     moved = PTX.replace("kernels/dsl/frame.py", "kernels/work.py").replace("1 59 0", "1 61 0")
     without = "".join(line for line in PTX.splitlines(keepends=True) if not re.match(r"\s*\.(loc|file)\s", line))
     assert code_digest(moved) == code_digest(PTX) == code_digest(without)
@@ -67,7 +65,7 @@ def test_lines_and_files_are_no_code() -> None:
     assert re.fullmatch("sha256:[0-9a-f]{64}", code_digest(PTX))
 
 
-def test_debug_sections_and_their_labels_are_no_code() -> None:
+def test_debug_sections_and_their_labels_are_no_code():
     labelled = PTX.replace("\tadd.s32", "$L__tmp0:\n\tadd.s32").replace("\t.reg", "$L__func_begin0:\n\t.reg")
     assert code_digest(labelled + DEBUG) == code_digest(PTX)
     assert without_lines(labelled + DEBUG) == without_lines(PTX)
@@ -85,12 +83,12 @@ def test_debug_sections_and_their_labels_are_no_code() -> None:
         ("$L__BB0_1:\n", ""),
     ],
 )
-def test_instructions_registers_labels_and_parameters_are_code(old: str, new: str) -> None:
+def test_instructions_registers_labels_and_parameters_are_code(old, new):
     assert old in PTX
     assert code_digest(PTX.replace(old, new)) != code_digest(PTX)
 
 
-def test_a_label_that_an_instruction_names_is_code() -> None:
+def test_a_label_that_an_instruction_names_is_code():
     """Another compiler may call the labels of its branches so."""
     branching = PTX.replace("$L__BB0_1", "$L__tmp1")
     moved = branching.replace("$L__tmp1:\n\tadd.s32 	%r2, %r1, 1;\n", "\tadd.s32 	%r2, %r1, 1;\n$L__tmp1:\n")
@@ -98,7 +96,7 @@ def test_a_label_that_an_instruction_names_is_code() -> None:
     assert code_digest(moved) != code_digest(branching)
 
 
-def compiled(tree: Path) -> tuple[str, str]:
+def compiled(tree):
     """The digests of the PTX and of the code that barrier/peers has in a tree."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", COMPILED],
@@ -113,7 +111,7 @@ def compiled(tree: Path) -> tuple[str, str]:
     return ptx, code
 
 
-def edited(tree: Path, path: str, old: str, new: str) -> Path:
+def edited(tree, path, old, new):
     """The tree, with one change to a file."""
     text = (tree / path).read_text(encoding="utf-8")
     assert text.count(old) == 1
@@ -122,7 +120,7 @@ def edited(tree: Path, path: str, old: str, new: str) -> Path:
 
 
 @pytest.mark.slow
-def test_a_comment_changes_the_ptx_digest_alone_and_an_instruction_both(tmp_path: Path) -> None:
+def test_a_comment_changes_the_ptx_digest_alone_and_an_instruction_both(tmp_path):
     tree = tmp_path / "tree"
     for package in ("kernels", "memory", "cases"):
         shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,20 +1,18 @@
 """What each op means, on three ranks and in numbers."""
 
-from __future__ import annotations
-
 import torch
 
 from cases.ops import COLLECTIVES, collective
 from tests.golden import refused
 
 
-def test_an_unknown_op_is_told_the_near_ones() -> None:
+def test_an_unknown_op_is_told_the_near_ones():
     assert collective("all_reduce").op == "all_reduce"
     with refused():
         collective("allreduce")
 
 
-def test_every_op_means_what_its_name_says() -> None:
+def test_every_op_means_what_its_name_says():
     """Three ranks whose elements are their own: rank r has 10 r, 10 r + 1, .."""
     inputs = [torch.arange(6) + 10 * rank for rank in range(3)]
     everything = [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 20, 21, 22, 23, 24, 25]
@@ -38,7 +36,7 @@ def test_every_op_means_what_its_name_says() -> None:
     assert collective("reduce").outputs(inputs, 2, 2) == inputs
 
 
-def test_bus_factors_and_counts_are_those_of_nccl_tests() -> None:
+def test_bus_factors_and_counts_are_those_of_nccl_tests():
     parts = ("reduce_scatter", "all_gather", "all_to_all", "all_to_all_v")
     whole = ("broadcast", "reduce", "send_recv")
     assert {op.op: op.bus_factor(8) for op in COLLECTIVES} == {
@@ -52,7 +50,7 @@ def test_bus_factors_and_counts_are_those_of_nccl_tests() -> None:
     }
 
 
-def test_in_place_is_as_in_nccl() -> None:
+def test_in_place_is_as_in_nccl():
     assert {op.op: op.in_place and op.in_place(24, 8, 5) for op in COLLECTIVES} == {
         **dict.fromkeys(("all_reduce", "broadcast", "reduce"), (0, 0)),
         **{"reduce_scatter": (0, 15), "all_gather": (15, 0)},

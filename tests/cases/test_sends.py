@@ -1,12 +1,8 @@
 """Counts per peer: what they distribute, that kernels follow them, and that one which does not is found."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +13,7 @@ from cases.sends import ROOM, sends_of
 from kernels.catalogue import find
 from kernels.compile import executable
 from kernels.dsl.status import describe
-from kernels.spec import KernelSpec, Workspace, refuses
+from kernels.spec import refuses
 from kernels.ways.push import store_chunks, store_counted
 from memory.fabric import Traits
 from tests.kernels.launching import Launches
@@ -29,13 +25,13 @@ WORLDS = (1, 2, 3, 4, 5, 8, 16, 72)
 COUNTS = tuple(map(str, Counts))
 
 
-def case_with(counts: str, ranks: int = 4, numel: int = 480, seed: int = 0, **changes: Any) -> Case:
+def case_with(counts, ranks=4, numel=480, seed=0, **changes):
     case = Case("all_to_all_v", "push", "bfloat16", "none", "none", 2 * numel, ranks, seed=seed, counts=counts)
     return replace(case, **changes)
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_all_counts_distribute_the_same_total_within_the_room(counts: str) -> None:
+def test_all_counts_distribute_the_same_total_within_the_room(counts):
     for ranks in WORLDS:
         for chunk in (0, 1, 2, 3, 4, 5, 7, 100, 1001):
             for seed in (0, 1, ranks, 12345):
@@ -48,7 +44,7 @@ def test_all_counts_distribute_the_same_total_within_the_room(counts: str) -> No
                 assert max(map(sum, [*rows, *columns])) <= ROOM * numel
 
 
-def test_skewed_counts_have_popular_ranks_and_every_sender_its_own() -> None:
+def test_skewed_counts_have_popular_ranks_and_every_sender_its_own():
     rows = sends_of(case_with("skewed", 8, 8000))
     assert {sum(row) for row in rows} == {8000}
     got = [sum(column) for column in zip(*rows, strict=True)]
@@ -63,7 +59,7 @@ def test_skewed_counts_have_popular_ranks_and_every_sender_its_own() -> None:
         assert max(got) / numel == pytest.approx(most, abs=1e-3)
 
 
-def test_zeros_leave_one_rank_silent_another_ignored_and_many_pairs_empty() -> None:
+def test_zeros_leave_one_rank_silent_another_ignored_and_many_pairs_empty():
     for ranks in WORLDS[1:]:
         for seed in range(2 * ranks):
             rows = sends_of(case_with("zeros", ranks, 10 * ranks, seed))
@@ -78,14 +74,14 @@ def test_zeros_leave_one_rank_silent_another_ignored_and_many_pairs_empty() -> N
     assert sends_of(case_with("zeros", 1, 7)) == ((7,),)
 
 
-def test_a_rank_gets_what_is_for_it_in_the_order_of_ranks() -> None:
+def test_a_rank_gets_what_is_for_it_in_the_order_of_ranks():
     rows = ((1, 2), (0, 3))
     inputs = [torch.tensor([1, 2, 3, 99]), torch.tensor([4, 5, 6, 99])]
     assert exchanged(inputs, rows, 0).tolist() == [1]
     assert exchanged(inputs, rows, 1).tolist() == [2, 3, 4, 5, 6]
 
 
-def test_uniform_counts_are_what_all_to_all_gives() -> None:
+def test_uniform_counts_are_what_all_to_all_gives():
     """Of the part of the inputs that is sent."""
     case, ranks = case_with("uniform", 4, 12), range(4)
     inputs = [torch.arange(24) + 100 * rank for rank in ranks]
@@ -97,7 +93,7 @@ def test_uniform_counts_are_what_all_to_all_gives() -> None:
         assert one.received(case, rank) == 12
 
 
-def test_other_ops_and_unknown_counts_are_refused() -> None:
+def test_other_ops_and_unknown_counts_are_refused():
     traits = Traits("any", "sm_90a", 4, 1 << 30, multicast=False)
     moved = Case("all_to_all", "push", "bfloat16", "none", "none", 960, 4, counts="skewed")
     found = refuses(find("all_to_all/push"), collective("all_to_all"), moved, traits)
@@ -107,15 +103,15 @@ def test_other_ops_and_unknown_counts_are_refused() -> None:
     assert found.hint == "leave it at uniform"
 
 
-def test_counts_are_in_the_id_of_a_case_off_uniform() -> None:
+def test_counts_are_in_the_id_of_a_case_off_uniform():
     assert case_with("zeros").id == case_with("uniform").id + "-counts_zeros"
 
 
 @pytest.fixture(scope="module")
-def check_of(compile_cache: Path) -> Callable[..., Any]:
+def check_of(compile_cache):
     """check_of(spec, case, **options of the simulator): the runner's check of two launches."""
 
-    def check(spec: KernelSpec, case: Case, **options: Any) -> Any:
+    def check(spec, case, **options):
         case = replace(case, algorithm=spec.algorithm)
         return judged(case, spec, executable(spec, case, "sm_90a", compile_cache), **options)
 
@@ -125,19 +121,17 @@ def check_of(compile_cache: Path) -> Callable[..., Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("counts", COUNTS)
 @pytest.mark.parametrize(("ranks", "numel", "offset"), [(1, 33, 1), (2, 2, 7), (3, 3003, 3), (3, 0, 0), (8, 1200, 5)])
-def test_every_byte_is_there_and_none_beyond(
-    check_of: Callable[..., Any], counts: str, ranks: int, numel: int, offset: int
-) -> None:
+def test_every_byte_is_there_and_none_beyond(check_of, counts, ranks, numel, offset):
     case = case_with(counts, ranks, numel, seed=ranks, offset=offset)
     found = check_of(PUSH, case, schedule="random", seed=3)
     assert (found.faults, found.method, found.elements) == ((), "bytes", 2 * numel * ranks)
 
 
 @pytest.mark.parametrize("left", [0, 1, 1 << 20], ids=["first", "after_small", "after_large"])
-def test_a_rank_that_never_comes_makes_no_other_store_beyond_the_room(compile_cache: Path, left: int) -> None:
+def test_a_rank_that_never_comes_makes_no_other_store_beyond_the_room(compile_cache, left):
     """Its row is what an earlier launch left: 0, if there was none."""
 
-    def workspaces(case: Case) -> tuple[Workspace, ...]:
+    def workspaces(case):
         found = PUSH.workspaces(case)
         return tuple(replace(one, fill=stale) if stale and one.name == "rows" else one for one in found)
 
@@ -153,8 +147,8 @@ def test_a_rank_that_never_comes_makes_no_other_store_beyond_the_room(compile_ca
         assert "waited" in describe(work.found[rank].workspaces["status"].tolist(), rank)
 
 
-def with_body(defect: str, body: Callable[[Any], None]) -> KernelSpec:
-    def build(case: Case) -> Any:
+def with_body(defect, body):
+    def build(case):
         kernel = PUSH.build(case)
         kernel.body = body
         return kernel
@@ -163,17 +157,17 @@ def with_body(defect: str, body: Callable[[Any], None]) -> KernelSpec:
     return dataclasses.replace(PUSH, algorithm=f"push_{defect}", build=build, files=files)
 
 
-def sends_uniformly(frame: Any) -> None:
+def sends_uniformly(frame):
     """all_to_all/push's, which knows nothing of counts."""
     store_chunks(frame, each_its_own=True)
 
 
-def places_are_its_own(frame: Any) -> None:
+def places_are_its_own(frame):
     """Takes what it sends itself for what all ranks before it send: no counts are exchanged."""
     frame.arrive()
     source = frame.address("input")
 
-    def store(number: Any, index: Any, lanes: Any) -> None:
+    def store(number, index, lanes):
         from kernels.dsl.counted import _sum
 
         peer = frame.after(frame.rank, number)
@@ -187,29 +181,27 @@ def places_are_its_own(frame: Any) -> None:
     frame.leave()
 
 
-def one_element_beyond(frame: Any) -> None:
+def one_element_beyond(frame):
     """Each message is an element too long: the last one goes beyond what its rank gets."""
     from kernels.dsl.counted import Counted
 
     whole = Counted.message
 
-    def longer(self: Counted, rank: Any) -> tuple[Any, Any, Any]:
+    def longer(self, rank):
         start, there, size = whole(self, rank)
         return start, there, size + frame.itemsize
 
-    Counted.message = longer  # type: ignore[method-assign]
+    Counted.message = longer
     try:
         store_counted(frame)
     finally:
-        Counted.message = whole  # type: ignore[method-assign]
+        Counted.message = whole
 
 
 @pytest.mark.parametrize(
     ("counts", "body"), [("skewed", sends_uniformly), ("zeros", sends_uniformly), ("skewed", places_are_its_own)]
 )
-def test_a_kernel_that_ignores_what_others_send_is_wrong(
-    check_of: Callable[..., Any], counts: str, body: Callable[[Any], None]
-) -> None:
+def test_a_kernel_that_ignores_what_others_send_is_wrong(check_of, counts, body):
     assert check_of(with_body(body.__name__, body), case_with(counts)).wrong > 10
     found = check_of(with_body("beyond", one_element_beyond), case_with("skewed"))
     assert all("output" in line and " changed at byte " in line for line in found.guard_faults), found.guard_faults

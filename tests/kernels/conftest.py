@@ -1,10 +1,7 @@
 """What the tests of kernels share: cases, one compile cache a session, PTX as opcodes, launches on simulated ranks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +18,9 @@ FitCase = Callable[..., Case]
 Opcodes = Callable[[str], Counter[str]]
 
 
-def make_case(algorithm: str = "one_shot", **changes: object) -> Case:
+def make_case(algorithm="one_shot", **changes):
     """A case of all_reduce: 8 ranks, bfloat16, accumulator float32, 1 MiB, unless changed."""
-    values: dict[str, object] = {
+    values = {
         "op": "all_reduce",
         "algorithm": algorithm,
         "dtype": "bfloat16",
@@ -32,15 +29,15 @@ def make_case(algorithm: str = "one_shot", **changes: object) -> Case:
         "size_bytes": 1 << 20,
         "world_size": 8,
     }
-    return Case(**{**values, **changes})  # type: ignore[arg-type]
+    return Case(**{**values, **changes})
 
 
-def make_fit_case(spec: KernelSpec, **changes: object) -> Case:
+def make_fit_case(spec, **changes):
     """A case that a spec takes, of 3 ranks and 12,000 bytes unless changed. What has to fit does: no accumulator where
     nothing is added, a size that divides by the ranks (rounded down), a barrier's token."""
     op = collective(spec.op)
     dtype = "bfloat16" if "bfloat16" in spec.dtypes else spec.dtypes[0]
-    values: dict[str, object] = {"op": spec.op, "dtype": dtype, "world_size": 3, "size_bytes": 12_000}
+    values = {"op": spec.op, "dtype": dtype, "world_size": 3, "size_bytes": 12_000}
     if not op.reduces:
         values |= {"accumulator": NONE, "reduction": NONE}
     if spec.op == "barrier":
@@ -53,21 +50,21 @@ def make_fit_case(spec: KernelSpec, **changes: object) -> Case:
 
 
 @pytest.fixture(scope="session")
-def case_of() -> Callable[..., Case]:
+def case_of():
     return make_case
 
 
 @pytest.fixture(scope="session")
-def fit_case() -> FitCase:
+def fit_case():
     return make_fit_case
 
 
 @pytest.fixture(scope="session")
-def opcodes() -> Opcodes:
+def opcodes():
     return count_opcodes
 
 
 @pytest.fixture(scope="session")
-def compiled(compile_cache: Path) -> Compiled:
+def compiled(compile_cache):
     """compiled(spec, case, arch): through one cache for the whole session."""
     return lambda spec, case, arch: executable(spec, case, arch, compile_cache)

@@ -10,24 +10,20 @@ import functools
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
 from cases import ops
 from cases.case import Case
 from cases.dtypes import DTYPES, FLOATS
-from cases.ops import Collective
-from kernels.spec import KernelSpec, Parameter
+from kernels.spec import KernelSpec
 from memory.fabric import Executable, PeerLost, Region
-from simulator.fabric import SimulatorFabric
-from simulator.memory.space import MULTICAST, TAG, Space
-from simulator.observe.events import Access, CopyMoment, Listener
+from simulator.memory.space import MULTICAST, TAG
+from simulator.observe.events import Listener
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.simulator.harness import run
 
@@ -89,13 +85,13 @@ class Launches:
     stores: StoreCounts | None = None
 
     @property
-    def collective(self) -> Collective:
+    def collective(self):
         return ops.collective(self.case.op)
 
-    def case_of(self, launch: int) -> Case:
+    def case_of(self, launch):
         return replace(self.case, seed=self.seeds[launch]) if self.seeds else self.case
 
-    def run(self, **options: Any) -> SimulatedWorld:
+    def run(self, **options):
         """On a new world with these options; what ranks raise is in errors."""
         heap_bytes = 1 << self._needed_bytes().bit_length()
         options.setdefault("step_budget", STEP_BUDGET)
@@ -110,14 +106,14 @@ class Launches:
         self.errors = {rank: one for rank, one in enumerate(done.errors) if one is not None}
         return world
 
-    def succeed(self, **options: Any) -> list[Found]:
+    def succeed(self, **options):
         """run, and raise what any rank raised: not the echo of another's failure, if it can be helped."""
         self.run(**options)
         for error in sorted(self.errors.values(), key=lambda one: isinstance(one, PeerLost)):
             raise error
         return [self.found[rank] for rank in range(self.case.world_size)]
 
-    def seen(self) -> str:
+    def seen(self):
         """What a run came to: "right", "wrong", "changed" (what is not the kernel's to change), or an error's name."""
         for error in sorted(self.errors.values(), key=lambda one: isinstance(one, PeerLost)):
             return type(error).__name__
@@ -128,7 +124,7 @@ class Launches:
                 return "wrong"
         return "right"
 
-    def is_right(self, rank: int, launch: int) -> bool:
+    def is_right(self, rank, launch):
         """Whether a rank's output is what the op wants of numbers(): as numbers where it reduces, else bit by bit."""
         case = self.case_of(launch)
         inputs = [numbers(case, launch, one) for one in range(case.world_size)]
@@ -141,20 +137,20 @@ class Launches:
             return bool((output == wanted).all())
         return torch.equal(output.view(torch.uint8), wanted.view(torch.uint8))
 
-    def _needed_bytes(self) -> int:
+    def _needed_bytes(self):
         case = self.case
         buffers = sum(self.collective.counts(case.numel, case.world_size)) * case.itemsize
         workspaces = sum(one.numel * getattr(torch, one.dtype).itemsize for one in self.spec.workspaces(case))
         return buffers + workspaces + HEAP_BYTES
 
-    def _rank(self, fabric: SimulatorFabric) -> Found:
+    def _rank(self, fabric):
         bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch, self.fill)
         arguments = [one.argument(bound.argument(one, self.patience)) for one in self.spec.parameters]
         one = isinstance(self.executables, Executable)
         executable = self.executables if one else self.executables[fabric.rank]
         launch = self.spec.launch(self.case)
         outputs = []
-        changed: dict[str, None] = {}
+        changed = {}
         fabric.barrier()
         for index in range(self.count):
             made = self.inputs(index, fabric.rank) if self.inputs else numbers(self.case, index, fabric.rank)
@@ -178,18 +174,10 @@ class Launches:
 class Bound:
     """A case's memory on one rank."""
 
-    def __init__(
-        self,
-        fabric: SimulatorFabric,
-        case: Case,
-        spec: KernelSpec,
-        collective: Collective,
-        epoch: int,
-        fill: bool = False,
-    ) -> None:
+    def __init__(self, fabric, case, spec, collective, epoch, fill=False):
         self.fabric, self.case, self.collective = fabric, case, collective
-        self.regions: dict[str, Region] = {}
-        self.sizes: dict[str, int] = {}
+        self.regions = {}
+        self.sizes = {}
         self.starts = {"input": 0, "output": 0}
         self.in_place = case.placement == "in_place"
         counts = collective.counts(case.numel, case.world_size)
@@ -201,7 +189,7 @@ class Bound:
         else:
             for name in self.starts:
                 self._allocate(name, self.sizes[name] + case.offset * case.itemsize)
-        self.counts: Region | None = None
+        self.counts = None
         self.take(case)
         # Earlier epochs have left their number, or where a barrier counts arrivals of all ranks, as many.
         arrived = as_int32(epoch * case.world_size) if spec.needs_multicast else epoch
@@ -216,12 +204,12 @@ class Bound:
                 content = torch.frombuffer(bytearray(initial), dtype=torch.uint8)
                 fabric.write(self.regions[workspace.name], GUARD_BYTES, content)
 
-    def _allocate(self, name: str, size_bytes: int) -> None:
+    def _allocate(self, name, size_bytes):
         self.regions[name] = self.fabric.allocate(size_bytes + 2 * GUARD_BYTES, 256, name)
         for start in (0, GUARD_BYTES + size_bytes):
             self.fabric.write(self.regions[name], start, pattern(GUARD_BYTES))
 
-    def start(self, name: str, rank: int) -> int:
+    def start(self, name, rank):
         """The byte of its region at which a buffer of a rank begins."""
         if name not in self.starts:
             return GUARD_BYTES
@@ -231,7 +219,7 @@ class Bound:
             element += both[name == "output"]
         return GUARD_BYTES + element * self.case.itemsize
 
-    def argument(self, parameter: Parameter, patience: int) -> int:
+    def argument(self, parameter, patience):
         """A kernel argument on this rank."""
         kind, name, rank = parameter.kind, parameter.of, self.fabric.rank
         if kind == "address":
@@ -251,14 +239,14 @@ class Bound:
             return self.counts.address
         return {"numel": self.case.numel, "rank": rank, "root": self.case.root, "patience": patience}[kind]
 
-    def take(self, case: Case) -> None:
+    def take(self, case):
         """Take the counts of a case: what follows the elements that this rank gets is not the kernel's to write."""
         self.sizes["output"] = self.collective.received(case, self.fabric.rank) * case.itemsize
         if self.counts is not None:
             row = torch.tensor(self.collective.sends(case)[self.fabric.rank], dtype=torch.int64)
             self.fabric.write(self.counts, 0, row.view(torch.uint8))
 
-    def prepare(self, data: torch.Tensor) -> None:
+    def prepare(self, data):
         """The input's bytes, and all else of both regions back to PATTERN."""
         assert data.numel() == self.sizes["input"]
         regions = {self.regions[name].name: self.regions[name] for name in self.starts}
@@ -266,14 +254,14 @@ class Bound:
             self.fabric.write(region, 0, pattern(region.size_bytes))
         self.fabric.write(self.regions["input"], self.start("input", self.fabric.rank), data)
 
-    def payload(self, name: str) -> torch.Tensor:
+    def payload(self, name):
         region = self.regions[name]
         return self.fabric.read(region, self.start(name, self.fabric.rank), self.sizes[name])
 
-    def output(self) -> torch.Tensor:
+    def output(self):
         return self.payload("output").clone()
 
-    def changed(self, data: torch.Tensor) -> list[str]:
+    def changed(self, data):
         """The buffers that a kernel wrote where it must not: all but the bytes of an output that this rank gets.
 
         What the kernel may write is not read: peers may be a launch ahead, and write it again.
@@ -296,13 +284,13 @@ class Bound:
                 found.append(name)
         return found
 
-    def _holds(self, region: Region, start: int, expected: torch.Tensor) -> bool:
+    def _holds(self, region, start, expected):
         return torch.equal(self.fabric.read(region, start, expected.numel()), expected)
 
-    def _slice(self, content: torch.Tensor, name: str) -> torch.Tensor:
+    def _slice(self, content, name):
         return content[self.start(name, self.fabric.rank) :][: self.sizes[name]]
 
-    def _gets_output(self) -> bool:
+    def _gets_output(self):
         count = self.collective.counts(self.case.numel, self.case.world_size)[0]
         inputs = [torch.zeros(count)] * self.case.world_size
         return self.collective.outputs(inputs, self.fabric.rank, self.case.root) is not None
@@ -311,11 +299,11 @@ class Bound:
 class StoreCounts(Listener):
     """How often each byte of a world's memory was stored to: by plain stores, multicast ones and bulk copies."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space):
         self.space = space
         self.counts = np.zeros(space.world_size * space.capacity, np.uint16)
 
-    def access(self, event: Access) -> None:
+    def access(self, event):
         if event.action not in ("store", "broadcast"):
             return
         viewer = np.asarray(event.viewer, np.int64)
@@ -327,26 +315,26 @@ class StoreCounts(Listener):
         for rank in range(self.space.world_size):
             np.add.at(self.counts, every + (rank - MULTICAST) * self.space.capacity, 1)
 
-    def copy(self, event: CopyMoment) -> None:
+    def copy(self, event):
         if event.moment == "issued" and not event.is_load:
             start = event.global_address - TAG - int(event.ranks[0]) * self.space.view_bytes
             self.counts[start : start + event.size_bytes] += 1
 
-    def of(self, rank: int, region: Region) -> npt.NDArray[np.uint16]:
+    def of(self, rank, region):
         """Per byte of a rank's region."""
         start = region.address - self.space.base(rank)
         return self.counts[start : start + region.size_bytes]
 
 
-def pattern(size_bytes: int) -> torch.Tensor:
+def pattern(size_bytes):
     return torch.full((size_bytes,), PATTERN, dtype=torch.uint8)
 
 
-def as_int32(value: int) -> int:
+def as_int32(value):
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def numbers(case: Case, launch: int, rank: int) -> torch.Tensor:
+def numbers(case, launch, rank):
     """Inputs for exact sums: integers from 1 to LARGEST, others for every launch and rank; of floats some are -0.0."""
     count = ops.collective(case.op).counts(case.numel, case.world_size)[0]
     drawn = np.random.default_rng([launch, rank]).integers(1, LARGEST, count, endpoint=True)
@@ -356,9 +344,9 @@ def numbers(case: Case, launch: int, rank: int) -> torch.Tensor:
     return made
 
 
-def count_opcodes(ptx: str) -> Counter[str]:
+def count_opcodes(ptx):
     """How often each opcode with all its qualifiers stands in a PTX text; comments and directives are left out."""
-    opcodes: Counter[str] = Counter()
+    opcodes = Counter()
     for line in ptx.splitlines():
         text = line.split("//")[0].strip()
         found = re.match(r"(?:@!?%\w+\s+)?([a-z][\w.:]*)[\s;]", text)
@@ -367,7 +355,7 @@ def count_opcodes(ptx: str) -> Counter[str]:
     return opcodes
 
 
-def random_bytes(size_bytes: int, *seed: int) -> torch.Tensor:
+def random_bytes(size_bytes, *seed):
     """uint8[size_bytes] that follow from the seed."""
     return torch.from_numpy(np.random.default_rng(seed).integers(0, 256, size_bytes, dtype=np.uint8))
 
@@ -386,7 +374,7 @@ SAMPLE = (
 """Kernels of which `make test` runs what takes a second each: every op, and every way in which kernels wait."""
 
 
-def some_slow(values: Iterable[Any], quick: Callable[[Any], bool]) -> list[Any]:
+def some_slow(values, quick):
     """The values of pytest.mark.parametrize, those for which quick() is false for `make test-all` alone. A tuple has
     a value for each name."""
     made = []

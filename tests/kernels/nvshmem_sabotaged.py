@@ -1,20 +1,16 @@
 """Kernels on NVSHMEM's device functions with a mistake: a send_recv with one of several or none, which are one code and
 a word in memory that says which, and a broadcast."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from kernels.dsl import put_shares
 from kernels.family import address, spec_with
-from kernels.spec import KernelSpec, Workspace
+from kernels.spec import Workspace
 from kernels.tuning import Step, Tuning
 
 TUNING = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="one block"),))
 UNFENCED, UNAWAITED, UNALLOWED, UNTOLD = 1, 2, 4, 8
 
 
-def body(frame: Any) -> None:
+def body(frame):
     """send_recv by a non-blocking put of the block, a fence and a signal; the mistakes leave out a part each."""
     from kernels.dsl import device
     from kernels.dsl.device_nvshmem import EQUAL, Nvshmem
@@ -28,10 +24,10 @@ def body(frame: Any) -> None:
     after = frame.after(frame.rank, 1)
     before = frame.after(frame.rank, frame.world_size - 1)
 
-    def unless(mistake: int, what: Any) -> None:
+    def unless(mistake, what):
         frame.when((frame.thread == 0) & ((mistakes & mistake) == 0), what)
 
-    def allow() -> None:
+    def allow():
         shmem.fence()
         shmem.signal_op(ready, number, before)
         shmem.signal_wait_until(ready, EQUAL, number)
@@ -46,10 +42,10 @@ def body(frame: Any) -> None:
     frame.keep_epoch()
 
 
-def spec_of(mistake: int) -> KernelSpec:
+def spec_of(mistake):
     """The kernel with a mistake; 0: none. All share one compiled code."""
 
-    def workspaces(case: Any) -> tuple[Workspace, ...]:
+    def workspaces(case):
         return Workspace("words", 2, "uint64"), Workspace("mistakes", 1, fill=mistake.to_bytes(4, "little"))
 
     return spec_with(
@@ -75,7 +71,7 @@ SPECS = {mistake: spec_of(mistake) for mistake in (0, UNFENCED, UNAWAITED, UNALL
 RIGHT, OVERTAKEN, UNREAD, REUSED, SILENT = SPECS.values()
 
 
-def hasty_body(frame: Any) -> None:
+def hasty_body(frame):
     """broadcast/nvshmem_put_signal whose ranks tell all that they are ready, and not the root alone: one that has its
     data sets its next signal, and another that has not looked yet never sees this one."""
     from kernels.dsl.signalled import Signalled
@@ -84,7 +80,7 @@ def hasty_body(frame: Any) -> None:
     exchange = Signalled(frame)
     exchange.allow()
 
-    def give_all() -> None:
+    def give_all():
         exchange.each_rank(lambda rank: exchange.give(output, source, frame.size, rank))
 
     frame.when(frame.rank == frame.root, give_all)

@@ -1,9 +1,5 @@
 """Kernels in files of a user's, for tests: what is written into a folder of theirs."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 RING = '''
 """send_recv/ring: a kernel of somebody's own, with a helper beside it."""
 
@@ -47,7 +43,7 @@ def following(frame):
 """
 
 
-def write_ring(folder: Path, blocks: int = 2) -> Path:
+def write_ring(folder, blocks=2):
     """RING and its helper in a folder, which is made if need be; gives the kernel's file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "steps.py").write_text(STEPS.format(blocks=blocks))

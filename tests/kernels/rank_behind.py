@@ -1,19 +1,11 @@
 """A simulated world in which one rank takes a step only when no other can: the others get as far ahead as they may."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import numpy as np
-import numpy.typing as npt
-import pytest
 
-from simulator.observe.lanes import Ids, ids_of
+from simulator.observe.lanes import ids_of
 from simulator.run import streams
 from simulator.run.groups import compact
-from simulator.run.machine import Batch
 from simulator.run.orders import Fair, Step
-from simulator.run.schedule import Scheduler
 from simulator.world import SimulatedWorld
 
 
@@ -21,11 +13,11 @@ class Behind(Fair):
     """The order in which lanes of a rank run only if all others wait; who has waited longest at its place goes first.
     Hosts go on at once."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank):
         super().__init__()
         self.rank = rank
 
-    def turn(self, batches: list[Batch]) -> Step:
+    def turn(self, batches):
         for batch in batches:
             batch.wake()
         number, index, _ = min(self._places(batches), key=lambda one: (one[2], batches[one[0]].last_run.get(one[1], 0)))
@@ -37,28 +29,28 @@ class Behind(Fair):
             ids = ids[others]
         return Step(number, index, compact(ids))
 
-    def returns(self) -> bool:
+    def returns(self):
         return True
 
-    def _places(self, batches: list[Batch]) -> Iterator[tuple[int, int, bool]]:
+    def _places(self, batches):
         """Each batch and place where lanes are ready, and whether they are the rank's alone."""
         for number, batch in enumerate(batches):
             for index, groups in sorted(batch.ready.items()):
                 ids = np.concatenate([ids_of(one) for one in groups])
                 yield number, index, not self._is_other(batch, ids).any()
 
-    def _is_other(self, batch: Batch, ids: Ids) -> npt.NDArray[np.bool_]:
-        other: npt.NDArray[np.bool_] = batch.launched.ranks_of(ids) != self.rank
+    def _is_other(self, batch, ids):
+        other = batch.launched.ranks_of(ids) != self.rank
         return other
 
 
-def world_behind(rank: int, monkeypatch: pytest.MonkeyPatch) -> type[SimulatedWorld]:
+def world_behind(rank, monkeypatch):
     """The class of worlds whose order is Behind(rank), if they are made with schedule=random and granularity=block;
     launches begin as soon as they can."""
     monkeypatch.setattr(streams, "DELAYS", (0,))
 
     class BehindWorld(SimulatedWorld):
-        def _scheduler(self) -> Scheduler:
+        def _scheduler(self):
             made = super()._scheduler()
             made.order = Behind(rank)
             return made

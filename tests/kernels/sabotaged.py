@@ -3,42 +3,36 @@
 Each is a KernelSpec like the right one but for its algorithm's name and what it builds.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from cases.case import Case
 from kernels.catalogue import SPECS, find, retuned
-from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
 HERE = str(Path(__file__).resolve())
 
 
-def _nothing(*_: object) -> None:
+def _nothing(*_):
     """What becomes of a barrier."""
 
 
-def _without_entry(frame: Any) -> None:
+def _without_entry(frame):
     frame.arrive = frame.wait = _nothing
 
 
-def _without_middle(frame: Any) -> None:
+def _without_middle(frame):
     frame.meet = _nothing
 
 
-def _without_rounds(frame: Any) -> None:
+def _without_rounds(frame):
     frame.kernel.choices["awaits_rounds"] = False
 
 
-def _without_exit(frame: Any) -> None:
+def _without_exit(frame):
     frame.leave = frame.keep_epoch
 
 
-BARRIERS: dict[str, Callable[[Any], None]] = {
+BARRIERS = {
     "entry": _without_entry,
     "middle": _without_middle,
     "rounds": _without_rounds,
@@ -54,14 +48,14 @@ PUSHED = replace(
 """No defect: two_shot as the catalogue has it for large buffers."""
 
 
-def _small(spec: KernelSpec) -> KernelSpec:
+def _small(spec):
     """The same algorithm with three small blocks whose threads take one vector after another: a few KB of data go round
     more than once, and ranks have time to run ahead of each other."""
     least = 2 if spec.algorithm == "bulk" else 1  # stages of shared memory
     return retuned(spec.name, Tuning((Step(96, 3, least, "small data"),)))
 
 
-KERNELS: tuple[KernelSpec, ...] = (*(_small(spec) for spec in SPECS), PUSHED)
+KERNELS = (*(_small(spec) for spec in SPECS), PUSHED)
 """All of the catalogue, and the pushed two_shot, with small launches: what loses barriers, and is right with them."""
 
 IN_ROUNDS = (
@@ -81,7 +75,7 @@ CLEARED = ("all_reduce/lamport", "all_reduce/ll", "all_reduce/ll128", "all_reduc
 POLLED = (*CLEARED, "barrier/push")
 """Kernels that poll inboxes instead; tests/kernels/dsl/test_rounds.py has what else can be wrong with them."""
 
-OTHER_BARRIERS: dict[str, tuple[str, ...]] = {
+OTHER_BARRIERS = {
     **dict.fromkeys(POLLED, ()),
     "all_reduce/two_shot_pushed": ("middle", "exit"),
     "reduce_scatter/push": ("middle", "exit"),
@@ -94,7 +88,7 @@ OTHER_BARRIERS: dict[str, tuple[str, ...]] = {
 }
 
 
-def barriers_of(spec: KernelSpec) -> tuple[str, ...]:
+def barriers_of(spec):
     """A kernel's barriers over ranks in their order: one at entry and one at exit, unless it is listed.
 
     "rounds" are the waits of kernels/dsl/pieces.py.
@@ -102,10 +96,10 @@ def barriers_of(spec: KernelSpec) -> tuple[str, ...]:
     return OTHER_BARRIERS.get(spec.name, ("entry", "exit"))
 
 
-def _sabotaged(spec: KernelSpec, defect: str, sabotage: Callable[[Any], None]) -> KernelSpec:
+def _sabotaged(spec, defect, sabotage):
     """sabotage is given the kernel that is built."""
 
-    def build(case: Case) -> Any:
+    def build(case):
         kernel = spec.build(case)
         sabotage(kernel)
         return kernel
@@ -119,13 +113,13 @@ def _sabotaged(spec: KernelSpec, defect: str, sabotage: Callable[[Any], None]) -
     )
 
 
-def _with_frame(spec: KernelSpec, defect: str, change: Callable[[Any], None]) -> KernelSpec:
+def _with_frame(spec, defect, change):
     """change is given the frame before the body is."""
 
-    def sabotage(kernel: Any) -> None:
+    def sabotage(kernel):
         whole = kernel.body
 
-        def body(frame: Any) -> None:
+        def body(frame):
             change(frame)
             whole(frame)
 
@@ -134,27 +128,27 @@ def _with_frame(spec: KernelSpec, defect: str, change: Callable[[Any], None]) ->
     return _sabotaged(spec, defect, sabotage)
 
 
-def _one_element_short(frame: Any) -> None:
+def _one_element_short(frame):
     frame.size -= frame.itemsize * frame.world_size  # of each chunk, where there are chunks
 
 
-def _all_are_root(frame: Any) -> None:
+def _all_are_root(frame):
     frame.root = frame.rank
 
 
-def _rank_0_is_root(frame: Any) -> None:
+def _rank_0_is_root(frame):
     frame.root = frame.root * 0
 
 
-def _with_choices(**choices: Any) -> Callable[[Any], None]:
+def _with_choices(**choices):
     return lambda kernel: kernel.choices.update(choices)
 
 
-def _drops_last_rank(kernel: Any) -> None:
+def _drops_last_rank(kernel):
     kernel.choices["contributors"] = kernel.choices["world_size"] - 1
 
 
-SABOTAGED: dict[str, KernelSpec] = {
+SABOTAGED = {
     spec.name: spec
     for spec in (
         PUSHED,

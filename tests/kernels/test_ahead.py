@@ -1,15 +1,10 @@
 """Kernels that processes compile ahead equal those compiled here, and what can't be compiled fails as it does here."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.case import Case
 from kernels import ahead
 from kernels import compile as compile_module
 from kernels.ahead import LEAST_S, PROCESS_BYTES, Compiler, processes_for
@@ -23,23 +18,23 @@ ARCH = "sm_90a"
 
 
 @pytest.fixture
-def cases(case_of: Callable[..., Case]) -> list[Case]:
+def cases(case_of):
     return [case_of(name, world_size=2) for name in ("one_shot", "two_shot")]
 
 
 @pytest.fixture
-def compiler(tmp_path: Path) -> Iterator[Compiler]:
+def compiler(tmp_path):
     made = Compiler(tmp_path / "cache", processes=2)
     yield made
     made.close()
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def started(monkeypatch):
     """The modules of workers that were to be started, none of which is."""
-    found: list[str] = []
+    found = []
 
-    def start(module: str, **_: Any) -> Any:
+    def start(module, **_):
         found.append(module)
         raise OSError("no process is started here")
 
@@ -47,18 +42,16 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def fill(compiler: Compiler, cases: list[Case]) -> None:
+def fill(compiler, cases):
     for case in cases:
         executable(find(case.name), case, ARCH, compiler.cache_dir)
 
 
 @pytest.mark.slow
-def test_processes_compile_what_this_process_compiles(
-    compiler: Compiler, cases: list[Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_compile_what_this_process_compiles(compiler, cases, tmp_path, monkeypatch):
     expected = [executable(find(case.name), case, ARCH, tmp_path / "here") for case in cases]
 
-    def refused(*_: Any) -> Any:
+    def refused(*_):
         raise AssertionError("it was compiled here")
 
     monkeypatch.setattr(compile_module, "_compile", refused)
@@ -71,9 +64,7 @@ def test_processes_compile_what_this_process_compiles(
 
 
 @pytest.mark.slow
-def test_a_kernel_that_processes_can_not_compile_has_the_error_of_this_one(
-    compiler: Compiler, cases: list[Case]
-) -> None:
+def test_a_kernel_that_processes_can_not_compile_has_the_error_of_this_one(compiler, cases):
     compiler.begin(cases, "sm_80")
     assert compiler._workers
     with refused():
@@ -81,7 +72,7 @@ def test_a_kernel_that_processes_can_not_compile_has_the_error_of_this_one(
 
 
 @pytest.mark.slow
-def test_processes_that_are_lost_leave_the_work_to_this_one(compiler: Compiler, cases: list[Case]) -> None:
+def test_processes_that_are_lost_leave_the_work_to_this_one(compiler, cases):
     compiler.begin(cases, ARCH)
     for worker in list(compiler._workers):
         worker.kill()
@@ -90,7 +81,7 @@ def test_processes_that_are_lost_leave_the_work_to_this_one(compiler: Compiler, 
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_processes_that_are_ended_at_work(compiler: Compiler, case_of: Callable[..., Case]) -> None:
+def test_nothing_is_left_of_processes_that_are_ended_at_work(compiler, case_of):
     compiler.begin([case_of(spec.algorithm) for spec in SPECS if spec.op == "all_reduce"], ARCH)
     workers = [worker.pid for worker in compiler._workers]
     folder = Path(compiler._folder.name)
@@ -102,9 +93,7 @@ def test_nothing_is_left_of_processes_that_are_ended_at_work(compiler: Compiler,
 
 
 @pytest.mark.slow
-def test_what_is_wanted_first_comes_first_and_a_wait_has_an_end(
-    compiler: Compiler, case_of: Callable[..., Case]
-) -> None:
+def test_what_is_wanted_first_comes_first_and_a_wait_has_an_end(compiler, case_of):
     many = [case_of(spec.algorithm) for spec in SPECS if spec.op == "all_reduce" and ARCH in spec.archs]
     compiler.begin(many, ARCH)
     assert not compiler.wait(many, ARCH, timeout_s=0.0)
@@ -115,9 +104,7 @@ def test_what_is_wanted_first_comes_first_and_a_wait_has_an_end(
     assert len(list(compiler.cache_dir.iterdir())) == len(many)
 
 
-def test_no_process_is_started_for_what_the_cache_has(
-    compiler: Compiler, cases: list[Case], started: list[str]
-) -> None:
+def test_no_process_is_started_for_what_the_cache_has(compiler, cases, started):
     fill(compiler, cases)
     compiler.begin([*cases, *cases], ARCH)
     assert started == []
@@ -125,17 +112,15 @@ def test_no_process_is_started_for_what_the_cache_has(
 
 @pytest.mark.parametrize(("processes", "least_s", "count"), [(1, 0.0, 2), (2, 0.0, 1), (2, LEAST_S, 2)])
 def test_no_process_is_started_on_one_core_for_one_kernel_or_for_little(
-    cases: list[Case], started: list[str], tmp_path: Path, processes: int, least_s: float, count: int
-) -> None:
+    cases, started, tmp_path, processes, least_s, count
+):
     compiler = Compiler(tmp_path, processes, least_s)
     compiler.begin(cases[:count], ARCH)
     assert started == []
     assert compiler.executable(find(cases[0].name), cases[0], ARCH).name == cases[0].name
 
 
-def test_processes_are_started_for_two_kernels_and_for_much(
-    cases: list[Case], started: list[str], tmp_path: Path, case_of: Callable[..., Case]
-) -> None:
+def test_processes_are_started_for_two_kernels_and_for_much(cases, started, tmp_path, case_of):
     compiler = Compiler(tmp_path, 2)
     compiler.begin(cases, ARCH)
     assert started == ["kernels.ahead"]
@@ -148,9 +133,7 @@ def test_processes_are_started_for_two_kernels_and_for_much(
     assert started == ["kernels.ahead"] * 2
 
 
-def test_kernels_that_only_this_process_has_are_compiled_here(
-    compiler: Compiler, cases: list[Case], started: list[str]
-) -> None:
+def test_kernels_that_only_this_process_has_are_compiled_here(compiler, cases, started):
     own = [replace(case, algorithm=f"own_{case.algorithm}") for case in cases]
     compiler.begin(own, ARCH)
     assert started == []
@@ -158,13 +141,11 @@ def test_kernels_that_only_this_process_has_are_compiled_here(
     assert compiler.executable(spec, own[0], ARCH).name == "all_reduce/own_one_shot"
 
 
-def test_cases_are_looked_at_as_they_are_needed(
-    compiler: Compiler, case_of: Callable[..., Case], started: list[str]
-) -> None:
+def test_cases_are_looked_at_as_they_are_needed(compiler, case_of, started):
     fill(compiler, [case_of("one_shot")])
-    looked: list[int] = []
+    looked = []
 
-    def endless() -> Iterator[Case]:
+    def endless():
         while True:
             looked.append(1)
             yield case_of("one_shot")
@@ -174,7 +155,7 @@ def test_cases_are_looked_at_as_they_are_needed(
     assert started == []
 
 
-def test_a_process_a_core_as_far_as_memory_goes() -> None:
+def test_a_process_a_core_as_far_as_memory_goes():
     assert processes_for(8, None) == 8
     assert processes_for(8, 64 * PROCESS_BYTES) == 8
     assert processes_for(8, 7 * PROCESS_BYTES) == 3

@@ -1,13 +1,10 @@
 """Specs by their places: loaded from modules and files, sent to other processes, refused in one line."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -37,18 +34,18 @@ else:
 """
 
 
-def elsewhere(sent: bytes) -> str:
+def elsewhere(sent):
     """What a pickled spec is to a process that has loaded nothing."""
     done = subprocess.run([sys.executable, "-c", ELSEWHERE], input=sent, cwd=ROOT, capture_output=True, check=True)
     return done.stdout.decode().strip()
 
 
-def test_a_module_and_a_name_are_a_spec() -> None:
+def test_a_module_and_a_name_are_a_spec():
     found = spec_at("conf.exp.own.ring:SPEC")
     assert (found.name, str(found.origin)) == ("all_gather/ring", "conf.exp.own.ring:SPEC")
 
 
-def test_a_file_and_a_name_are_a_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_and_a_name_are_a_spec(tmp_path, monkeypatch):
     file = write_ring(tmp_path / "my")
     spec = spec_at(f"{file}:SPEC")
     assert (spec.name, spec.launch(CASE).grid[0]) == ("send_recv/ring", 2)
@@ -59,14 +56,14 @@ def test_a_file_and_a_name_are_a_spec(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {"ring.py", "steps.py", "kernels/dsl/frame.py"} <= {one.name for one in sources_of(spec.files)}
 
 
-def test_files_of_the_same_name_are_modules_of_their_own(tmp_path: Path) -> None:
+def test_files_of_the_same_name_are_modules_of_their_own(tmp_path):
     files = [write_ring(tmp_path / str(blocks), blocks) for blocks in (3, 5)]
     first, second = (spec_at(f"{file}:SPEC") for file in files)
     assert [spec.launch(CASE).grid[0] for spec in (first, second)] == [3, 5]
     assert [spec.launch(CASE).grid[0] for spec in pickle.loads(pickle.dumps((first, second)))] == [3, 5]
 
 
-def test_a_file_within_packages_reaches_all_of_them(tmp_path: Path) -> None:
+def test_a_file_within_packages_reaches_all_of_them(tmp_path):
     inner = tmp_path / "outer" / "inner"
     file = write_ring(inner)
     beside = "from .steps import BLOCKS, following"
@@ -81,7 +78,7 @@ def test_a_file_within_packages_reaches_all_of_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("edited", ["ring.py", "steps_on_path.py", "deeper_on_path.py"])
-def test_a_bare_import_beside_the_file_belongs_to_it(tmp_path: Path, edited: str) -> None:
+def test_a_bare_import_beside_the_file_belongs_to_it(tmp_path, edited):
     """The file puts its folder on sys.path when it runs: before and after that the sources are the same."""
     file = write_ring(tmp_path)
     (tmp_path / "steps.py").rename(tmp_path / "steps_on_path.py")
@@ -98,7 +95,7 @@ def test_a_bare_import_beside_the_file_belongs_to_it(tmp_path: Path, edited: str
         "print(spec.origin.digest, sorted(one.name for one in sources_of(spec.files) if '/' not in one.name))\n"
     )
 
-    def loaded() -> str:
+    def loaded():
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
         return done.stdout
 
@@ -109,7 +106,7 @@ def test_a_bare_import_beside_the_file_belongs_to_it(tmp_path: Path, edited: str
 
 
 @pytest.mark.parametrize("name", ["SPEC", "TRIAL"])
-def test_a_spec_crosses_to_another_process(tmp_path: Path, name: str) -> None:
+def test_a_spec_crosses_to_another_process(tmp_path, name):
     spec = spec_at(f"{write_ring(tmp_path)}:{name}")
     sent = pickle.dumps(spec)
     assert pickle.loads(sent) is spec
@@ -118,7 +115,7 @@ def test_a_spec_crosses_to_another_process(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("edited", ["ring.py", "steps.py"])
-def test_what_changed_meanwhile_is_refused_on_the_other_side(tmp_path: Path, edited: str) -> None:
+def test_what_changed_meanwhile_is_refused_on_the_other_side(tmp_path, edited):
     file = write_ring(tmp_path)
     sent = pickle.dumps(spec_at(f"{file}:SPEC"))
     path = tmp_path / edited
@@ -130,7 +127,7 @@ def test_what_changed_meanwhile_is_refused_on_the_other_side(tmp_path: Path, edi
 
 
 @pytest.mark.parametrize("edited", ["ring.py", "steps.py"])
-def test_a_file_that_changed_is_not_loaded_again(tmp_path: Path, edited: str) -> None:
+def test_a_file_that_changed_is_not_loaded_again(tmp_path, edited):
     file = write_ring(tmp_path)
     spec_at(f"{file}:SPEC")
     path = file.parent / edited
@@ -139,7 +136,7 @@ def test_a_file_that_changed_is_not_loaded_again(tmp_path: Path, edited: str) ->
         spec_at(f"{file}:TRIAL")
 
 
-def test_what_has_no_name_does_not_travel() -> None:
+def test_what_has_no_name_does_not_travel():
     spec = replace(catalogue.find("send_recv/push"), summary="another one")
     assert spec.origin is None
     with refused(pickle.PicklingError):
@@ -148,7 +145,7 @@ def test_what_has_no_name_does_not_travel() -> None:
         pickled_work(print, [spec])
 
 
-def test_the_file_that_names_a_kernel_is_part_of_its_code(tmp_path: Path) -> None:
+def test_the_file_that_names_a_kernel_is_part_of_its_code(tmp_path):
     file = tmp_path / "tuned.py"
     file.write_text(
         "from kernels.ways.pull import KERNELS\n"
@@ -187,14 +184,14 @@ FAILING = (
     ],
     ids=lambda one: one if "\n" not in one else "",
 )
-def test_what_gives_no_spec_is_said_in_one_line(tmp_path: Path, text: str, content: str) -> None:
+def test_what_gives_no_spec_is_said_in_one_line(tmp_path, text, content):
     write_ring(tmp_path).write_text(content)
     (tmp_path / "ring.txt").write_text("")
     with refused():
         spec_at(text, tmp_path)
 
 
-def test_a_module_that_failed_is_tried_again(tmp_path: Path) -> None:
+def test_a_module_that_failed_is_tried_again(tmp_path):
     file = write_ring(tmp_path)
     (tmp_path / "steps.py").unlink()
     with refused(ValueError, r"symlab_brought_\w+"):
@@ -203,15 +200,15 @@ def test_a_module_that_failed_is_tried_again(tmp_path: Path) -> None:
     assert isinstance(spec_at(f"{file}:SPEC"), KernelSpec)
 
 
-def test_a_body_must_stand_in_a_file() -> None:
-    scope: dict[str, object] = {"__name__": "nowhere"}
+def test_a_body_must_stand_in_a_file():
+    scope = {"__name__": "nowhere"}
     exec("def body(frame): pass", scope)
     tuning = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a test"),))
     with refused():
-        spec_with("all_reduce/typed_in", scope["body"], tuning, buffers=(), vectors=lambda case: 1)  # type: ignore[arg-type]
+        spec_with("all_reduce/typed_in", scope["body"], tuning, buffers=(), vectors=lambda case: 1)
 
 
-def test_a_module_that_is_edited_after_its_import_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_is_edited_after_its_import_is_refused(tmp_path, monkeypatch):
     """Its old code would be compiled, and kept under the new sources' key."""
     write_ring(tmp_path / "edited_after_import")
     (tmp_path / "edited_after_import" / "__init__.py").write_text("")
@@ -223,7 +220,7 @@ def test_a_module_that_is_edited_after_its_import_is_refused(tmp_path: Path, mon
         spec_at("edited_after_import.ring:SPEC")
 
 
-def test_what_a_failed_file_had_imported_is_imported_anew(tmp_path: Path) -> None:
+def test_what_a_failed_file_had_imported_is_imported_anew(tmp_path):
     file = write_ring(tmp_path / "my")
     file.write_text(file.read_text() + "\nimport no_such_module_of_mine\n")
     with refused():

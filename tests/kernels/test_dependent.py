@@ -1,7 +1,5 @@
 """Dependent launches: a kernel waits for the launches before it, and touches memory after that alone."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -11,7 +9,6 @@ from kernels.catalogue import SPECS, find
 from kernels.tuned_name import step_of, values_of, with_dependent, with_step
 from memory.fabric import AWAITS_LAUNCHES, Launch
 from tests.golden import refused, same_text
-from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import Launches, some_slow
 from tests.rooms import needs
 
@@ -21,7 +18,7 @@ MEMORY = re.compile(r"\s(ld|st|atom|red|multimem|cp|mbarrier)\.(?!param)")
 
 
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=lambda name: name in FAST))
-def test_memory_is_touched_after_the_wait_alone(fit_case: FitCase, compiled: Compiled, name: str) -> None:
+def test_memory_is_touched_after_the_wait_alone(fit_case, compiled, name):
     spec = find(with_dependent(name))
     ptx = compiled(spec, fit_case(spec), "sm_90a").ptx
     assert ptx.count(AWAITS_LAUNCHES) == 1
@@ -34,7 +31,7 @@ def test_memory_is_touched_after_the_wait_alone(fit_case: FitCase, compiled: Com
 
 @needs("checks")
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=lambda name: name in FAST))
-def test_dependent_launches_in_a_row_are_right_and_race_free(fit_case: FitCase, compiled: Compiled, name: str) -> None:
+def test_dependent_launches_in_a_row_are_right_and_race_free(fit_case, compiled, name):
     spec = find(with_dependent(name))
     case = fit_case(spec) if spec.op == "barrier" else fit_case(spec, size_bytes=1536)
     work = Launches(spec, case, compiled(spec, case, "sm_90a"), count=3)
@@ -43,7 +40,7 @@ def test_dependent_launches_in_a_row_are_right_and_race_free(fit_case: FitCase, 
     assert [one for one in world.findings if one.assumption not in (spec.assumptions or ("",)) or one.fails] == []
 
 
-def test_a_kernel_that_does_not_wait_is_not_launched_so(fit_case: FitCase, compiled: Compiled) -> None:
+def test_a_kernel_that_does_not_wait_is_not_launched_so(fit_case, compiled):
     spec = find("all_reduce/one_shot")
     case = fit_case(spec, size_bytes=1536)
     late = replace(spec, launch=lambda case: replace(spec.launch(case), dependent=True))
@@ -53,7 +50,7 @@ def test_a_kernel_that_does_not_wait_is_not_launched_so(fit_case: FitCase, compi
     same_text(said)
 
 
-def test_it_is_another_variant_of_the_same_tuning(fit_case: FitCase) -> None:
+def test_it_is_another_variant_of_the_same_tuning(fit_case):
     spec, late = find("all_reduce/two_shot"), find("all_reduce/two_shot@d")
     for size_bytes in (1 << 10, 1 << 20, 1 << 28):
         case = fit_case(spec, size_bytes=size_bytes)
@@ -63,7 +60,7 @@ def test_it_is_another_variant_of_the_same_tuning(fit_case: FitCase) -> None:
     assert late.variant(case) != spec.variant(case)
 
 
-def test_names_say_it() -> None:
+def test_names_say_it():
     assert with_dependent("lamport") == with_dependent("lamport@d") == "lamport@d"
     assert with_dependent("two_shot@t512b64l8p") == with_dependent("two_shot@t512b64l8pd") == "two_shot@t512b64l8pd"
     step = step_of("two_shot@t512b64l8pd")

@@ -3,8 +3,6 @@
 They are compiled with the bitcode of nvidia-nvshmem-cu13, which `make foreign` installs.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -14,12 +12,9 @@ from cases.ops import collective
 from kernels.brought import spec_at
 from kernels.catalogue import NVSHMEM_FILES, retuned
 from kernels.nvshmem_bitcode import bitcode
-from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
-from memory.fabric import Executable
 from simulator.run.decode import decode
 from symlab.command import main
-from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import Launches
 from tests.kernels.rank_behind import world_behind
 
@@ -33,19 +28,19 @@ pytestmark = [pytest.mark.foreign, pytest.mark.slow, pytest.mark.skipif(bool(ABS
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory):
     made = tmp_path_factory.mktemp("cache")
     made.chmod(0o700)
     return made
 
 
-def ended(name: str, cache: Path) -> symlab.Run:
+def ended(name, cache):
     kernel = symlab.kernel(f"{MISTAKEN}:{name}")
     case = symlab.case(kernel, size_bytes="1K", ranks=2)
     return symlab.run(case, kernel=kernel, races=True, cache_dir=cache)
 
 
-def test_without_a_mistake_the_kernel_is_right_and_clean(cache: Path) -> None:
+def test_without_a_mistake_the_kernel_is_right_and_clean(cache):
     done = ended("RIGHT", cache)
     assert (done.status, done.reason) == ("PASSED", "")
 
@@ -55,14 +50,14 @@ def test_without_a_mistake_the_kernel_is_right_and_clean(cache: Path) -> None:
     [("OVERTAKEN", "output"), ("UNREAD", "output"), ("REUSED", "output")],
     ids=["a signal that overtakes a put", "data read before its signal", "a buffer that is reused"],
 )
-def test_a_mistake_is_a_race(name: str, tensor: str, cache: Path) -> None:
+def test_a_mistake_is_a_race(name, tensor, cache):
     done = ended(name, cache)
     assert done.status == "WRONG"
     assert done.reason.startswith("race: ")
     assert f"of {tensor} by rank" in done.reason
 
 
-def test_a_signal_that_is_missing_is_a_deadlock_that_says_whose_and_what_is_expected(cache: Path) -> None:
+def test_a_signal_that_is_missing_is_a_deadlock_that_says_whose_and_what_is_expected(cache):
     done = ended("SILENT", cache)
     assert done.status == "DEADLOCK"
     assert "rank 1, block 0, thread 0 spins: sees 0 at 0x" in done.reason
@@ -70,16 +65,14 @@ def test_a_signal_that_is_missing_is_a_deadlock_that_says_whose_and_what_is_expe
     assert "compared with 1 (setp.eq.b64)" in done.reason
 
 
-def ready(executable: Executable, is_by_block: bool = True) -> Executable:
+def ready(executable, is_by_block=True):
     """The executable, once its PTX is read: 3 MB take seconds, for which ranks that run would have to wait."""
     decode(executable.ptx, executable.entry)  # as the fabric calls it
     decode(executable.ptx, executable.entry, is_by_block)  # as a launch does
     return executable
 
 
-def seen_behind(
-    spec: KernelSpec, fit_case: FitCase, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
-) -> dict[int, str]:
+def seen_behind(spec, fit_case, compiled, monkeypatch):
     """What four launches in a row come to, by the rank that is as far behind the others as they let it."""
     op = collective(spec.op)
     changes = {**({"root": 1} if op.rooted else {}), **({"counts": "skewed"} if op.sends else {})}
@@ -94,16 +87,12 @@ def seen_behind(
 
 
 @pytest.mark.parametrize("name", NVSHMEM_FILES)
-def test_launches_in_a_row_are_right_whichever_rank_is_far_behind(
-    name: str, fit_case: FitCase, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launches_in_a_row_are_right_whichever_rank_is_far_behind(name, fit_case, compiled, monkeypatch):
     spec = retuned(name, SMALL)
     assert seen_behind(spec, fit_case, compiled, monkeypatch) == dict.fromkeys(range(RANKS), "right")
 
 
-def test_a_signal_that_replaces_one_that_was_not_seen_is_a_deadlock(
-    fit_case: FitCase, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_that_replaces_one_that_was_not_seen_is_a_deadlock(fit_case, compiled, monkeypatch):
     """The root is never too far behind: who waits for its data waits for it."""
     spec = spec_at(f"{MISTAKEN}:HASTY")
     found = seen_behind(spec, fit_case, compiled, monkeypatch)
@@ -112,9 +101,7 @@ def test_a_signal_that_replaces_one_that_was_not_seen_is_a_deadlock(
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
 @pytest.mark.parametrize(("size_bytes", "root"), [(2, 0), (34, 2), (190, 1), (6_000, 2)])
-def test_a_reduction_by_puts_reaches_the_root_alone(
-    placement: str, size_bytes: int, root: int, fit_case: FitCase, compiled: Compiled
-) -> None:
+def test_a_reduction_by_puts_reaches_the_root_alone(placement, size_bytes, root, fit_case, compiled):
     """Of sizes with empty slices and odd ends, at addresses that are not aligned; under the race checker."""
     spec = retuned("reduce/nvshmem_put", SMALL)
     case = fit_case(spec, size_bytes=size_bytes, root=root, offset=1, placement=placement)
@@ -124,7 +111,7 @@ def test_a_reduction_by_puts_reaches_the_root_alone(
 
 
 @pytest.mark.parametrize("counts", ["skewed", "zeros"])
-def test_messages_of_any_counts_are_put_where_they_belong(counts: str, fit_case: FitCase, compiled: Compiled) -> None:
+def test_messages_of_any_counts_are_put_where_they_belong(counts, fit_case, compiled):
     """At addresses that are not aligned, and with other rows in each launch; under the race checker."""
     spec = retuned("all_to_all_v/nvshmem_put_signal", SMALL)
     case = fit_case(spec, size_bytes=606, counts=counts, offset=1)
@@ -134,7 +121,7 @@ def test_messages_of_any_counts_are_put_where_they_belong(counts: str, fit_case:
     assert (work.seen(), world.findings) == ("right", ())
 
 
-def test_the_collective_of_thirty_lines_is_right_and_clean(cache: Path, tmp_path: Path) -> None:
+def test_the_collective_of_thirty_lines_is_right_and_clean(cache, tmp_path):
     """The page's own text."""
     readme = Path(__file__).parents[2] / "kernels" / "README.md"
     code = readme.read_text(encoding="utf-8").split("```python next.py\n")[1].split("```")[0]
@@ -147,7 +134,7 @@ def test_the_collective_of_thirty_lines_is_right_and_clean(cache: Path, tmp_path
     assert (done.status, done.reason) == ("PASSED", "")
 
 
-def test_the_experiment_runs_one_algorithm_of_each_op(cache: Path, tmp_path: Path) -> None:
+def test_the_experiment_runs_one_algorithm_of_each_op(cache, tmp_path):
     where = [f"records={tmp_path / 'records'}", f"cache_dir={cache}", "track=none"]
     assert main(["run", "+exp=device_nvshmem", *where]) == 0
     found = symlab.records(tmp_path / "records")

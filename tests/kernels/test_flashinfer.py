@@ -1,13 +1,10 @@
 """What flashinfer's all-reduces are refused for, how their data is shown to them, and what an installation lacks."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.metadata
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -33,14 +30,14 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(monkeypatch):
     """flashinfer is there with all its tools, as far as a machine can tell."""
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.7.2")
     monkeypatch.setattr(flashinfer.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{Path(name).name}")
 
 
-def reason(name: str, size_bytes: int, world_size: int = 2, dtype: str = "bfloat16", **changes: Any) -> str | None:
+def reason(name, size_bytes, world_size=2, dtype="bfloat16", **changes):
     traits = Traits("nvshmem", "sm_90a", world_size, 8 << 30, False, "no switch")
     baseline = find_baseline(name)
     case = Case("all_reduce", name, dtype, "library", "sum", size_bytes, world_size, **changes)
@@ -56,7 +53,7 @@ def reason(name: str, size_bytes: int, world_size: int = 2, dtype: str = "bfloat
         (8, 256 * KIB, 2),
     ],
 )
-def test_the_library_chooses_how_many_stages(world_size: int, size_bytes: int, stages: int) -> None:
+def test_the_library_chooses_how_many_stages(world_size, size_bytes, stages):
     assert vllm_stages(world_size, size_bytes) == stages
     runs, other = (VLLM_ONE_SHOT, VLLM_TWO_SHOT) if stages == 1 else (VLLM_TWO_SHOT, VLLM_ONE_SHOT)
     assert reason(runs, size_bytes, world_size) is None
@@ -80,9 +77,7 @@ def test_the_library_chooses_how_many_stages(world_size: int, size_bytes: int, s
         (256 * MIB, 2, Rows(16384, 1024), Rows(16384, 1024)),
     ],
 )
-def test_rows_are_as_long_as_the_kernels_take(
-    size_bytes: int, world_size: int, one_shot: Rows | None, two_shot: Rows | None
-) -> None:
+def test_rows_are_as_long_as_the_kernels_take(size_bytes, world_size, one_shot, two_shot):
     for found, fewest in ((rows_of(size_bytes, world_size, True), 1), (rows_of(size_bytes, world_size, False), 3)):
         if found is not None:
             assert found.count * found.vectors * 16 == size_bytes
@@ -93,7 +88,7 @@ def test_rows_are_as_long_as_the_kernels_take(
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_what_none_of_them_takes(name: str) -> None:
+def test_what_none_of_them_takes(name):
     for changes in (
         {"dtype": "float64"},
         {"size_bytes": 1000},
@@ -105,12 +100,12 @@ def test_what_none_of_them_takes(name: str) -> None:
         same_text(str(reason(name, **({"size_bytes": 16 * KIB} | changes))))
 
 
-def test_float16_has_no_subnormal_numbers_that_float32_lacks() -> None:
+def test_float16_has_no_subnormal_numbers_that_float32_lacks():
     assert reason(VLLM_ONE_SHOT, KIB, dtype="float16", inputs="edge") is None
     assert reason(TRTLLM_LAMPORT, KIB, dtype="float32", inputs="edge") is not None
 
 
-def test_trtllms_workspace_has_an_end_and_its_rows_fit() -> None:
+def test_trtllms_workspace_has_an_end_and_its_rows_fit():
     for name in (TRTLLM_LAMPORT, TRTLLM_TWO_SHOT):
         assert reason(name, 256 * MIB) is None
         same_text(str(reason(name, 512 * MIB)))
@@ -121,7 +116,7 @@ def test_trtllms_workspace_has_an_end_and_its_rows_fit() -> None:
 
 @pytest.mark.parametrize("tool", ["nvcc", "ninja", "c++"])
 @pytest.mark.parametrize("name", MODULES)
-def test_a_tool_that_is_missing_is_named(name: str, tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_is_missing_is_named(name, tool, monkeypatch):
     present = shutil.which
     monkeypatch.setattr(shutil, "which", lambda one: None if Path(one).name == tool else present(one))
     called = "a C++ compiler" if tool == "c++" else tool
@@ -130,9 +125,9 @@ def test_a_tool_that_is_missing_is_named(name: str, tool: str, monkeypatch: pyte
     )
 
 
-def test_nvcc_is_looked_for_where_flashinfer_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(shutil, "which", lambda name: asked.append(name) or "there")  # type: ignore[func-returns-value]
+def test_nvcc_is_looked_for_where_flashinfer_does(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(shutil, "which", lambda name: asked.append(name) or "there")
     for home, wanted in (("CUDA_PATH", "/path/bin/nvcc"), ("CUDA_HOME", "/home/bin/nvcc")):
         monkeypatch.setenv(home, wanted.removesuffix("/bin/nvcc"))
         assert flashinfer.missing(VLLM_MODULE) == ""
@@ -142,7 +137,7 @@ def test_nvcc_is_looked_for_where_flashinfer_does(monkeypatch: pytest.MonkeyPatc
     assert "/mine/nvcc" in asked
 
 
-def test_modules_that_are_brought_compiled_need_no_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_modules_that_are_brought_compiled_need_no_tools(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     package = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
     monkeypatch.setattr(flashinfer.importlib.util, "find_spec", lambda name: package if name == "flashinfer" else None)
@@ -156,8 +151,8 @@ def test_modules_that_are_brought_compiled_need_no_tools(monkeypatch: pytest.Mon
     assert flashinfer.missing(TRTLLM_MODULE) == "", "a package of compiled modules is installed"
 
 
-def test_without_flashinfer_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
+def test_without_flashinfer_it_says_so(monkeypatch):
+    def absent(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", absent)
@@ -166,7 +161,7 @@ def test_without_flashinfer_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_records_name_the_version_and_what_compiled_it() -> None:
+def test_records_name_the_version_and_what_compiled_it():
     traits = Traits("nvshmem", "sm_90a", 2, 1 << 30, False)
     assert library_of(VLLM_ONE_SHOT, traits, "PyTorch 2.11.0, nvcc 13.0") == (
         "flashinfer 0.7.2 (PyTorch 2.11.0, nvcc 13.0)"
@@ -175,7 +170,7 @@ def test_records_name_the_version_and_what_compiled_it() -> None:
     assert library_of(TRTLLM_LAMPORT, traits) == "flashinfer 0.7.2 (dependent launch)"
 
 
-def test_ranks_that_do_not_reach_each_other_are_refused() -> None:
+def test_ranks_that_do_not_reach_each_other_are_refused():
     baseline = find_baseline(VLLM_ONE_SHOT)
     traits = dataclasses.replace(Traits("nvshmem", "sm_90a", 2, 1 << 30, False), unmapped="rank 0 can't reach rank 1")
     case = Case("all_reduce", VLLM_ONE_SHOT, "bfloat16", "library", "sum", KIB, 2)

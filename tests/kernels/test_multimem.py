@@ -1,9 +1,5 @@
 """Which multimem forms serve a case, and that kernels ask of the switch just what their specs promise."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
 from cases.case import Case
@@ -12,14 +8,13 @@ from cases.multimem import FORMS
 from cases.ops import collective
 from kernels.catalogue import SPECS, find
 from kernels.multimem import PEER_TO_PEER, SIGNAL, reduce_form, reduce_forms, refuses_multimem, store_form
-from kernels.spec import KernelSpec, refuses
-from memory.fabric import Executable, Traits
+from kernels.spec import refuses
+from memory.fabric import Traits
 from tests.golden import same_text
-from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import count_opcodes
 
 
-def test_each_form_stands_once_and_fills_an_access() -> None:
+def test_each_form_stands_once_and_fills_an_access():
     assert len({form.key for form in FORMS}) == len(FORMS)
     assert len(FORMS) == 204
     assert {form.width_bytes for form in FORMS} == {4, 8, 16}
@@ -44,7 +39,7 @@ WIDEST = {
 
 
 @pytest.mark.parametrize("dtype", WIDEST)
-def test_the_widest_form_of_a_reduction(dtype: str) -> None:
+def test_the_widest_form_of_a_reduction(dtype):
     for how, instruction in WIDEST[dtype].items():
         form = reduce_form(dtype, *how.split())
         assert (form and form.instruction()) == (
@@ -52,7 +47,7 @@ def test_the_widest_form_of_a_reduction(dtype: str) -> None:
         ), how
 
 
-def test_every_reduction_has_a_form_or_a_reason() -> None:
+def test_every_reduction_has_a_form_or_a_reason():
     """And a form's narrower ones, down to 4 bytes where its type is that narrow, are legal as it is."""
     served = refused = 0
     for dtype in ARITHMETIC:
@@ -80,23 +75,23 @@ def test_every_reduction_has_a_form_or_a_reason() -> None:
         ("bfloat16 float32 min", "sm_90a"),
     ],
 )
-def test_a_reason_says_what_to_do(types: str, arch: str) -> None:
-    case = Case("all_reduce", "multimem_one_shot", *types.split(), 1024, 8)  # type: ignore[arg-type]
+def test_a_reason_says_what_to_do(types, arch):
+    case = Case("all_reduce", "multimem_one_shot", *types.split(), 1024, 8)
     same_text(str(refuses_multimem(case, arch)))
 
 
-def test_the_algorithms_proposed_instead_exist() -> None:
+def test_the_algorithms_proposed_instead_exist():
     names = {spec.name for spec in SPECS}
     known = {op for op, _ in (name.split("/") for name in names)}
     assert {f"{op}/{algorithm}" for op, algorithm in PEER_TO_PEER.items() if op in known} <= names
 
 
-def test_raw_stores_fill_their_width() -> None:
+def test_raw_stores_fill_their_width():
     assert [store_form(width).width_bytes for width in (16, 8, 4)] == [16, 8, 4]
     assert {store_form(width) for width in (16, 8, 4)} <= set(FORMS)
     assert store_form(16).instruction() == "multimem.st.relaxed.sys.global.v4.f32"
     assert not any(store_form(width).is_float8 for width in (16, 8, 4))
-    assert {reduce_form(dtype, "native", "sum").runs_on("sm_90a") for dtype in FLOAT8} == {False}  # type: ignore[union-attr]
+    assert {reduce_form(dtype, "native", "sum").runs_on("sm_90a") for dtype in FLOAT8} == {False}
 
 
 # What kernels ask of the switch: exactly the instructions that their specs promise, for every case that has some.
@@ -110,7 +105,7 @@ FEW = [("bfloat16", "float32", "sum"), ("float64", "native", "avg"), ("int64", "
 STORE = "multimem.st.relaxed.sys.global"
 
 
-def kinds(arch: str) -> Iterator[tuple[str, str, str]]:
+def kinds(arch):
     """All that the switch reduces on an architecture."""
     for dtype in ARITHMETIC:
         for reduction in reductions_of(dtype):
@@ -120,7 +115,7 @@ def kinds(arch: str) -> Iterator[tuple[str, str, str]]:
                     yield dtype, accumulator, reduction
 
 
-def check(spec: KernelSpec, case: Case, executable: Executable, arch: str) -> None:
+def check(spec, case, executable, arch):
     found = {opcode for opcode in count_opcodes(executable.ptx) if opcode.startswith("multimem")}
     assert found == spec.multimem(case)
     assert SIGNAL in found
@@ -136,9 +131,7 @@ def check(spec: KernelSpec, case: Case, executable: Executable, arch: str) -> No
         *((name, "sm_100a", "float8_e5m2", "float16", "avg") for name in REDUCING if name != FULL),
     ],
 )
-def test_reductions_are_exactly_the_promised_ones(
-    fit_case: FitCase, compiled: Compiled, name: str, arch: str, dtype: str, accumulator: str, reduction: str
-) -> None:
+def test_reductions_are_exactly_the_promised_ones(fit_case, compiled, name, arch, dtype, accumulator, reduction):
     spec = find(name)
     case = fit_case(spec, dtype=dtype, accumulator=accumulator, reduction=reduction)
     traits = Traits("simulator", arch, world_size=3, heap_bytes=1 << 28, multicast=True, simulated=True)
@@ -148,7 +141,7 @@ def test_reductions_are_exactly_the_promised_ones(
 
 @pytest.mark.parametrize("name", [name for name in SWITCHED if name not in REDUCING])
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
-def test_stores_are_exactly_the_promised_ones(fit_case: FitCase, compiled: Compiled, name: str, arch: str) -> None:
+def test_stores_are_exactly_the_promised_ones(fit_case, compiled, name, arch):
     spec = find(name)
     for dtype in ("uint32",) if spec.op == "barrier" else ("uint8", "float64"):
         case = fit_case(spec, dtype=dtype)

@@ -1,11 +1,8 @@
 """Where NVSHMEM's bitcode is looked for, and what specs may say of it: with files that stand for the wheel's."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +22,7 @@ CASE = Case("send_recv", "nvshmem_put_signal", "uint8", "none", "none", 64, 2)
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def installed(tmp_path, monkeypatch):
     """An environment whose site-packages have the wheel, with a few bytes for its bitcode."""
     packages = tmp_path / "lib" / "site-packages"
     library = packages / "nvidia" / "nvshmem" / "lib"
@@ -39,11 +36,11 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def absent(tmp_path, monkeypatch):
     monkeypatch.setattr(nvshmem_bitcode, "places", lambda: [tmp_path])
 
 
-def test_the_bitcode_of_an_architecture_is_found_in_the_wheel(installed: Path) -> None:
+def test_the_bitcode_of_an_architecture_is_found_in_the_wheel(installed):
     for arch, number in (("sm_90", 90), ("sm_90a", 90), ("sm_100a", 100), ("sm_103a", 100), ("sm_120a", 100)):
         found = bitcode(arch)
         assert found.path == installed / f"libnvshmem_device_sm_{number}.bc"
@@ -52,9 +49,7 @@ def test_the_bitcode_of_an_architecture_is_found_in_the_wheel(installed: Path) -
         bitcode("sm_70")
 
 
-def test_the_environment_of_make_foreign_comes_after_the_one_that_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_of_make_foreign_comes_after_the_one_that_runs(tmp_path, monkeypatch):
     foreign = tmp_path / ".venv-foreign" / "lib" / "python3.11" / "site-packages"
     foreign.mkdir(parents=True)
     monkeypatch.setattr(nvshmem_bitcode, "_ROOT", tmp_path)
@@ -62,9 +57,7 @@ def test_the_environment_of_make_foreign_comes_after_the_one_that_runs(
     assert places() == [tmp_path / "site-packages", tmp_path / "src", foreign]
 
 
-def test_the_bitcode_is_found_in_any_folder_that_python_imports_from(
-    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bitcode_is_found_in_any_folder_that_python_imports_from(installed, tmp_path, monkeypatch):
     packages = tmp_path / "brought"
     (installed.parents[2]).rename(packages)
     monkeypatch.setattr(sys, "path", ["", str(packages)])
@@ -72,7 +65,7 @@ def test_the_bitcode_is_found_in_any_folder_that_python_imports_from(
     assert found.path.is_relative_to(packages)
 
 
-def test_another_bitcode_is_another_cache_entry(installed: Path) -> None:
+def test_another_bitcode_is_another_cache_entry(installed):
     first = compiling.cache_key(SPEC, CASE, "sm_90a")
     assert compiling.cache_key(SPEC, CASE, "sm_90a") == first
     path = installed / "libnvshmem_device_sm_90.bc"
@@ -82,7 +75,7 @@ def test_another_bitcode_is_another_cache_entry(installed: Path) -> None:
 
 
 @pytest.mark.usefixtures("absent")
-def test_without_the_wheel_kernels_are_refused_and_the_wheel_is_named() -> None:
+def test_without_the_wheel_kernels_are_refused_and_the_wheel_is_named():
     traits = Traits("simulator", "sm_90a", 2, 1 << 30, True)
     refusal = refuses(SPEC, collective("send_recv"), CASE, traits)
     same_text(str(refusal))
@@ -91,12 +84,12 @@ def test_without_the_wheel_kernels_are_refused_and_the_wheel_is_named() -> None:
 
 
 @pytest.mark.usefixtures("absent")
-def test_without_the_wheel_nothing_is_compiled(tmp_path: Path) -> None:
+def test_without_the_wheel_nothing_is_compiled(tmp_path):
     with refused(RuntimeError):
         compiling.executable(SPEC, CASE, "sm_90a", tmp_path / "cache")
 
 
-def test_functions_have_cs_names() -> None:
+def test_functions_have_cs_names():
     assert [scoped("putmem", one) for one in ("thread", "warp", "block")] == [
         "nvshmem_putmem",
         "nvshmemx_putmem_warp",
@@ -115,7 +108,7 @@ def test_functions_have_cs_names() -> None:
         "nvshmem_putmen",
     ],
 )
-def test_a_spec_names_functions_that_there_are(name: str) -> None:
+def test_a_spec_names_functions_that_there_are(name):
     same_text(refuses_function(name))
     with refused():
         dataclasses.replace(SPEC, nvshmem=(name,))
@@ -123,7 +116,7 @@ def test_a_spec_names_functions_that_there_are(name: str) -> None:
         dataclasses.replace(SPEC, nvshmem=name)
 
 
-def test_the_catalogue_has_them_apart() -> None:
+def test_the_catalogue_has_them_apart():
     assert [spec.name for spec in NVSHMEM_SPECS] == list(NVSHMEM_FILES)
     assert all(spec.nvshmem for spec in NVSHMEM_SPECS)
     assert not any(spec.nvshmem for spec in SPECS)
@@ -132,7 +125,7 @@ def test_the_catalogue_has_them_apart() -> None:
     assert len(set(NAMES) | set(NVSHMEM_FILES)) == len(ALL_SPECS)
 
 
-def test_slices_of_a_reduction_cover_the_buffer() -> None:
+def test_slices_of_a_reduction_cover_the_buffer():
     for numel in (0, 1, 7, 8, 100, 1000):
         case = Case("all_reduce", "nvshmem_put", "float16", "native", "sum", 2 * numel, 3)
         owners = put_shares.owner(case, 0).tolist()
@@ -145,7 +138,7 @@ def test_slices_of_a_reduction_cover_the_buffer() -> None:
     assert put_shares.words(CASE, 4, rounds=2).numel == 4 * 3 * 2
 
 
-def test_the_linkers_warning_is_left_out_and_all_else_comes_out(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_linkers_warning_is_left_out_and_all_else_comes_out(capfd):
     with compiling._without_link_warnings():
         os.write(2, compiling.LINK_WARNING + b": 'a' is 'b' whereas 'c' is 'd'\n\nsomething else\n\n")
     os.write(2, b"after\n")

@@ -1,10 +1,6 @@
 """What SGLang's all-reduces are refused for, how they are launched, and what an installation lacks for them."""
 
-from __future__ import annotations
-
 import importlib.metadata
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +15,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def package(monkeypatch, tmp_path):
     """SGLang is there with all that it needs, as far as a machine can tell. Gives the packages' folder."""
     for name in ("custom_all_reduce_push.cuh", "custom_all_reduce_pull.cuh"):
         place = tmp_path / "sglang" / "jit_kernel" / "csrc" / "distributed" / name
@@ -33,7 +29,7 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def reason(name: str, size_bytes: int, world_size: int = 2, arch: str = "sm_90a", **changes: Any) -> str | None:
+def reason(name, size_bytes, world_size=2, arch="sm_90a", **changes):
     traits = Traits("nvshmem", arch, world_size, 8 << 30, False, "no switch")
     baseline = find_baseline(name)
     changes.setdefault("placement", baseline.placement("all_reduce", "out_of_place", world_size))
@@ -55,7 +51,7 @@ def reason(name: str, size_bytes: int, world_size: int = 2, arch: str = "sm_90a"
         (2, "sm_103a", 4 * MIB, PUSH),
     ],
 )
-def test_sglang_chooses_by_ranks_bytes_and_type_of_gpu(world_size: int, arch: str, size_bytes: int, runs: str) -> None:
+def test_sglang_chooses_by_ranks_bytes_and_type_of_gpu(world_size, arch, size_bytes, runs):
     other = PULL if runs == PUSH else PUSH
     assert reason(runs, size_bytes, world_size, arch) is None
     assert reason(other, size_bytes, world_size, arch) == (
@@ -63,7 +59,7 @@ def test_sglang_chooses_by_ranks_bytes_and_type_of_gpu(world_size: int, arch: st
     )
 
 
-def test_what_neither_takes() -> None:
+def test_what_neither_takes():
     for name in (PUSH, PULL):
         for found in (
             reason(name, 16 * MIB + 16),
@@ -74,7 +70,7 @@ def test_what_neither_takes() -> None:
             same_text(str(found))
 
 
-def test_a_pull_is_out_of_place_in_one_shot_and_in_place_in_two() -> None:
+def test_a_pull_is_out_of_place_in_one_shot_and_in_place_in_two():
     pull, push = find_baseline(PULL), find_baseline(PUSH)
     for wanted in ("in_place", "out_of_place"):
         assert [pull.placement("all_reduce", wanted, ranks) for ranks in (2, 4, 8)] == [
@@ -87,7 +83,7 @@ def test_a_pull_is_out_of_place_in_one_shot_and_in_place_in_two() -> None:
     assert reason(PULL, 4 * MIB, placement="in_place") is not None
 
 
-def test_grids_are_sglangs() -> None:
+def test_grids_are_sglangs():
     """On the 132 multiprocessors of an H100."""
     assert push_launch(KIB, 132) == Launch(132, 128)
     assert push_launch(132 * 128 * 16, 132) == Launch(132, 128)
@@ -99,8 +95,8 @@ def test_grids_are_sglangs() -> None:
     assert pull_launch(16 * MIB, 132) == Launch(132, 512)
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, package: Path) -> None:
-    def absent(name: str) -> str:
+def test_what_is_missing_is_named(monkeypatch, package):
+    def absent(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     for module, name, instead in (
@@ -116,13 +112,13 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, package: Path
     same_text(str(reason(PUSH, KIB)))
 
 
-def test_the_packages_are_found_and_not_imported(package: Path) -> None:
+def test_the_packages_are_found_and_not_imported(package):
     (package / "sglang" / "__init__.py").write_text("raise ImportError('its server is not installed')")
     assert sglang.sources() == package / "sglang" / "jit_kernel"
     assert sglang.tvm_ffi() == package / "tvm_ffi"
 
 
-def test_records_name_the_version_and_how_it_is_launched() -> None:
+def test_records_name_the_version_and_how_it_is_launched():
     traits = Traits("nvshmem", "sm_90a", 2, 1 << 30, False)
     assert library_of(PUSH, traits, "nvcc 13.0") == "SGLang 0.5.14 (nvcc 13.0, dependent launch)"
     assert set(MODULES) == {PUSH, PULL}

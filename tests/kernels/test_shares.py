@@ -1,13 +1,8 @@
 """Who owns which element, and that a launch has a thread for each rank and signals for each block."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 import torch
 
-from cases.case import Case
 from kernels import shares
 
 
@@ -15,9 +10,7 @@ from kernels import shares
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8, 72])
 @pytest.mark.parametrize("numel", [0, 1, 3, 7, 8, 9, 64, 1000, 4099])
 @pytest.mark.parametrize("offset", [0, 1, 3])
-def test_every_element_has_one_owner_in_rank_order(
-    case_of: Callable[..., Case], dtype: str, world_size: int, numel: int, offset: int
-) -> None:
+def test_every_element_has_one_owner_in_rank_order(case_of, dtype, world_size, numel, offset):
     case = case_of(dtype=dtype, world_size=world_size, offset=offset)
     case = case_of(dtype=dtype, world_size=world_size, offset=offset, size_bytes=numel * case.itemsize)
     owner = shares.slice_owner(case, 0)
@@ -37,9 +30,7 @@ def test_every_element_has_one_owner_in_rank_order(
 
 @pytest.mark.parametrize("world_size", [2, 3, 4, 8])
 @pytest.mark.parametrize("numel", [0, 7, 24, 1000, 1 << 20])
-def test_slices_of_the_ranks_after_the_root_begin_at_lines(
-    case_of: Callable[..., Case], world_size: int, numel: int
-) -> None:
+def test_slices_of_the_ranks_after_the_root_begin_at_lines(case_of, world_size, numel):
     case = case_of(world_size=world_size, root=world_size - 1, size_bytes=2 * numel)
     if world_size == 2:
         assert torch.equal(shares.root_slice_owner(case, 0), shares.slice_owner(case, 0))
@@ -54,11 +45,11 @@ def test_slices_of_the_ranks_after_the_root_begin_at_lines(
     assert int(lengths.max()) == 16 * shares.of_root_slice(case)
 
 
-def test_chunks_and_roots_have_their_owners(case_of: Callable[..., Case]) -> None:
+def test_chunks_and_roots_have_their_owners(case_of):
     case = case_of(world_size=4, size_bytes=2 * 24, root=3)
     assert shares.own(case, 2).tolist() == [2] * 6
     assert shares.roots(case, 0).tolist() == [3] * 24
 
 
-def test_all_ranks_have_a_group_up_to_16(case_of: Callable[..., Case]) -> None:
+def test_all_ranks_have_a_group_up_to_16(case_of):
     assert [shares.groups(case_of(world_size=n)) for n in (1, 2, 8, 16, 17, 72)] == [1, 2, 8, 16, 4, 4]

@@ -1,12 +1,9 @@
 """What a kernel's code is made of: all that its files import, found in their text, wherever they lie."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -71,7 +68,7 @@ UNUSED = (
 )
 
 
-def written(folder: Path) -> str:
+def written(folder):
     """FILES in a folder; the path of the kernel's file."""
     for name, text in FILES.items():
         path = folder / name
@@ -81,7 +78,7 @@ def written(folder: Path) -> str:
 
 
 @pytest.fixture
-def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def lent(tmp_path, monkeypatch):
     """A folder with FILES whose packages are on the path."""
     folder = tmp_path / "lent"
     written(folder)
@@ -92,7 +89,7 @@ def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sources._top_level.cache_clear()
 
 
-def test_every_import_is_followed_and_installed_packages_are_not(lent: Path) -> None:
+def test_every_import_is_followed_and_installed_packages_are_not(lent):
     found = sources_of((str(lent / "own/ring.py"),))
     outside = {source.path.relative_to(lent).as_posix() for source in found if source.path.is_relative_to(lent)}
     assert outside == set(FILES) - set(UNUSED)
@@ -106,7 +103,7 @@ def test_every_import_is_followed_and_installed_packages_are_not(lent: Path) -> 
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
-def test_an_edit_of_anything_imported_changes_the_digest(lent: Path, tmp_path: Path, name: str) -> None:
+def test_an_edit_of_anything_imported_changes_the_digest(lent, tmp_path, name):
     """Of one imported by the path, too: so both states are at the same place, one after the other."""
     before = digest_of((str(lent / "own/ring.py"),))
     copy = tmp_path / "copy"
@@ -117,7 +114,7 @@ def test_an_edit_of_anything_imported_changes_the_digest(lent: Path, tmp_path: P
     assert (digest_of((str(lent / "own/ring.py"),)) != before) == (name not in UNUSED)
 
 
-def test_a_file_is_what_it_was_when_first_read(tmp_path: Path) -> None:
+def test_a_file_is_what_it_was_when_first_read(tmp_path):
     file = tmp_path / "once.py"
     file.write_text("A = 1\n")
     (source,) = sources_of((str(file),))
@@ -130,7 +127,7 @@ def test_a_file_is_what_it_was_when_first_read(tmp_path: Path) -> None:
     assert source.changed
 
 
-def test_packages_that_a_file_lies_in_belong_to_it(tmp_path: Path) -> None:
+def test_packages_that_a_file_lies_in_belong_to_it(tmp_path):
     inner = tmp_path / "outer" / "inner"
     inner.mkdir(parents=True)
     for folder in (inner, inner.parent):
@@ -143,7 +140,7 @@ def test_packages_that_a_file_lies_in_belong_to_it(tmp_path: Path) -> None:
     }
 
 
-def test_a_file_without_imports_that_can_be_read_counts_by_itself(tmp_path: Path) -> None:
+def test_a_file_without_imports_that_can_be_read_counts_by_itself(tmp_path):
     file = tmp_path / "broken.py"
     file.write_text("def (:\n")
     assert [source.name for source in sources_of((str(file),))] == ["broken.py"]
@@ -169,7 +166,7 @@ print(json.dumps([one.__file__ for name, one in sys.modules.items() if name.spli
         ("bulk", ["all_gather", "bulk", "uint8", "none", "none", 1024, 2]),
     ],
 )
-def test_all_that_building_a_kernel_has_imported_is_in_its_sources(file: str, case: list[object]) -> None:
+def test_all_that_building_a_kernel_has_imported_is_in_its_sources(file, case):
     """A process that imports nothing else, and so has only what the kernel needs."""
     command = [sys.executable, "-c", LOADED, f"kernels.ways.{file}", json.dumps(case)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env={})
@@ -179,7 +176,7 @@ def test_all_that_building_a_kernel_has_imported_is_in_its_sources(file: str, ca
     assert loaded <= found
 
 
-def test_kernels_differ_in_what_they_are_made_of() -> None:
+def test_kernels_differ_in_what_they_are_made_of():
     made = {
         spec.name: {source.name for source in sources_of(spec.files)}
         for spec in map(find, ("all_reduce/one_shot", "all_reduce/lamport", "all_gather/bulk"))
@@ -192,12 +189,12 @@ def test_kernels_differ_in_what_they_are_made_of() -> None:
     assert all(name.startswith(("kernels/", "cases/")) for names in made.values() for name in names)
 
 
-def test_every_checkout_gives_the_same_digest(tmp_path: Path) -> None:
+def test_every_checkout_gives_the_same_digest(tmp_path):
     for name in ("kernels", "memory", "cases"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     program = "from kernels.compile import source_digest; from kernels.ways.one_way import KERNELS"
 
-    def digest() -> str:
+    def digest():
         command = [sys.executable, "-c", f"{program}; print(source_digest(KERNELS[0]))"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, env={})
         return done.stdout.strip()

@@ -1,9 +1,6 @@
 """Names with a tuning: what they mean, that they cross processes, and that equal code is compiled once."""
 
-from __future__ import annotations
-
 import pickle
-from pathlib import Path
 
 import pytest
 
@@ -17,13 +14,13 @@ from runner.case.cases import collective
 from tests.golden import refused
 
 
-def case_of(name: str, size_bytes: int = 4096) -> Case:
+def case_of(name, size_bytes=4096):
     spec = find(name)
     return Case(spec.op, spec.algorithm, "float32", "float32", "sum", size_bytes, 2)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_kernel_takes_a_tuning(name: str) -> None:
+def test_every_kernel_takes_a_tuning(name):
     step = step_of("x@t128b8l4")
     spec = find(with_step(name, step))
     assert spec.name == f"{name}@t128b8l4"
@@ -34,7 +31,7 @@ def test_every_kernel_takes_a_tuning(name: str) -> None:
     assert takes_push(name) == (name == "all_reduce/two_shot")
 
 
-def test_a_name_says_all_of_a_step() -> None:
+def test_a_name_says_all_of_a_step():
     assert values_of("two_shot@t512b64l8p") == {"threads": 512, "blocks": 64, "loads_in_flight": 8, "push": True}
     step = step_of("two_shot@t512b64l8p")
     assert with_step("two_shot", step) == "two_shot@t512b64l8p"
@@ -56,21 +53,21 @@ OTHERS = ("one_shot@t512b64l8p", "twoshot@t512b64l8")
 
 
 @pytest.mark.parametrize("name", [f"all_reduce/{one}" for one in (*(f"two_shot@{step}" for step in STEPS), *OTHERS)])
-def test_another_name_is_refused_in_one_line(name: str) -> None:
+def test_another_name_is_refused_in_one_line(name):
     with refused() as caught:
         find(name)
     assert len(str(caught.value).splitlines()) == 1
     assert not is_known(name)
 
 
-def test_too_few_blocks_for_the_groups_are_a_refusal() -> None:
+def test_too_few_blocks_for_the_groups_are_a_refusal():
     spec = find("all_gather/push@t128b1l4")
     case = Case("all_gather", spec.algorithm, "float32", "none", "none", 4096, 2)
     found = refuses(spec, collective("all_gather"), case, Traits("any", "sm_90a", 2, 1 << 30, False))
     assert "can't be divided into 2 groups" in str(found)
 
 
-def test_equal_code_is_compiled_once_and_has_the_name_asked_for(tmp_path: Path) -> None:
+def test_equal_code_is_compiled_once_and_has_the_name_asked_for(tmp_path):
     few, many = "all_reduce/one_shot@t128b4l8", "all_reduce/one_shot@t128b8l8"
     made = [executable(find(name), case_of(name), "sm_90a", tmp_path) for name in (few, many)]
     assert [one.name for one in made] == [few, many]

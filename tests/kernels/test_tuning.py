@@ -1,10 +1,6 @@
 """Tables of launch values: which step a case takes, what it changes, and that its code fits the registers."""
 
-from __future__ import annotations
-
 import struct
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -13,7 +9,6 @@ from cases.case import Case
 from kernels import catalogue
 from kernels.tuning import ANY_SIZE, Step, Tuning
 from tests.golden import refused
-from tests.kernels.conftest import Compiled, Opcodes
 from tests.kernels.launching import Launches
 
 ALGORITHMS = ("one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot")
@@ -28,7 +23,7 @@ SPILLS = 0x11
 """The attribute of a cubin's .nv.info that holds a kernel's stack frame in bytes."""
 
 
-def stack_bytes(cubin: bytes) -> list[int]:
+def stack_bytes(cubin):
     """The stack frames of a cubin's kernels, read from its ELF sections."""
     (start,), (count, names) = struct.unpack_from("<Q", cubin, 0x28), struct.unpack_from("<HH", cubin, 0x3C)
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + 64 * number) for number in range(count)]
@@ -46,8 +41,8 @@ def stack_bytes(cubin: bytes) -> list[int]:
     return frames
 
 
-def test_the_first_step_that_fits_is_taken(case_of: Callable[..., Case]) -> None:
-    def reason(size_bytes: int, world_size: int) -> str:
+def test_the_first_step_that_fits_is_taken(case_of):
+    def reason(size_bytes, world_size):
         return TABLE.step(case_of(size_bytes=size_bytes, world_size=world_size)).reason
 
     assert reason(4096, 2) == "few ranks, small"
@@ -55,7 +50,7 @@ def test_the_first_step_that_fits_is_taken(case_of: Callable[..., Case]) -> None
     assert reason((1 << 16) + 2, 1) == reason(1 << 40, 8) == "the rest"
 
 
-def test_a_world_of_more_ranks_than_a_step_has_threads_gets_a_thread_for_each(case_of: Callable[..., Case]) -> None:
+def test_a_world_of_more_ranks_than_a_step_has_threads_gets_a_thread_for_each(case_of):
     step = Step(64, 2, 8, "the smallest messages")
     tuning = Tuning((step,))
     threads = {ranks: tuning.step(case_of(world_size=ranks)).threads for ranks in (1, 2, 64, 65, 72)}
@@ -67,7 +62,7 @@ def test_a_world_of_more_ranks_than_a_step_has_threads_gets_a_thread_for_each(ca
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["all_reduce/ll@t64b3l1", "all_gather/ll@t64b3l1", "all_reduce/two_shot@t64b3l1"])
-def test_blocks_of_64_threads_are_right_and_race_free(compiled: Compiled, name: str) -> None:
+def test_blocks_of_64_threads_are_right_and_race_free(compiled, name):
     spec = catalogue.find(name)
     reduces = ops.collective(spec.op).reduces
     words = ("float32", "sum") if reduces else ("none", "none")
@@ -78,7 +73,7 @@ def test_blocks_of_64_threads_are_right_and_race_free(compiled: Compiled, name: 
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_tuning_decides_launch_memory_and_code(case_of: Callable[..., Case], algorithm: str) -> None:
+def test_a_tuning_decides_launch_memory_and_code(case_of, algorithm):
     spec = catalogue.retuned(f"all_reduce/{algorithm}", TABLE)
     small, middle, large = (case_of(algorithm, world_size=2, size_bytes=size) for size in (4096, 1 << 16, 1 << 26))
     assert [spec.launch(case).threads for case in (small, middle, large)] == [128, 256, 1024]
@@ -95,9 +90,7 @@ def test_a_tuning_decides_launch_memory_and_code(case_of: Callable[..., Case], a
 
 
 @pytest.mark.parametrize(("world_size", "rows", "longest"), [(1, 0, 0), (2, 1, 32), (3, 2, 22), (8, 7, 8), (9, 0, 0)])
-def test_scratch_has_a_row_of_a_slice_for_each_other_rank_that_pushes(
-    case_of: Callable[..., Case], world_size: int, rows: int, longest: int
-) -> None:
+def test_scratch_has_a_row_of_a_slice_for_each_other_rank_that_pushes(case_of, world_size, rows, longest):
     """64 vectors of 16 bytes; more ranks than 8, or one alone, pull."""
     spec = catalogue.retuned("all_reduce/two_shot", Tuning((Step(128, 4, 8, "a test", push=True),)))
     case = case_of("two_shot", world_size=world_size, size_bytes=1024)
@@ -106,10 +99,10 @@ def test_scratch_has_a_row_of_a_slice_for_each_other_rank_that_pushes(
     assert spec.choices(case)["push"] == (world_size <= 8)
 
 
-def test_loads_in_flight_are_shared_by_the_ranks(case_of: Callable[..., Case]) -> None:
-    def unroll(loads_in_flight: int, world_size: int) -> int:
+def test_loads_in_flight_are_shared_by_the_ranks(case_of):
+    def unroll(loads_in_flight, world_size):
         tuning = Tuning((Step(512, 1, loads_in_flight, "a test"),))
-        found: int = catalogue.retuned("all_reduce/one_shot", tuning).choices(case_of(world_size=world_size))["unroll"]
+        found = catalogue.retuned("all_reduce/one_shot", tuning).choices(case_of(world_size=world_size))["unroll"]
         return found
 
     assert [unroll(16, ranks) for ranks in (1, 2, 3, 4, 8, 9, 72)] == [8, 8, 5, 4, 2, 1, 1]
@@ -121,13 +114,13 @@ def test_loads_in_flight_are_shared_by_the_ranks(case_of: Callable[..., Case]) -
     "values",
     [{"threads": 32}, {"threads": 2048}, {"threads": 130}, {"blocks": 0}, {"blocks": 133}, {"loads_in_flight": 0}],
 )
-def test_a_step_that_no_gpu_can_launch_is_an_error(values: dict[str, Any]) -> None:
+def test_a_step_that_no_gpu_can_launch_is_an_error(values):
     with refused():
         Step(**{"threads": 512, "blocks": 8, "loads_in_flight": 8, "reason": "a test", **values})
 
 
 @pytest.mark.parametrize("last", [{"up_to_bytes": 1 << 40}, {"up_to_ranks": 8}])
-def test_a_table_with_a_gap_is_an_error(last: dict[str, int]) -> None:
+def test_a_table_with_a_gap_is_an_error(last):
     with refused():
         Tuning((Step(512, 8, 8, "a test", **last),))
     with refused():
@@ -145,14 +138,7 @@ def test_a_table_with_a_gap_is_an_error(last: dict[str, int]) -> None:
         ("two_shot", ("entry_signal", "relaxed"), "st.relaxed.sys.global.u32"),
     ],
 )
-def test_trials_are_off_unless_asked_for(
-    case_of: Callable[..., Case],
-    compiled: Compiled,
-    opcodes: Opcodes,
-    algorithm: str,
-    option: tuple[str, str],
-    opcode: str,
-) -> None:
+def test_trials_are_off_unless_asked_for(case_of, compiled, opcodes, algorithm, option, opcode):
     name, case = f"all_reduce/{algorithm}", case_of(algorithm, world_size=4)
     spec = catalogue.find(name)
     trial = catalogue.retuned(name, Tuning(catalogue.tuning_of(name).steps, (option,)))
@@ -164,7 +150,7 @@ def test_trials_are_off_unless_asked_for(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", catalogue.NAMES)
-def test_no_step_of_the_catalogue_spills(fit_case: Callable[..., Case], compiled: Compiled, name: str) -> None:
+def test_no_step_of_the_catalogue_spills(fit_case, compiled, name):
     spec, tuning = catalogue.find(name), catalogue.tuning_of(name)
     kinds = [("bfloat16", "float32"), ("float8_e4m3fn", "float32")]
     if not ops.collective(spec.op).reduces:
@@ -182,6 +168,6 @@ def test_no_step_of_the_catalogue_spills(fit_case: Callable[..., Case], compiled
                 assert set(stack_bytes(compiled(spec, case, arch).cubin)) == {0}, case.id
 
 
-def test_a_step_that_spills_is_noticed(case_of: Callable[..., Case], compiled: Compiled) -> None:
+def test_a_step_that_spills_is_noticed(case_of, compiled):
     spec = catalogue.retuned("all_reduce/two_shot", Tuning((Step(1024, 1, 16, "more than 64 registers hold"),)))
     assert stack_bytes(compiled(spec, case_of("two_shot", world_size=2), "sm_90a").cubin)[0] > 0

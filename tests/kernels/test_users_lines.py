@@ -1,9 +1,5 @@
 """A kernel of a user's own that is made of the project's pieces: what is said of it names the user's line."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 import symlab
@@ -17,13 +13,13 @@ from tests.kernels.own_kernel import write_ring
 from tests.rooms import needs
 
 
-def line_of(file: Path, text: str) -> str:
+def line_of(file, text):
     lines = file.read_text().splitlines()
     return f"{file.name}:{next(number for number, line in enumerate(lines, 1) if text in line)}"
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
-def test_only_a_users_kernel_has_the_users_lines_in_its_code(arch: str, tmp_path: Path) -> None:
+def test_only_a_users_kernel_has_the_users_lines_in_its_code(arch, tmp_path):
     ring = write_ring(tmp_path)
     for kernel, lines in ((f"{ring}:SPEC", ("frame.arrive()", "frame.wait()", "frame.copy(")), ("send_recv/push", ())):
         case = symlab.case(kernel, size_bytes="4K", ranks=2)
@@ -33,7 +29,7 @@ def test_only_a_users_kernel_has_the_users_lines_in_its_code(arch: str, tmp_path
             assert f"/* at {line_of(ring, text)} */" in made.ptx
 
 
-def test_a_kernel_has_the_same_code_when_its_lines_move(tmp_path: Path) -> None:
+def test_a_kernel_has_the_same_code_when_its_lines_move(tmp_path):
     made = []
     for above in ("", "# a line\n"):
         ring = write_ring(tmp_path / f"with{len(above)}")
@@ -44,7 +40,7 @@ def test_a_kernel_has_the_same_code_when_its_lines_move(tmp_path: Path) -> None:
     assert code_digest(made[0]) == code_digest(made[1])
 
 
-def test_the_projects_own_files_are_no_users_by_whatever_path(tmp_path: Path) -> None:
+def test_the_projects_own_files_are_no_users_by_whatever_path(tmp_path):
     (tmp_path / "link").symlink_to(PACKAGE.parent)
     for folder in (PACKAGE.parent, tmp_path / "link"):
         assert device._users_file(f"{folder}/kernels/dsl/frame.py") == ""
@@ -55,7 +51,7 @@ def test_the_projects_own_files_are_no_users_by_whatever_path(tmp_path: Path) ->
 
 
 @needs("checks")
-def test_a_race_names_the_users_line_and_the_librarys(tmp_path: Path) -> None:
+def test_a_race_names_the_users_line_and_the_librarys(tmp_path):
     ring = write_ring(tmp_path)
     ring.write_text(ring.read_text().replace("    frame.wait()\n", "").replace("    frame.leave()\n", ""))
     keys = ["op=send_recv", f"algorithms=[{ring}:SPEC]", "sizes=[4K]", "world_size=2", "baselines=none", "track=none"]

@@ -1,19 +1,16 @@
 """A stand-in for a GPU's memory and its driver: kernels are Python functions, and run when they are waited for."""
 
-from __future__ import annotations
-
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from memory.fabric import Argument, DeadlineExceeded, DeviceFault, Executable, Launch
+from memory.fabric import DeadlineExceeded, DeviceFault
 
 if TYPE_CHECKING:
-    from tests.memory.nvshmem_stand_in import StandInWorld
+    pass
 
 BASE_ALIGNMENT_BYTES = 2 << 20
 
@@ -29,16 +26,16 @@ class Spinning(Exception):
 class Window:
     """capacity bytes of host memory, aligned as a GPU's mappings are."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity):
         raw = np.empty(capacity + BASE_ALIGNMENT_BYTES, dtype=np.uint8)
         skipped = -raw.ctypes.data % BASE_ALIGNMENT_BYTES
         self.array = raw[skipped : skipped + capacity]
         self.address = int(self.array.ctypes.data)
 
-    def __contains__(self, address: int) -> bool:
+    def __contains__(self, address):
         return self.address <= address < self.address + len(self.array)
 
-    def slice(self, offset: int, size_bytes: int) -> Any:
+    def slice(self, offset, size_bytes):
         return self.array[offset : offset + size_bytes]
 
 
@@ -52,46 +49,46 @@ class StandInDriver:
     multiprocessors = 132
     name = "stand-in"
 
-    def __init__(self, world: StandInWorld, rank: int, identity: str = "") -> None:
+    def __init__(self, world, rank, identity=""):
         self.world = world
         self.rank = rank
         self.identity = identity or f"GPU-{rank}"
-        self.queue: list[Callable[[], Any]] = []
-        self.noted: list[str] = []
+        self.queue = []
+        self.noted = []
 
-    def free_bytes(self) -> int:
+    def free_bytes(self):
         return self.world.gpu_free_bytes.get(self.rank, 8 << 30)
 
-    def lend(self, address: int, size_bytes: int) -> tuple[torch.Tensor, weakref.ref[Any]]:
+    def lend(self, address, size_bytes):
         window = self.world.windows[self.rank]
         lent = window.slice(address - window.address, size_bytes)
         return torch.from_numpy(lent), weakref.ref(lent)
 
-    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+    def launch(self, executable, launch, arguments):
         kernel = self.world.kernels[executable.entry]
         self.queue.append(lambda: kernel(self.world.fabrics[self.rank], *(one.value for one in arguments)))
 
-    def library_handle(self, executable: Executable) -> int:
+    def library_handle(self, executable):
         assert "nvshmemi_device_state_d" in executable.ptx
         return 7000 + len(executable.digest)
 
-    def set_variable(self, executable: Executable, name: str, offset_bytes: int, content: bytes) -> None:
+    def set_variable(self, executable, name, offset_bytes, content):
         self.world.variables.append((self.rank, executable.name, name, offset_bytes, content))
 
-    def note(self, what: str) -> None:
+    def note(self, what):
         self.noted.append(what)
 
-    def copy(self, destination: int, source: int, size_bytes: int) -> None:
+    def copy(self, destination, source, size_bytes):
         world, rank = self.world, self.rank
         self.queue.append(lambda: world.at(rank, destination, size_bytes).copy_(world.at(rank, source, size_bytes)))
 
-    def stream(self) -> int:
+    def stream(self):
         return 0
 
-    def wait_stream(self, stream: int | None, other: int | None) -> None:
+    def wait_stream(self, stream, other):
         """All work is in one row."""
 
-    def wait(self, deadline: float | None) -> None:
+    def wait(self, deadline):
         while self.queue:
             work = self.queue.pop(0)
             try:

@@ -11,16 +11,14 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch.distributed import HashStore
 
-from memory.fabric import DeviceFault, LibraryCall, Region
+from memory.fabric import DeviceFault
 from memory.meeting import Meeting, lost
-from memory.nvshmem_fabric import NvshmemFabric, connect
+from memory.nvshmem_fabric import connect
 from tests.memory.driver_stand_in import Misuse, StandInDriver, Window
 from tests.memory.outcomes import good, together
 from tests.patience import PATIENCE_S
@@ -49,11 +47,11 @@ class Entry:
 class ObservedMeeting(Meeting):
     """A meeting that tells the stand-in when all ranks have met."""
 
-    def __init__(self, world: StandInWorld, store: Any, rank: int) -> None:
+    def __init__(self, world, store, rank):
         super().__init__(store, rank, world.world_size)
         self.world = world
 
-    def exchange(self, kind: str, note: str) -> tuple[str, ...]:
+    def exchange(self, kind, note):
         world = self.world
         for address in world.synchronised[self.rank]:
             # Known before any rank can have met: whoever has, may use it.
@@ -74,15 +72,15 @@ class StandInWorld:
 
     def __init__(
         self,
-        world_size: int,
-        heap_bytes: int = 1 << 20,
-        multicast: bool | Sequence[int] = True,
+        world_size,
+        heap_bytes=1 << 20,
+        multicast=True,
         *,
-        unmapped: Sequence[tuple[int, int]] = (),
-        gpu_free_bytes: dict[int, int] | None = None,
-        gpus: Sequence[str] = (),
-        share_gpus: bool = False,
-    ) -> None:
+        unmapped=(),
+        gpu_free_bytes=None,
+        gpus=(),
+        share_gpus=False,
+    ):
         self.share_gpus = share_gpus
         self.world_size = world_size
         self.heap_bytes = heap_bytes
@@ -92,30 +90,28 @@ class StandInWorld:
         capacity = max(2 * heap_bytes, 1 << 16)
         self.windows = [Window(capacity) for _ in range(world_size)]
         self.multicast_window = Window(capacity)
-        self.spans: dict[int, int] = {}
+        self.spans = {}
         self.condition = threading.Condition()
-        self.arrived: dict[int, str] = {}
+        self.arrived = {}
         self.turn = 0
-        self.misuse: Misuse | None = None
-        self.calls: list[list[str]] = [[] for _ in range(world_size)]
-        self.complaints: list[str] = []
-        self.variables: list[
-            tuple[int, str, str, int, bytes]
-        ] = []  # that were set: rank, kernel, name, offset, content
-        self.mapped: list[set[int]] = [set() for _ in range(world_size)]
-        self.synchronised: list[set[int]] = [set() for _ in range(world_size)]
-        self.published: list[dict[int, int]] = [{} for _ in range(world_size)]
+        self.misuse = None
+        self.calls = [[] for _ in range(world_size)]
+        self.complaints = []
+        self.variables = []  # that were set: rank, kernel, name, offset, content
+        self.mapped = [set() for _ in range(world_size)]
+        self.synchronised = [set() for _ in range(world_size)]
+        self.published = [{} for _ in range(world_size)]
         self.meetings = [0] * world_size
-        self.kernels: dict[str, Callable[..., None]] = {}
+        self.kernels = {}
         self.store = HashStore()
         self.run_number = -1
         self.away = set(range(world_size))
         self.libraries = [StandInLibrary(self, rank) for rank in range(world_size)]
         self.drivers = [StandInDriver(self, rank, gpus[rank] if gpus else "") for rank in range(world_size)]
-        self.fabrics: list[NvshmemFabric] = self._connect()
+        self.fabrics = self._connect()
 
-    def _connect(self) -> list[Any]:
-        def connected(rank: int) -> Any:
+    def _connect(self):
+        def connected(rank):
             meeting = ObservedMeeting(self, self.store, rank)
             meeting.set_deadline(time.monotonic() + PATIENCE_S)
             try:
@@ -130,7 +126,7 @@ class StandInWorld:
 
     # A machine, as tests and ThreadWorld use it
 
-    def fabric(self, rank: int) -> NvshmemFabric:
+    def fabric(self, rank):
         if len(self.away) == self.world_size:
             self.run_number += 1
             for fabric in self.fabrics:
@@ -138,30 +134,30 @@ class StandInWorld:
         self.away.discard(rank)
         return self.fabrics[rank]
 
-    def leave(self, rank: int, error: BaseException | None) -> None:
+    def leave(self, rank, error):
         self.fabrics[rank].leave("" if error is None else f"{type(error).__name__}: {error}")
         with self.condition:
             self.away.add(rank)
 
-    def set_deadline(self, monotonic_s: float | None) -> None:
+    def set_deadline(self, monotonic_s):
         for fabric in self.fabrics:
             fabric.set_deadline(monotonic_s)
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self):
         return {}
 
-    def live_regions(self, rank: int) -> tuple[Region, ...]:
+    def live_regions(self, rank):
         return self.fabrics[rank].live_regions()
 
-    def close(self) -> None:
+    def close(self):
         """Nothing to give back: it is a test's."""
 
-    def abort(self, error: BaseException) -> None:
+    def abort(self, error):
         lost(self.store, self.run_number, None, f"{type(error).__name__}: {error}")
 
     # The library's side
 
-    def collective(self, rank: int, call: str, act: Callable[[], Any] = lambda: None) -> Any:
+    def collective(self, rank, call, act=lambda: None):
         """Wait for all ranks to make the same call; the last to come acts for all."""
         with self.condition:
             self.calls[rank].append(call)
@@ -181,7 +177,7 @@ class StandInWorld:
                 raise self.misuse
             return self.answer
 
-    def place(self, size_bytes: int) -> int | None:
+    def place(self, size_bytes):
         """First fit; None when there is no room."""
         length = -(-size_bytes // GRANULE_BYTES) * GRANULE_BYTES
         offset = 0
@@ -194,7 +190,7 @@ class StandInWorld:
 
     # The driver's side
 
-    def at(self, rank: int, address: int, size_bytes: int) -> torch.Tensor:
+    def at(self, rank, address, size_bytes):
         """What a kernel of a rank reaches at an address: only what the rank has mapped, and only after all met."""
         for window in [*self.windows, self.multicast_window]:
             if address in window:
@@ -205,7 +201,7 @@ class StandInWorld:
                         return torch.from_numpy(window.slice(offset, size_bytes))
         raise DeviceFault(f"rank {rank}: {size_bytes} bytes at {address:#x} belong to no allocation")
 
-    def _check_usable(self, rank: int, window: Window, start: int) -> None:
+    def _check_usable(self, rank, window, start):
         for peer in range(self.world_size):
             seen = window if peer == rank else self.windows[peer]
             met = self.published[peer].get(seen.address + start)
@@ -218,23 +214,23 @@ class StandInWorld:
 class StandInLibrary:
     """memory.library.Library for one rank."""
 
-    def __init__(self, world: StandInWorld, rank: int) -> None:
+    def __init__(self, world, rank):
         self.world = world
         self.rank = rank
-        self.entries: dict[int, Entry] = {}
+        self.entries = {}
         self.initialized = False
-        self.started: list[int] = []
-        self.ended: list[int] = []
-        self.failing: set[int] = set()
+        self.started = []
+        self.ended = []
+        self.failing = set()
         self.own_peer_requests = 0
 
-    def versions(self) -> tuple[str, str]:
+    def versions(self):
         return "0.0.0", "stand-in"
 
-    def unique_id(self) -> bytes:
+    def unique_id(self):
         return bytes([7, 0, 255])
 
-    def init(self, unique_id: bytes, rank: int, world_size: int) -> None:
+    def init(self, unique_id, rank, world_size):
         if self.initialized:
             raise Misuse("a second init in one process")
         if (unique_id, rank, world_size) != (bytes([7, 0, 255]), self.rank, self.world.world_size):
@@ -242,7 +238,7 @@ class StandInLibrary:
         self.world.collective(self.rank, "init")
         self.initialized = True
 
-    def finalize(self) -> None:
+    def finalize(self):
         self._check()
         held = sorted(address for address, entry in self.entries.items() if entry.kind == "normal")
         if held:
@@ -252,27 +248,27 @@ class StandInLibrary:
         self.world.collective(self.rank, "finalize")
         self.initialized = False
 
-    def library_init(self, handle: int) -> None:
+    def library_init(self, handle):
         self._check()
         if handle in self.started:
             raise Misuse(f"a second library_init of {handle}")
         self.started.append(handle)
 
-    def library_finalize(self, handle: int) -> None:
+    def library_finalize(self, handle):
         self._check()
         self.started.remove(handle)
         self.ended.append(handle)
         if handle in self.failing:
             raise NvshmemError("Failed to finalize CULibrary for NVSHMEM")
 
-    def tensor(self, size_bytes: int) -> torch.Tensor:
+    def tensor(self, size_bytes):
         self._check()
         offset = self.world.collective(self.rank, f"malloc {size_bytes}", act=lambda: self.world.place(size_bytes))
         if offset is None:
             raise NvshmemError(f"Failed to allocate memory of bytes {size_bytes}")
         return self._entered(None, "normal", self.world.windows[self.rank], offset, size_bytes)
 
-    def _entered(self, parent: int | None, kind: str, window: Window, offset: int, size_bytes: int) -> torch.Tensor:
+    def _entered(self, parent, kind, window, offset, size_bytes):
         tensor = torch.from_numpy(window.slice(offset, size_bytes))
         self.entries[tensor.data_ptr()] = Entry(kind, tensor)
         self.world.mapped[self.rank].add(tensor.data_ptr())
@@ -280,7 +276,7 @@ class StandInLibrary:
             self.entries[parent].children.add(tensor.data_ptr())
         return tensor
 
-    def free_tensor(self, tensor: torch.Tensor) -> None:
+    def free_tensor(self, tensor):
         self._check()
         address = tensor.data_ptr()
         entry = self._tracked(tensor)
@@ -294,13 +290,13 @@ class StandInLibrary:
                 self._forget(child)
         self._forget(address)
 
-    def _forget(self, address: int) -> None:
+    def _forget(self, address):
         self.entries.pop(address, None)
         self.world.mapped[self.rank].discard(address)
         self.world.synchronised[self.rank].discard(address)
         self.world.published[self.rank].pop(address, None)
 
-    def get_peer_tensor(self, tensor: torch.Tensor, peer: int) -> torch.Tensor:
+    def get_peer_tensor(self, tensor, peer):
         self._check()
         self._tracked(tensor)
         if peer == self.rank:
@@ -309,14 +305,14 @@ class StandInLibrary:
             raise NvshmemError("Failed to retrieve peer buffer")
         return self._look_up("peer", self.world.windows[peer], tensor)
 
-    def get_multicast_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+    def get_multicast_tensor(self, tensor):
         self._check()
         self._tracked(tensor)
         if self.rank not in self.world.multicast_on or self.world.world_size < 2:
             raise NvshmemError("Failed to retrieve multicast buffer")
         return self._look_up("multicast", self.world.multicast_window, tensor)
 
-    def _look_up(self, kind: str, window: Window, parent: torch.Tensor) -> torch.Tensor:
+    def _look_up(self, kind, window, parent):
         offset = parent.data_ptr() - self.world.windows[self.rank].address
         known = self.entries.get(window.address + offset)
         if known is not None:
@@ -324,20 +320,20 @@ class StandInLibrary:
             return known.tensor
         return self._entered(parent.data_ptr(), kind, window, offset, parent.numel())
 
-    def barrier_on_stream(self, stream: int) -> None:
+    def barrier_on_stream(self, stream):
         self._check()
         self.world.drivers[self.rank].queue.append(lambda: self.world.collective(self.rank, "barrier"))
 
-    def collective_on_stream(self, call: LibraryCall, destination: int, source: int, stream: int) -> None:
+    def collective_on_stream(self, call, destination, source, stream):
         self._check()
         if call.dtype == "torch.bool":
             raise ValueError(f"no {call.reduction} of {call.dtype}")
-        dtype: torch.dtype = getattr(torch, call.dtype.removeprefix("torch."))
+        dtype = getattr(torch, call.dtype.removeprefix("torch."))
         world, ranks = self.world, len(self.world.windows)
         whole = ranks if call.collective in ("reducescatter", "alltoall") else 1
         source_bytes = call.count * whole * dtype.itemsize
 
-        def act() -> None:
+        def act():
             inputs = world.collective(self.rank, f"{call}", act=lambda: self._inputs(source, source_bytes))
             found = _collected(call, [one.view(dtype) for one in inputs], self.rank)
             world.collective(self.rank, "collected")
@@ -346,21 +342,21 @@ class StandInLibrary:
 
         world.drivers[self.rank].queue.append(act)
 
-    def _inputs(self, source: int, size_bytes: int) -> list[torch.Tensor]:
+    def _inputs(self, source, size_bytes):
         offset = source - self.world.windows[self.rank].address
         return [torch.from_numpy(window.slice(offset, size_bytes)).clone() for window in self.world.windows]
 
-    def _tracked(self, tensor: torch.Tensor) -> Entry:
+    def _tracked(self, tensor):
         if tensor.data_ptr() not in self.entries:
             raise NvshmemInvalid("Tried to retrieve buffer from Tensor not tracked by nvshmem")
         return self.entries[tensor.data_ptr()]
 
-    def _check(self) -> None:
+    def _check(self):
         if not self.initialized:
             raise NvshmemInvalid("NVSHMEM Library is not initialized")
 
 
-def _collected(call: LibraryCall, inputs: list[torch.Tensor], rank: int) -> torch.Tensor:
+def _collected(call, inputs, rank):
     """What one of the library's collectives gives a rank."""
     chunk = slice(rank * call.count, (rank + 1) * call.count)
     if call.collective in ("reduce", "reducescatter"):

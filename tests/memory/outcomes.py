@@ -1,15 +1,11 @@
 """What programs on ranks come to."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any
 
 from tests.patience import PATIENCE_S
 
 
-def good(outcomes: list[Any]) -> list[Any]:
+def good(outcomes):
     """Return what each rank's program returned; raise the first error that one raised."""
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
@@ -17,11 +13,11 @@ def good(outcomes: list[Any]) -> list[Any]:
     return outcomes
 
 
-def together(programs: Iterable[Callable[[], Any]]) -> list[Any]:
+def together(programs):
     """Return what programs returned or raised, each on a thread of its own."""
-    outcomes: dict[int, Any] = {}
+    outcomes = {}
 
-    def body(index: int, program: Callable[[], Any]) -> None:
+    def body(index, program):
         try:
             outcomes[index] = program()
         except BaseException as error:

@@ -4,19 +4,14 @@ The real NVSHMEM is tested so, on GPUs. Starting a world takes seconds, so world
 whole: a program that fails in its own code or at a call of the fabric leaks some memory, and hurts nothing else.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import cloudpickle
 import torch
 
-from memory.fabric import Region
 from runner.world.processes import ProcessWorld
 from runner.world.world import WorldFailure
 from tests.patience import PATIENCE_S
@@ -27,20 +22,20 @@ TESTS = Path(__file__).resolve().parent.parent
 class Carried:
     """A value, test modules' functions and classes within it included, that arrives in another process as itself."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value):
         for module in list(sys.modules.values()):
             if TESTS in Path(getattr(module, "__file__", None) or "/").parents:
                 cloudpickle.register_pickle_by_value(module)
         self.content = cloudpickle.dumps(value)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return pickle.loads, (self.content,)
 
 
-def on_rank(fabric: Any, work: tuple[Callable[[Any], Any], Callable[[Any, int], Any]]) -> bytes:
+def on_rank(fabric, work):
     """The test's program on one rank: (what it raised, what it returned, live regions, held bytes), pickled."""
     program, wrap = work
-    error: BaseException | None = None
+    error = None
     result = None
     try:
         result = program(wrap(fabric, fabric.rank))
@@ -62,22 +57,22 @@ class TestedProcessWorld:
 
     __test__ = False
 
-    def __init__(self, world_size: int, heap_bytes: int, opener: Callable[..., Any]) -> None:
+    def __init__(self, world_size, heap_bytes, opener):
         self.world_size = world_size
         self.heap_bytes = heap_bytes
-        self.processes = ProcessWorld(world_size, Carried(opener))  # type: ignore[arg-type]
-        self.regions: list[tuple[Region, ...]] = [() for _ in range(world_size)]
+        self.processes = ProcessWorld(world_size, Carried(opener))
+        self.regions = [() for _ in range(world_size)]
         self.held_bytes = 0
 
     @property
-    def whole(self) -> bool:
+    def whole(self):
         """Whether another test can use it: its ranks live, and what tests dropped there is little."""
         return self.processes.healthy and self.held_bytes <= self.heap_bytes // 8
 
-    def run_ranks(self, program: Callable[[Any], Any], wrap: Callable[[Any, int], Any]) -> list[Any]:
+    def run_ranks(self, program, wrap):
         """program(wrap(fabric, rank)) on every rank; what it returned or raised, by rank."""
         try:
-            answers = self.processes.run(Carried(on_rank), Carried((program, wrap)), PATIENCE_S)  # type: ignore[arg-type]
+            answers = self.processes.run(Carried(on_rank), Carried((program, wrap)), PATIENCE_S)
         except WorldFailure as failure:
             return [failure.errors.get(rank, failure) for rank in range(self.world_size)]
         found = [pickle.loads(answer) for answer in answers]
@@ -85,21 +80,21 @@ class TestedProcessWorld:
         self.held_bytes = max(held for _, _, _, held in found)
         return [result if error is None else error for error, result, _, _ in found]
 
-    def live_regions(self, rank: int) -> tuple[Region, ...]:
+    def live_regions(self, rank):
         return self.regions[rank]
 
-    def close(self) -> None:
+    def close(self):
         self.processes.close()
 
 
 class KeptWorlds:
     """One world for each size and heap, until a test hurts it."""
 
-    def __init__(self, opener: Callable[[int], Callable[..., Any]]) -> None:
+    def __init__(self, opener):
         self.opener = opener
-        self.worlds: dict[tuple[int, int], TestedProcessWorld] = {}
+        self.worlds = {}
 
-    def get(self, world_size: int, heap_bytes: int) -> TestedProcessWorld:
+    def get(self, world_size, heap_bytes):
         key = (world_size, heap_bytes)
         if key in self.worlds and not self.worlds[key].whole:
             self.worlds.pop(key).close()
@@ -107,16 +102,16 @@ class KeptWorlds:
             self.worlds[key] = TestedProcessWorld(world_size, heap_bytes, self.opener(heap_bytes))
         return self.worlds[key]
 
-    def close(self) -> None:
+    def close(self):
         while self.worlds:
             _, world = self.worlds.popitem()
             world.close()
 
 
-def on_gpus(heap_bytes: int) -> Callable[..., Any]:
+def on_gpus(heap_bytes):
     """An opener for GPUs of this machine, one a rank."""
 
-    def open_here(store: Any, rank: int, world_size: int) -> Any:
+    def open_here(store, rank, world_size):
         from memory.nvshmem import open_fabric
 
         return open_fabric(store, rank, world_size, rank, heap_bytes)
@@ -124,7 +119,7 @@ def on_gpus(heap_bytes: int) -> Callable[..., Any]:
     return open_here
 
 
-def missing(world_size: int = 2) -> str:
+def missing(world_size=2):
     """Why a world of that size can't be on this machine's GPUs; "" if it can."""
     if importlib.util.find_spec("nvshmem") is None:
         return "the gpu extra is not installed (nvshmem4py)"

@@ -1,7 +1,5 @@
 """A file is replaced in one step: old content or all of the new one, and nothing beside it afterwards."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 from memory.atomic_file import replacing
 
 
-def test_new_content_appears_when_the_block_ends(tmp_path: Path) -> None:
+def test_new_content_appears_when_the_block_ends(tmp_path):
     path = tmp_path / "kept.json"
     path.write_text("old")
     with replacing(path) as beside:
@@ -21,18 +19,18 @@ def test_new_content_appears_when_the_block_ends(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["kept.json"]
 
 
-def test_a_long_name_is_no_longer_beside() -> None:
+def test_a_long_name_is_no_longer_beside():
     longest = Path("x" * 255)  # the maximum of most file systems
     with pytest.raises(FileNotFoundError), replacing(longest) as beside:
         assert len(beside.name) < 255
 
 
 @pytest.mark.parametrize("error", [OSError("No space left on device"), KeyboardInterrupt()])
-def test_a_failure_keeps_the_old_content(tmp_path: Path, error: BaseException) -> None:
+def test_a_failure_keeps_the_old_content(tmp_path, error):
     path = tmp_path / "kept.json"
     path.write_text("old")
 
-    def fail() -> None:
+    def fail():
         with replacing(path) as beside:
             beside.write_text("half")
             raise error
@@ -43,7 +41,7 @@ def test_a_failure_keeps_the_old_content(tmp_path: Path, error: BaseException) -
     assert os.listdir(tmp_path) == ["kept.json"]
 
 
-def test_a_failed_renaming_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_renaming_leaves_nothing(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     with pytest.raises(IsADirectoryError), replacing(folder) as beside:
@@ -51,7 +49,7 @@ def test_a_failed_renaming_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["folder"]
 
 
-def test_writers_at_the_same_time_have_files_of_their_own(tmp_path: Path) -> None:
+def test_writers_at_the_same_time_have_files_of_their_own(tmp_path):
     path = tmp_path / "kept.json"
     with replacing(path) as first:
         with replacing(path) as second:

@@ -3,8 +3,6 @@
 The driver underneath is a small library that prints its calls (fake_libcuda.c): it needs a C compiler, and no GPU.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil
@@ -56,7 +54,7 @@ def said(kind, call):
 
 
 @pytest.fixture(scope="session")
-def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fake_driver(tmp_path_factory):
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("there is no C compiler to make the fake driver with")
@@ -68,7 +66,7 @@ def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def lines(fake_driver: Path, code: str) -> list[str]:
+def lines(fake_driver, code):
     """What a Python process on the fake driver prints, its own lines and the driver's, in order."""
     environment = os.environ | {"LD_LIBRARY_PATH": str(fake_driver), "PYTHONPATH": str(HERE.parent.parent)}
     command = [sys.executable, "-u", "-c", PRELUDE + code]
@@ -183,7 +181,7 @@ print("kept", len(driver._prepared))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", PROGRAMS)
-def test_what_the_driver_is_asked(fake_driver: Path, what: str) -> None:
+def test_what_the_driver_is_asked(fake_driver, what):
     """The calls, in order, are kept whole; in which order streams are looked at is the driver's own business."""
     out = lines(fake_driver, PROGRAMS[what])
     looks = {line for line in out if line.startswith("look")}

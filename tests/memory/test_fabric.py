@@ -1,7 +1,5 @@
 """The Fabric contract itself, on every kind of world: what the pool and the program count on."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from memory.fabric import Disagreement, FabricError, PeerLost, Region
+from memory.fabric import Disagreement, FabricError, PeerLost
 from tests.memory.outcomes import good
 from tests.patience import PATIENCE_S
 
@@ -18,8 +16,8 @@ Make = Callable[..., Any]
 OnRanks = Callable[..., list[Any]]
 
 
-def test_everybody_gets_everybodys_note_each_time(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any, run: int) -> list[tuple[str, ...]]:
+def test_everybody_gets_everybodys_note_each_time(make_world, on_ranks):
+    def program(fabric, run):
         return [fabric.exchange(f"{fabric.rank} says {run}.{turn}") for turn in range(20)]
 
     world = make_world(5)
@@ -28,8 +26,8 @@ def test_everybody_gets_everybodys_note_each_time(make_world: Make, on_ranks: On
         assert good(on_ranks(world, lambda fabric, run=run: program(fabric, run))) == [expected] * 5
 
 
-def test_nobody_passes_a_barrier_before_all_are_there(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> list[tuple[float, float]]:
+def test_nobody_passes_a_barrier_before_all_are_there(make_world, on_ranks):
+    def program(fabric):
         times = []
         for late in range(fabric.world_size):
             if fabric.rank == late:
@@ -43,8 +41,8 @@ def test_nobody_passes_a_barrier_before_all_are_there(make_world: Make, on_ranks
         assert max(came for came, _ in times) <= min(went for _, went in times)
 
 
-def test_fresh_memory_reads_as_poison_and_bytes_keep_their_place(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> None:
+def test_fresh_memory_reads_as_poison_and_bytes_keep_their_place(make_world, on_ranks):
+    def program(fabric):
         region = fabric.allocate(40, 64, "data")
         assert (region.name, region.size_bytes, region.address % 64) == ("data", 40, 0)
         assert fabric.read(region, 0, 40).tolist() == [0xFF] * 40
@@ -62,10 +60,10 @@ def test_fresh_memory_reads_as_poison_and_bytes_keep_their_place(make_world: Mak
     good(on_ranks(make_world(2), program))
 
 
-def test_different_collective_calls_are_a_disagreement(make_world: Make, on_ranks: OnRanks) -> None:
+def test_different_collective_calls_are_a_disagreement(make_world, on_ranks):
     world = make_world(3)
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         if fabric.rank == 1:
             fabric.allocate(64, 256, "data")
         else:
@@ -77,10 +75,8 @@ def test_different_collective_calls_are_a_disagreement(make_world: Make, on_rank
 
 
 @pytest.mark.parametrize("error", [None, ValueError("its own fault")])
-def test_who_waits_for_a_rank_that_has_left_is_told_who(
-    make_world: Make, on_ranks: OnRanks, error: Exception | None
-) -> None:
-    def program(fabric: Any) -> None:
+def test_who_waits_for_a_rank_that_has_left_is_told_who(make_world, on_ranks, error):
+    def program(fabric):
         fabric.barrier()
         if fabric.rank == 2:
             if error is not None:
@@ -96,20 +92,20 @@ def test_who_waits_for_a_rank_that_has_left_is_told_who(
         assert error is None or "its own fault" in str(outcome)
 
 
-def test_an_abort_reaches_who_waits_and_who_comes_later(make_world: Make, on_ranks: OnRanks) -> None:
+def test_an_abort_reaches_who_waits_and_who_comes_later(make_world, on_ranks):
     world = make_world(2)
     if not hasattr(world, "abort"):
         pytest.skip("a world of processes is ended by ending them: tests of ProcessWorld are about that")
     aborted = threading.Event()
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         if fabric.rank == 0:
             fabric.barrier()
         aborted.wait(PATIENCE_S)
         fabric.synchronize()
         fabric.barrier()
 
-    def abort() -> None:
+    def abort():
         time.sleep(0.1)
         world.abort(FabricError("no more of this"))
         aborted.set()
@@ -120,10 +116,10 @@ def test_an_abort_reaches_who_waits_and_who_comes_later(make_world: Make, on_ran
         assert "no more of this" in str(outcome)
 
 
-def test_drop_waits_for_nobody_and_never_raises(make_world: Make, on_ranks: OnRanks) -> None:
+def test_drop_waits_for_nobody_and_never_raises(make_world, on_ranks):
     world = make_world(2)
 
-    def program(fabric: Any) -> Region:
+    def program(fabric):
         region = fabric.allocate(64, 256, "data")
         if fabric.rank == 0:
             raise ValueError("its own fault")

@@ -1,7 +1,5 @@
 """A step in a copy of this process: what comes back, and what is said of a copy that ends or hangs."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os
@@ -9,8 +7,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -22,18 +18,18 @@ from tests.patience import NEVER_S, within
 class Unknown(Exception):
     """One that pickle can't make again."""
 
-    def __init__(self, one: int, other: int) -> None:
+    def __init__(self, one, other):
         super().__init__(f"{one} and {other}")
 
 
-def raises(error: BaseException) -> Callable[[], None]:
-    def step() -> None:
+def raises(error):
+    def step():
         raise error
 
     return step
 
 
-def test_what_a_step_returns_comes_back_and_what_it_changes_does_not() -> None:
+def test_what_a_step_returns_comes_back_and_what_it_changes_does_not():
     held = [1]
     content = forked(lambda: (held.append(2), bytes(5 << 20), os.getpid()))
     assert (content[1], held) == (bytes(5 << 20), [1])
@@ -49,18 +45,16 @@ def test_what_a_step_returns_comes_back_and_what_it_changes_does_not() -> None:
         (KeyboardInterrupt(), RuntimeError),
     ],
 )
-def test_what_a_step_raises_is_raised_here(given: BaseException, kind: type[Exception]) -> None:
+def test_what_a_step_raises_is_raised_here(given, kind):
     with refused(kind):
         forked(raises(given))
 
 
 @pytest.mark.parametrize("end", [lambda: ctypes.string_at(0), os.abort, lambda: os._exit(0), lambda: os._exit(3)])
-def test_the_end_of_a_copy_is_an_error_here_with_its_place(
-    end: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_of_a_copy_is_an_error_here_with_its_place(end, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def step() -> None:
+    def step():
         tempfile.mkdtemp()
         end()
 
@@ -73,15 +67,15 @@ def test_the_end_of_a_copy_is_an_error_here_with_its_place(
     assert not list(tmp_path.iterdir()), "what it left in its temporary folder is removed"
 
 
-def test_a_copy_that_waits_for_a_lock_of_another_thread_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_copy_that_waits_for_a_lock_of_another_thread_is_given_up(caplog):
     lock, held, done = threading.Lock(), threading.Event(), threading.Event()
 
-    def hold() -> None:
+    def hold():
         with lock:
             held.set()
             done.wait(NEVER_S)
 
-    def step() -> int:
+    def step():
         if os.getpid() == parent:
             done.set()
         with lock:
@@ -97,8 +91,8 @@ def test_a_copy_that_waits_for_a_lock_of_another_thread_is_given_up(caplog: pyte
     assert "had no processor time for 1 s: going on in this one" in caplog.text
 
 
-def test_a_copy_that_computes_or_writes_is_not_given_up() -> None:
-    def step() -> int:
+def test_a_copy_that_computes_or_writes_is_not_given_up():
+    def step():
         ends_s = time.monotonic() + 2.5
         while time.monotonic() < ends_s:
             pass
@@ -107,7 +101,7 @@ def test_a_copy_that_computes_or_writes_is_not_given_up() -> None:
     assert forked(step, hung_s=2) != os.getpid()
 
 
-def test_a_text_that_waits_to_be_written_is_written_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_text_that_waits_to_be_written_is_written_once(capfd):
     with open(1, "w", closefd=False) as stream:  # buffered, as standard output to a file is
         before, sys.stdout = sys.stdout, stream
         try:

@@ -1,13 +1,10 @@
 """Signals wait while steps run that an exception must not cut through; a second one does as its handler says."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,7 +15,7 @@ Seen = list[str]
 
 
 @pytest.fixture(autouse=True)
-def usual_handlers() -> Iterator[None]:
+def usual_handlers():
     """What a shell in a terminal gives a command, however these tests were started."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
@@ -30,20 +27,20 @@ def usual_handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def press(seen: Seen, times: int = 1) -> None:
+def press(seen, times=1):
     for _ in range(times):
         os.kill(os.getpid(), signal.SIGINT)
         seen.append("went on")
 
 
-def press_and_fail() -> None:
+def press_and_fail():
     press([])
     raise ValueError("the compiler's own error")
 
 
 @pytest.mark.parametrize(("times", "told"), [(1, ["went on"]), (2, ["went on", "SIGINT", "went on"])])
-def test_a_signal_waits_until_the_steps_have_ended_and_a_second_is_told_at_once(times: int, told: Seen) -> None:
-    seen: Seen = []
+def test_a_signal_waits_until_the_steps_have_ended_and_a_second_is_told_at_once(times, told):
+    seen = []
     with (
         pytest.raises(KeyboardInterrupt),
         held_interrupts(lambda handler, number: seen.append(signal.Signals(number).name)),
@@ -53,13 +50,13 @@ def test_a_signal_waits_until_the_steps_have_ended_and_a_second_is_told_at_once(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_steps_that_fail_lose_no_signal() -> None:
+def test_steps_that_fail_lose_no_signal():
     with pytest.raises(KeyboardInterrupt) as caught, uninterrupted():
         press_and_fail()
     assert isinstance(caught.value.__context__, ValueError)
 
 
-def test_a_handler_that_is_left_behind_acts_at_once() -> None:
+def test_a_handler_that_is_left_behind_acts_at_once():
     """An interrupt that comes while handlers are put back can leave one of them in place."""
     with uninterrupted():
         held = signal.getsignal(signal.SIGINT)
@@ -68,16 +65,16 @@ def test_a_handler_that_is_left_behind_acts_at_once() -> None:
         held(signal.SIGINT, None)
 
 
-def test_a_signal_without_a_handler_of_pythons_keeps_its_effect() -> None:
+def test_a_signal_without_a_handler_of_pythons_keeps_its_effect():
     with uninterrupted():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
 
 
-def test_a_thread_changes_nothing() -> None:
-    seen: list[object] = []
+def test_a_thread_changes_nothing():
+    seen = []
 
-    def work() -> None:
+    def work():
         with uninterrupted():
             seen.append(signal.getsignal(signal.SIGINT))
 
@@ -87,9 +84,9 @@ def test_a_thread_changes_nothing() -> None:
     assert seen == [signal.default_int_handler]
 
 
-def test_in_a_process_that_goes_on_each_signal_waits() -> None:
+def test_in_a_process_that_goes_on_each_signal_waits():
     """A notebook's kernel is not ended by an impatient user."""
-    seen: Seen = []
+    seen = []
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         press(seen, 3)
     assert seen == ["went on"] * 3
@@ -108,7 +105,7 @@ with interruptible(), uninterrupted():
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_second_signal_ends_a_command_at_once(number: signal.Signals, code: int) -> None:
+def test_a_second_signal_ends_a_command_at_once(number, code):
     command = [sys.executable, "-c", COMMAND, *[str(number.value)] * 3]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (code, "went on\n", "")

@@ -1,7 +1,5 @@
 """A launch with all that it can have, on a GPU: the same kernel leaves the same bytes there and in the simulator."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from dataclasses import replace
@@ -65,13 +63,13 @@ EMPTY = f"{HEADER}.visible .entry kernel(.param .u64 out) {{ ret; }}"
 LAUNCH = Launch((3, 2, 2), (5, 4, 3), shared_bytes=100_000)
 
 
-def executable(ptx: str) -> Executable:
+def executable(ptx):
     """The PTX as the driver takes it, too: it assembles what it is given as machine code."""
     digest = f"sha256:{hashlib.sha256(ptx.encode()).hexdigest()}"
     return Executable("test/launch", "kernel", "sm_90a", ptx, digest, ptx.encode() + b"\0")
 
 
-def arguments(address: int) -> tuple[Argument, ...]:
+def arguments(address):
     given = struct.pack("<IIHHId", 7, 2**32 - 1, 1, 65_535, 0, 0.25)
     return (
         Argument("bytes", given),
@@ -82,7 +80,7 @@ def arguments(address: int) -> tuple[Argument, ...]:
     )
 
 
-def simulated(launch: Launch, size_bytes: int) -> torch.Tensor:
+def simulated(launch, size_bytes):
     world = SimulatedWorld(1, SimulatorOptions())
     fabric = world.fabric(0)
     out = fabric.allocate(size_bytes, 256, "out")
@@ -92,7 +90,7 @@ def simulated(launch: Launch, size_bytes: int) -> torch.Tensor:
     return found
 
 
-def test_the_kernel_of_this_file_runs_in_the_simulator() -> None:
+def test_the_kernel_of_this_file_runs_in_the_simulator():
     """Without a GPU, too: what the comparison below compares with. Thread 17 of block 7, by hand."""
     found = simulated(LAUNCH, 64 * 12 * 60).view(torch.int32).view(-1, 16)[7 * 60 + 17].tolist()
     assert found[:6] == [2, 3, 0, 1, 0, 1]
@@ -102,7 +100,7 @@ def test_the_kernel_of_this_file_runs_in_the_simulator() -> None:
 
 
 @pytest.fixture(scope="module")
-def driver() -> CudaDriver:
+def driver():
     if not torch.cuda.is_available() or torch.cuda.get_device_capability(0)[0] != 9:
         pytest.skip("there is no GPU of sm_90")
     return CudaDriver(0, 0)
@@ -110,7 +108,7 @@ def driver() -> CudaDriver:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("own_stream", [False, True], ids=["current", "given"])
-def test_a_gpu_leaves_what_the_simulator_leaves(driver: CudaDriver, own_stream: bool) -> None:
+def test_a_gpu_leaves_what_the_simulator_leaves(driver, own_stream):
     size_bytes = 64 * LAUNCH.blocks * LAUNCH.threads
     stream = torch.cuda.Stream()
     launch = Launch(LAUNCH.grid, LAUNCH.block, LAUNCH.shared_bytes, stream=stream.cuda_stream if own_stream else None)
@@ -135,7 +133,7 @@ VARIABLES = f"""{HEADER}
 
 
 @pytest.mark.gpu
-def test_a_gpu_gets_a_modules_variables(driver: CudaDriver) -> None:
+def test_a_gpu_gets_a_modules_variables(driver):
     kernel, out = executable(VARIABLES), torch.zeros(3, dtype=torch.int32, device="cuda:0")
     for values, expected in (({}, [0, 0, 40]), ({"table": (8, 7), "counter": (0, 5)}, [7, 0, 5])):
         for name, (offset, value) in values.items():
@@ -148,7 +146,7 @@ def test_a_gpu_gets_a_modules_variables(driver: CudaDriver) -> None:
 
 
 @pytest.mark.gpu
-def test_a_gpu_makes_clusters_of_blocks(driver: CudaDriver) -> None:
+def test_a_gpu_makes_clusters_of_blocks(driver):
     launch = Launch((4, 2, 2), 1, cluster=(2, 1, 2))
     out = torch.full((launch.blocks, 4), -1, dtype=torch.int32, device="cuda:0")
     driver.launch(executable(CLUSTER), launch, (Argument("address", out.data_ptr()),))
@@ -159,7 +157,7 @@ def test_a_gpu_makes_clusters_of_blocks(driver: CudaDriver) -> None:
 
 
 @pytest.mark.gpu
-def test_a_gpu_has_no_more_shared_memory_than_it_says(driver: CudaDriver) -> None:
+def test_a_gpu_has_no_more_shared_memory_than_it_says(driver):
     """The kernel's own are what the assembler made of its 12 bytes: as many as the dynamic ones' alignment divides."""
     out = torch.zeros(64 * 32, dtype=torch.uint8, device="cuda:0")
     with pytest.raises(ValueError, match="shared_bytes is 232,448; .* have 232,4"):
@@ -169,7 +167,7 @@ def test_a_gpu_has_no_more_shared_memory_than_it_says(driver: CudaDriver) -> Non
 
 
 @pytest.mark.gpu
-def test_a_gpu_holds_as_many_blocks_as_the_limits_say(driver: CudaDriver) -> None:
+def test_a_gpu_holds_as_many_blocks_as_the_limits_say(driver):
     """A cooperative launch of that many blocks runs, and of one more is refused; the limits of h100 say as many."""
     limits = gpu_of("h100")
     limits = replace(limits, multiprocessors=driver.multiprocessors)

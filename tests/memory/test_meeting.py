@@ -1,7 +1,5 @@
 """Meeting: agreement over a store, on both kinds of store, each rank with a client of its own."""
 
-from __future__ import annotations
-
 import functools
 import signal
 import threading
@@ -22,7 +20,7 @@ Stores = Callable[[], Any]
 
 
 @pytest.fixture(params=["hash", "tcp"])
-def stores(request: pytest.FixtureRequest) -> Stores:
+def stores(request):
     """stores() gives one more client of the test's store."""
     if request.param == "hash":
         shared = HashStore()
@@ -31,10 +29,10 @@ def stores(request: pytest.FixtureRequest) -> Stores:
     return lambda: TCPStore("127.0.0.1", server.port, None, False, wait_for_workers=False) if server else None
 
 
-def met(stores: Stores, world_size: int, program: Callable[[Meeting], Any]) -> list[Any]:
+def met(stores, world_size, program):
     """program(meeting) on a thread a rank; what it returned or raised."""
 
-    def on(rank: int) -> Any:
+    def on(rank):
         meeting = Meeting(stores(), rank, world_size)
         meeting.set_deadline(time.monotonic() + NEVER_S)
         return program(meeting)
@@ -42,8 +40,8 @@ def met(stores: Stores, world_size: int, program: Callable[[Meeting], Any]) -> l
     return together(functools.partial(on, rank) for rank in range(world_size))
 
 
-def test_everybody_gets_everybodys_note_and_keys_do_not_pile_up(stores: Stores) -> None:
-    def program(meeting: Meeting) -> list[tuple[str, ...]]:
+def test_everybody_gets_everybodys_note_and_keys_do_not_pile_up(stores):
+    def program(meeting):
         meeting.begin(0)
         return [meeting.exchange("exchange", f"{meeting.rank} says {turn}\n") for turn in range(50)]
 
@@ -54,8 +52,8 @@ def test_everybody_gets_everybodys_note_and_keys_do_not_pile_up(stores: Stores) 
     assert client.num_keys() - before <= 8
 
 
-def test_runs_follow_each_other_and_forget_who_left(stores: Stores) -> None:
-    def program(meeting: Meeting) -> list[tuple[str, ...]]:
+def test_runs_follow_each_other_and_forget_who_left(stores):
+    def program(meeting):
         seen = [meeting.exchange("exchange", f"opening {meeting.rank}")]
         for run in range(5):
             meeting.begin(run)
@@ -70,15 +68,15 @@ def test_runs_follow_each_other_and_forget_who_left(stores: Stores) -> None:
     assert client.num_keys() - before <= 9
 
 
-def test_a_run_has_a_larger_number_than_the_last() -> None:
+def test_a_run_has_a_larger_number_than_the_last():
     meeting = Meeting(HashStore(), 0, 1)
     meeting.begin(3)
     with refused():
         meeting.begin(3)
 
 
-def test_different_kinds_are_a_disagreement_on_all_ranks(stores: Stores) -> None:
-    def program(meeting: Meeting) -> None:
+def test_different_kinds_are_a_disagreement_on_all_ranks(stores):
+    def program(meeting):
         meeting.exchange("free data" if meeting.rank == 1 else "barrier", "")
 
     for outcome in met(stores, 3, program):
@@ -93,8 +91,8 @@ def test_different_kinds_are_a_disagreement_on_all_ranks(stores: Stores) -> None
         ("", "rank 1 left, and 'barrier' needs all"),
     ],
 )
-def test_a_rank_that_fails_or_leaves_is_named(stores: Stores, text: str, message: str) -> None:
-    def program(meeting: Meeting) -> None:
+def test_a_rank_that_fails_or_leaves_is_named(stores, text, message):
+    def program(meeting):
         meeting.begin(0)
         meeting.exchange("barrier", "")
         if meeting.rank == 1:
@@ -116,11 +114,11 @@ def test_a_rank_that_fails_or_leaves_is_named(stores: Stores, text: str, message
 
 
 @pytest.mark.parametrize("has_looked", [False, True])
-def test_a_failure_is_named_before_a_rank_that_left_in_good_order(stores: Stores, has_looked: bool) -> None:
+def test_a_failure_is_named_before_a_rank_that_left_in_good_order(stores, has_looked):
     """Also to a rank that has looked for failures before either was gone, and then finds both while it waits."""
     gone, failed = threading.Event(), threading.Event()
 
-    def program(meeting: Meeting) -> None:
+    def program(meeting):
         meeting.begin(0)
         if meeting.rank == 1:
             meeting.leave("")
@@ -132,25 +130,25 @@ def test_a_failure_is_named_before_a_rank_that_left_in_good_order(stores: Stores
         else:
             assert failed.wait(PATIENCE_S)
             if has_looked:
-                meeting._look_for_failures = lambda kind: None  # type: ignore[method-assign]
+                meeting._look_for_failures = lambda kind: None
             meeting.exchange("barrier", "")
 
     assert str(met(stores, 3, program)[0]) == "rank 2 failed: ValueError: its own fault"
 
 
-def test_a_complete_exchange_counts_even_if_a_rank_has_failed_since(stores: Stores) -> None:
+def test_a_complete_exchange_counts_even_if_a_rank_has_failed_since(stores):
     late = threading.Event()
 
-    def program(meeting: Meeting) -> Any:
+    def program(meeting):
         meeting.begin(0)
         if meeting.rank == 0:
             answer = meeting.exchange("exchange", "0")
             meeting.leave("ValueError: afterwards")
             late.set()
             return answer
-        original, meeting._wait = meeting._wait, lambda keys, kind: late.wait(PATIENCE_S)  # type: ignore[method-assign]
+        original, meeting._wait = meeting._wait, lambda keys, kind: late.wait(PATIENCE_S)
         answer = meeting.exchange("exchange", "1")
-        meeting._wait = original  # type: ignore[method-assign]
+        meeting._wait = original
         with pytest.raises(PeerLost, match="rank 0 .*ValueError: afterwards"):
             meeting.exchange("exchange", "again")
         return answer
@@ -158,8 +156,8 @@ def test_a_complete_exchange_counts_even_if_a_rank_has_failed_since(stores: Stor
     assert met(stores, 2, program) == [("0", "1")] * 2
 
 
-def test_the_deadline_names_who_is_missing(stores: Stores) -> None:
-    def program(meeting: Meeting) -> None:
+def test_the_deadline_names_who_is_missing(stores):
+    def program(meeting):
         if meeting.rank in (0, 3):
             meeting.set_deadline(time.monotonic() + 0.2)
             meeting.exchange("barrier", "")
@@ -173,14 +171,14 @@ def test_the_deadline_names_who_is_missing(stores: Stores) -> None:
         assert "ranks 1, 2 did not come to 'barrier'" in str(outcomes[rank])
 
 
-def test_the_parent_says_who_died_and_ends_a_world(stores: Stores) -> None:
+def test_the_parent_says_who_died_and_ends_a_world(stores):
     alone = threading.Event()
 
-    def waits(meeting: Meeting) -> None:
+    def waits(meeting):
         if meeting.rank == 0:
             meeting.exchange("open", "")
 
-    def ends(meeting: Meeting) -> None:
+    def ends(meeting):
         meeting.begin(4)
         meeting.exchange("barrier", "")
         if meeting.rank == 0:
@@ -195,7 +193,7 @@ def test_the_parent_says_who_died_and_ends_a_world(stores: Stores) -> None:
         assert str(met(stores, 2, ends)[0]) == "the world was ended: Ctrl-C"
 
 
-def test_a_wait_is_interrupted_by_a_signal(stores: Stores) -> None:
+def test_a_wait_is_interrupted_by_a_signal(stores):
     """A thread can't be: this one waits in the main thread, where signals are handled."""
     meeting = Meeting(stores(), 0, 2)
     meeting.set_deadline(time.monotonic() + NEVER_S)

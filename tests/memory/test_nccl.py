@@ -1,12 +1,9 @@
 """The version that an NCCL names itself: the loaded one's, the preloaded one's, and a file's."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +16,7 @@ ASK = "import ctypes, sys; [ctypes.CDLL(path, int(mode)) for path, mode in zip(s
 from memory.nccl import loaded_version; print(loaded_version())"
 
 
-def library(folder: Path, number: int, result: int = 0) -> Path:
+def library(folder, number, result=0):
     """An NCCL that knows nothing but its version."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
@@ -34,11 +31,11 @@ def library(folder: Path, number: int, result: int = 0) -> Path:
 @pytest.mark.parametrize(
     ("number", "text"), [(22809, "2.28.9"), (23203, "2.32.3"), (20900, "2.9.0"), (2804, "2.8.4"), (22707, "2.27.7")]
 )
-def test_a_number_is_a_version(number: int, text: str) -> None:
+def test_a_number_is_a_version(number, text):
     assert version_text(number) == text
 
 
-def test_a_file_says_its_version_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_file_says_its_version_in_a_process_of_its_own(tmp_path):
     path = library(tmp_path / "one", 23203)
     assert version_of_file(path) == "2.32.3"
     assert str(path) not in nccl.MAPS.read_text()
@@ -46,7 +43,7 @@ def test_a_file_says_its_version_in_a_process_of_its_own(tmp_path: Path) -> None
     assert version_of_file(library(tmp_path / "failing", 23203, result=3)) == ""
 
 
-def said(tmp_path: Path, *loaded: str, preload: str = "") -> str:
+def said(tmp_path, *loaded, preload=""):
     environment = os.environ | {"LD_PRELOAD": preload}
     done = subprocess.run(
         [sys.executable, "-c", ASK, *loaded], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
@@ -54,7 +51,7 @@ def said(tmp_path: Path, *loaded: str, preload: str = "") -> str:
     return done.stdout.strip()
 
 
-def test_of_two_libraries_the_one_that_calls_reach_is_named(tmp_path: Path) -> None:
+def test_of_two_libraries_the_one_that_calls_reach_is_named(tmp_path):
     built_with, preloaded = library(tmp_path / "one", 22809), library(tmp_path / "two", 23203)
     own, shared = str(os.RTLD_LOCAL), str(os.RTLD_GLOBAL)
     assert said(tmp_path) == ""
@@ -63,7 +60,7 @@ def test_of_two_libraries_the_one_that_calls_reach_is_named(tmp_path: Path) -> N
     assert said(tmp_path, str(built_with), own, preload=str(preloaded)) == "2.32.3"
 
 
-def test_without_nccl_there_is_no_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_nccl_there_is_no_version(monkeypatch, tmp_path):
     monkeypatch.setattr(nccl, "MAPS", tmp_path / "none")
     assert version_at(str(tmp_path / "none.so")) == ""
     assert loaded_version() == ""

@@ -1,10 +1,7 @@
 """NvshmemFabric on the stand-in: what the contract's own tests don't ask, and NVSHMEM's facts do."""
 
-from __future__ import annotations
-
 import functools
 import time
-from typing import Any
 
 import pytest
 import torch
@@ -30,11 +27,11 @@ from tests.memory.outcomes import good, together
 ONE = Launch(1, 32)
 
 
-def kernel(name: str) -> Executable:
+def kernel(name):
     return Executable(f"test/{name}", name, "sm_90a", "", f"sha256:{name}")
 
 
-def test_traits_say_what_was_found() -> None:
+def test_traits_say_what_was_found():
     traits = StandInWorld(4).fabric(0).traits
     assert (traits.name, traits.arch, traits.world_size, traits.heap_bytes) == ("nvshmem", "sm_90a", 4, 1 << 20)
     assert (traits.multicast, traits.multicast_reason, traits.unmapped) == (True, "", "")
@@ -48,13 +45,11 @@ def test_traits_say_what_was_found() -> None:
 
 
 @pytest.mark.parametrize(("multicast", "rank"), [(False, 0), ((0, 2), 1)], ids=["nowhere", "not on rank 1"])
-def test_without_multicast_the_librarys_reason_is_kept(
-    on_ranks: Any, multicast: Any, rank: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_multicast_the_librarys_reason_is_kept(on_ranks, multicast, rank, monkeypatch):
     monkeypatch.delenv("NVSHMEM_DISABLE_NVLS", raising=False)
     world = StandInWorld(3, multicast=multicast)
 
-    def program(fabric: Any) -> str:
+    def program(fabric):
         with SymmetricPool(fabric) as pool, pytest.raises(NoMulticast) as caught:
             pool.tensor(4, torch.int32, name="data").multicast()
         return str(caught.value)
@@ -64,9 +59,7 @@ def test_without_multicast_the_librarys_reason_is_kept(
     assert [world.fabric(one).traits.multicast_reason for one in range(3)] == [reason] * 3
 
 
-def test_one_rank_alone_has_no_multicast_and_that_the_user_turned_it_off_is_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_rank_alone_has_no_multicast_and_that_the_user_turned_it_off_is_said(monkeypatch):
     monkeypatch.delenv("NVSHMEM_DISABLE_NVLS", raising=False)
     same_text(StandInWorld(1).fabric(0).traits.multicast_reason)
     monkeypatch.setenv("NVSHMEM_DISABLE_NVLS", "1")
@@ -74,10 +67,10 @@ def test_one_rank_alone_has_no_multicast_and_that_the_user_turned_it_off_is_said
     assert StandInWorld(2).fabric(0).traits.multicast_reason == ""
 
 
-def test_unmapped_peers_are_named_and_the_rest_goes_on(on_ranks: Any) -> None:
+def test_unmapped_peers_are_named_and_the_rest_goes_on(on_ranks):
     world = StandInWorld(4, unmapped=[(0, 2), (0, 3), (2, 0)])
 
-    def program(fabric: Any) -> int:
+    def program(fabric):
         region = fabric.allocate(64, 16, "data")
         reached = 0
         for peer in range(4):
@@ -93,10 +86,10 @@ def test_unmapped_peers_are_named_and_the_rest_goes_on(on_ranks: Any) -> None:
     assert world.fabric(3).traits.unmapped == "rank 0 can't reach ranks 2, 3; rank 2 can't reach rank 0"
 
 
-def test_the_own_peer_is_never_asked_of_the_library_and_200_rounds_leave_nothing(on_ranks: Any) -> None:
+def test_the_own_peer_is_never_asked_of_the_library_and_200_rounds_leave_nothing(on_ranks):
     world = StandInWorld(3, heap_bytes=1 << 18)
 
-    def program(fabric: Any) -> set[int]:
+    def program(fabric):
         addresses = set()
         for turn in range(100):
             with SymmetricPool(fabric) as pool:
@@ -113,10 +106,10 @@ def test_the_own_peer_is_never_asked_of_the_library_and_200_rounds_leave_nothing
     assert [world.live_regions(rank) for rank in range(3)] == [(), (), ()]
 
 
-def test_the_library_is_called_in_one_order_on_all_ranks(on_ranks: Any) -> None:
+def test_the_library_is_called_in_one_order_on_all_ranks(on_ranks):
     world = StandInWorld(2)
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         regions = [fabric.allocate(size, 256, f"of {size}") for size in (100, 5000)]
         for region in regions:
             fabric.free(region)
@@ -132,8 +125,8 @@ def test_the_library_is_called_in_one_order_on_all_ranks(on_ranks: Any) -> None:
 
 
 @pytest.mark.parametrize("alignment_bytes", [1, 512, 4096, 1 << 16])
-def test_alignments_hold_on_all_ranks_and_through_multicast(on_ranks: Any, alignment_bytes: int) -> None:
-    def program(fabric: Any) -> tuple[int, ...]:
+def test_alignments_hold_on_all_ranks_and_through_multicast(on_ranks, alignment_bytes):
+    def program(fabric):
         fabric.allocate(1, 1, "before")
         region = fabric.allocate(100, alignment_bytes, "data")
         seen = (*(fabric.peer_address(region, peer) for peer in range(2)), fabric.multicast_address(region))
@@ -149,7 +142,7 @@ def test_alignments_hold_on_all_ranks_and_through_multicast(on_ranks: Any, align
     ("free_bytes", "heap_bytes"),
     [({0: 79 << 30, 1: 41 << 30}, 41 << 29), ({0: (3 << 30) - 1, 1: 79 << 30}, 1 << 30), ({0: 1, 1: 1}, 512 << 20)],
 )
-def test_a_heap_of_what_is_free_is_that_of_the_gpu_with_the_least(free_bytes: dict[int, int], heap_bytes: int) -> None:
+def test_a_heap_of_what_is_free_is_that_of_the_gpu_with_the_least(free_bytes, heap_bytes):
     """Half of it, in whole steps, on all ranks the same; and never none."""
     meetings = [Meeting(store, rank, 2) for store in [HashStore()] for rank in range(2)]
     world = StandInWorld(2, gpu_free_bytes=free_bytes)
@@ -159,10 +152,10 @@ def test_a_heap_of_what_is_free_is_that_of_the_gpu_with_the_least(free_bytes: di
     assert [traits.heap_bytes for traits, _ in found] == [heap_bytes] * 2
 
 
-def test_what_one_rank_lacks_all_ranks_are_told_and_the_world_goes_on(on_ranks: Any) -> None:
+def test_what_one_rank_lacks_all_ranks_are_told_and_the_world_goes_on(on_ranks):
     world = StandInWorld(3, heap_bytes=1 << 40 >> 16, gpu_free_bytes={1: (512 + 256 << 20) - 1})
 
-    def program(fabric: Any) -> str:
+    def program(fabric):
         with pytest.raises(HeapFull) as caught:
             fabric.allocate(1 << 20, 256, "big")
         assert fabric.exchange("still here") == ("still here",) * 3
@@ -173,7 +166,7 @@ def test_what_one_rank_lacks_all_ranks_are_told_and_the_world_goes_on(on_ranks: 
     assert world.spans == {}
     world.gpu_free_bytes[1] += 1
 
-    def again(fabric: Any) -> None:
+    def again(fabric):
         fabric.free(fabric.allocate(1 << 20, 256, "big"))
         world.gpu_free_bytes[fabric.rank] = 0
         # The library's heap has grown by its step, and keeps it.
@@ -182,10 +175,10 @@ def test_what_one_rank_lacks_all_ranks_are_told_and_the_world_goes_on(on_ranks: 
     good(on_ranks(world, again))
 
 
-def test_nobody_frees_what_one_rank_still_looks_at(on_ranks: Any) -> None:
+def test_nobody_frees_what_one_rank_still_looks_at(on_ranks):
     world = StandInWorld(2)
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         region = fabric.allocate(64, 16, "data")
         view = fabric.view(region)[3:5] if fabric.rank == 1 else None
         with pytest.raises(ValueError, match='a view of "data" outlives it on rank 1'):
@@ -200,17 +193,17 @@ def test_nobody_frees_what_one_rank_still_looks_at(on_ranks: Any) -> None:
     assert world.spans == {}
 
 
-def test_faults_and_kernels_that_never_end_name_the_rank(on_ranks: Any) -> None:
+def test_faults_and_kernels_that_never_end_name_the_rank(on_ranks):
     world = StandInWorld(2)
 
-    def spin(fabric: Any) -> None:
+    def spin(fabric):
         if fabric.rank:
             raise Spinning
 
     world.kernels["spin"] = spin
     world.kernels["stray"] = lambda fabric: world.at(fabric.rank, 4096, 4)
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         fabric.launch(kernel("stray"), ONE, [])
         with pytest.raises(DeviceFault, match=f"rank {fabric.rank}: .*bytes at 0x1000"):
             fabric.synchronize()
@@ -224,10 +217,10 @@ def test_faults_and_kernels_that_never_end_name_the_rank(on_ranks: Any) -> None:
     assert "work launched on rank 1 is still running" in str(outcomes[1])
 
 
-def test_what_was_dropped_counts_and_is_named_at_the_end(on_ranks: Any) -> None:
+def test_what_was_dropped_counts_and_is_named_at_the_end(on_ranks):
     world = StandInWorld(2, heap_bytes=1 << 16)
 
-    def program(fabric: Any) -> list[str]:
+    def program(fabric):
         region = fabric.allocate(1 << 15, 256, "data")
         fabric.drop(region)
         assert fabric.live_regions() == ()
@@ -246,16 +239,16 @@ def test_what_was_dropped_counts_and_is_named_at_the_end(on_ranks: Any) -> None:
     assert len(world.complaints) == 2
 
 
-def linked(name: str) -> Executable:
+def linked(name):
     """A kernel with NVSHMEM's device code in it. Its CUlibrary has the handle 7000 + the length of its digest."""
     return Executable(f"test/{name}", name, "sm_90a", ".const .b8 nvshmemi_device_state_d[848];", f"sha256:{name}")
 
 
-def test_device_code_is_started_once_and_finished_before_the_library(on_ranks: Any) -> None:
+def test_device_code_is_started_once_and_finished_before_the_library(on_ranks):
     world = StandInWorld(2)
     world.kernels |= {name: lambda fabric: None for name in ("a", "bb", "plain")}
 
-    def program(fabric: Any) -> list[int]:
+    def program(fabric):
         for one in (linked("a"), linked("bb"), kernel("plain"), linked("a")):
             fabric.launch(one, ONE, [])
         fabric.synchronize()
@@ -268,11 +261,11 @@ def test_device_code_is_started_once_and_finished_before_the_library(on_ranks: A
     assert world.complaints == []
 
 
-def test_device_code_is_finished_after_a_fault_and_the_fault_is_what_is_told(on_ranks: Any) -> None:
+def test_device_code_is_finished_after_a_fault_and_the_fault_is_what_is_told(on_ranks):
     world = StandInWorld(2)
     world.kernels["a"] = lambda fabric: world.at(fabric.rank, 4096, 4)
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         world.libraries[fabric.rank].failing.add(7008)
         fabric.launch(linked("a"), ONE, [])
         with pytest.raises(DeviceFault, match="belong to no allocation"):
@@ -282,11 +275,11 @@ def test_device_code_is_finished_after_a_fault_and_the_fault_is_what_is_told(on_
     assert [library.ended for library in world.libraries] == [[7008]] * 2
 
 
-def test_all_device_code_is_finished_even_if_one_fails(on_ranks: Any) -> None:
+def test_all_device_code_is_finished_even_if_one_fails(on_ranks):
     world = StandInWorld(1)
     world.kernels |= {name: lambda fabric: None for name in ("a", "bb")}
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         world.libraries[0].failing.add(7009)
         fabric.launch(linked("a"), ONE, [])
         fabric.launch(linked("bb"), ONE, [])
@@ -297,11 +290,11 @@ def test_all_device_code_is_finished_even_if_one_fails(on_ranks: Any) -> None:
     assert world.libraries[0].ended == [7009, 7008]
 
 
-def test_ranks_close_one_after_another_once_their_program_is_over(on_ranks: Any) -> None:
+def test_ranks_close_one_after_another_once_their_program_is_over(on_ranks):
     world = StandInWorld(2)
     good(on_ranks(world, lambda fabric: fabric.set_deadline(time.monotonic())))
 
-    def closed(rank: int) -> None:
+    def closed(rank):
         time.sleep(0.1 * rank)
         world.fabrics[rank].close()
 
@@ -309,11 +302,11 @@ def test_ranks_close_one_after_another_once_their_program_is_over(on_ranks: Any)
     assert [library.initialized for library in world.libraries] == [False, False]
 
 
-def test_a_library_that_fails_is_a_fabric_error_with_the_rank(on_ranks: Any, monkeypatch: Any) -> None:
+def test_a_library_that_fails_is_a_fabric_error_with_the_rank(on_ranks, monkeypatch):
     world = StandInWorld(2)
     monkeypatch.setattr(world, "place", lambda size_bytes: None)
 
-    def program(fabric: Any) -> str:
+    def program(fabric):
         with pytest.raises(FabricError) as caught:
             fabric.allocate(64, 16, "data")
         return str(caught.value)
@@ -322,9 +315,9 @@ def test_a_library_that_fails_is_a_fabric_error_with_the_rank(on_ranks: Any, mon
         same_text(message)
 
 
-def test_two_ranks_of_one_gpu_are_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_ranks_of_one_gpu_are_named_before_anything_starts(monkeypatch):
     """As two processes of torchrun on one GPU: without share_gpus their times would be those of turns."""
-    started: list[int] = []
+    started = []
     monkeypatch.setattr(StandInLibrary, "init", lambda library, identity, rank, size: started.append(rank))
     with refused(FabricError) as caught:
         StandInWorld(3, gpus=("GPU-a", "GPU-b", "GPU-a"))
@@ -332,7 +325,7 @@ def test_two_ranks_of_one_gpu_are_named_before_anything_starts(monkeypatch: pyte
     assert started == []
 
 
-def test_ranks_that_may_share_a_gpu_share_its_memory() -> None:
+def test_ranks_that_may_share_a_gpu_share_its_memory():
     apart = StandInWorld(3, heap_bytes=0, gpu_free_bytes=dict.fromkeys(range(3), 8 << 30))
     shared = StandInWorld(
         3,
@@ -347,7 +340,7 @@ def test_ranks_that_may_share_a_gpu_share_its_memory() -> None:
     assert "ranks on a GPU" not in apart.fabric(0).traits.description
 
 
-def test_room_on_a_shared_gpu_is_divided() -> None:
+def test_room_on_a_shared_gpu_is_divided():
     """Each of two ranks sees 3 GiB free, of which both would otherwise take 2."""
     free = dict.fromkeys(range(2), (3 << 30) + (256 << 20))
     world = StandInWorld(2, heap_bytes=4 << 30, gpu_free_bytes=free, gpus=("GPU-a",) * 2, share_gpus=True)
@@ -355,7 +348,7 @@ def test_room_on_a_shared_gpu_is_divided() -> None:
     assert all("1,610,612,736" in text for text in outcomes), outcomes
 
 
-def _refused(fabric: Any) -> str:
+def _refused(fabric):
     with pytest.raises(HeapFull) as caught:
         fabric.allocate(2 << 30, 16, "large")
     return str(caught.value)

@@ -3,11 +3,7 @@
 So the stand-in is held to the library in all but multicast, which needs a switch that not every machine has.
 """
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -20,15 +16,15 @@ SIZE_BYTES = 8 << 10
 
 
 @pytest.fixture(params=["stand-in", pytest.param("nvshmem", marks=pytest.mark.gpu)])
-def world(request: pytest.FixtureRequest) -> Any:
+def world(request):
     """Two ranks whose fabric.library is the stand-in or the real one."""
     if request.param == "stand-in":
         return nvshmem_stand_in.StandInWorld(2, multicast=False)
     return request.getfixturevalue("gpu_worlds")(2, 1 << 20)
 
 
-def test_memory_lies_at_multiples_of_the_granule_and_at_one_offset(world: Any, on_ranks: Any) -> None:
-    def program(fabric: Any) -> list[tuple[int, int, int]]:
+def test_memory_lies_at_multiples_of_the_granule_and_at_one_offset(world, on_ranks):
+    def program(fabric):
         library = fabric.library
         tensors = [library.tensor(size) for size in (1, 700, 512)]
         seen = []
@@ -50,14 +46,14 @@ def test_memory_lies_at_multiples_of_the_granule_and_at_one_offset(world: Any, o
         assert [numel for _, _, numel in seen] == [1, 700, 512]
 
 
-def test_a_peer_tensor_shows_the_peers_memory(world: Any, on_ranks: Any) -> None:
-    def program(fabric: Any) -> list[int]:
+def test_a_peer_tensor_shows_the_peers_memory(world, on_ranks):
+    def program(fabric):
         tensor = fabric.library.tensor(4)
         tensor.fill_(fabric.rank + 1)
         peer = fabric.library.get_peer_tensor(tensor, 1 - fabric.rank)
         fabric.synchronize()
         fabric.barrier()
-        seen: list[int] = peer.to("cpu").tolist()
+        seen = peer.to("cpu").tolist()
         fabric.barrier()
         fabric.library.free_tensor(peer)
         del peer
@@ -67,10 +63,10 @@ def test_a_peer_tensor_shows_the_peers_memory(world: Any, on_ranks: Any) -> None
     assert good(on_ranks(world, program)) == [[2] * 4, [1] * 4]
 
 
-def test_freed_memory_is_given_again_once_unless_the_own_ranks_peer_tensor_keeps_it(world: Any, on_ranks: Any) -> None:
+def test_freed_memory_is_given_again_once_unless_the_own_ranks_peer_tensor_keeps_it(world, on_ranks):
     """Why the fabric never asks for its own. All ranks do it here: one alone would hang the others."""
 
-    def program(fabric: Any) -> tuple[bool, bool, bool]:
+    def program(fabric):
         library = fabric.library
         addresses = set()
         for _ in range(5):
@@ -96,8 +92,8 @@ def test_freed_memory_is_given_again_once_unless_the_own_ranks_peer_tensor_keeps
     assert good(on_ranks(world, program)) == [(True, True, False)] * 2
 
 
-def test_children_go_with_their_parent_and_freeing_one_frees_nothing(world: Any, on_ranks: Any) -> None:
-    def program(fabric: Any) -> list[bool]:
+def test_children_go_with_their_parent_and_freeing_one_frees_nothing(world, on_ranks):
+    def program(fabric):
         library, peer = fabric.library, 1 - fabric.rank
         first = library.tensor(SIZE_BYTES)
         child = library.get_peer_tensor(first, peer)
@@ -136,18 +132,11 @@ def test_children_go_with_their_parent_and_freeing_one_frees_nothing(world: Any,
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.uint8])
 def test_the_librarys_collectives_on_raw_addresses(
-    world: Any,
-    on_ranks: Any,
-    dtype: torch.dtype,
-    collective: str,
-    reduction: str,
-    given: int,
-    taken: int,
-    expected: Callable[[int], list[int]],
-) -> None:
+    world, on_ranks, dtype, collective, reduction, given, taken, expected
+):
     """Two ranks: rank 0 gives 0, 1, .., rank 1 gives 3, 4, ..; the root is rank 1."""
 
-    def program(fabric: Any) -> list[int]:
+    def program(fabric):
         source = fabric.allocate(given * dtype.itemsize, 256, "source")
         target = fabric.allocate(taken * dtype.itemsize, 256, "target")
         data = (torch.arange(given) + 3 * fabric.rank).to(dtype)
@@ -156,7 +145,7 @@ def test_the_librarys_collectives_on_raw_addresses(
         fabric.barrier()
         call = LibraryCall(collective, str(dtype), 4, reduction, root=1)
         fabric.queue_library(call, target.address, source.address)
-        found: list[int] = fabric.read(target, 0, taken * dtype.itemsize).view(dtype).tolist()
+        found = fabric.read(target, 0, taken * dtype.itemsize).view(dtype).tolist()
         fabric.barrier()
         fabric.free(target)
         fabric.free(source)
@@ -165,22 +154,22 @@ def test_the_librarys_collectives_on_raw_addresses(
     assert good(on_ranks(world, program)) == [expected(0), expected(1)]
 
 
-def test_copies_and_barriers_are_queued(world: Any, on_ranks: Any) -> None:
-    def program(fabric: Any) -> list[int]:
+def test_copies_and_barriers_are_queued(world, on_ranks):
+    def program(fabric):
         data = fabric.allocate(64, 256, "data")
         fabric.write(data, 0, torch.full((32,), fabric.rank + 5, dtype=torch.uint8))
         fabric.queue_barrier()
         fabric.queue_copy(data.address + 32, fabric.peer_address(data, 1 - fabric.rank), 32)
         fabric.queue_barrier()
-        seen: list[int] = fabric.read(data, 32, 32).unique().tolist()
+        seen = fabric.read(data, 32, 32).unique().tolist()
         fabric.free(data)
         return seen
 
     assert good(on_ranks(world, program)) == [[6], [5]]
 
 
-def test_two_hundred_rounds_leave_the_heap_and_the_gpu_where_they_began(world: Any, on_ranks: Any) -> None:
-    def program(fabric: Any) -> list[tuple[int, int]]:
+def test_two_hundred_rounds_leave_the_heap_and_the_gpu_where_they_began(world, on_ranks):
+    def program(fabric):
         seen = []
         for turn in range(200):
             region = fabric.allocate(1 + 3001 * (turn % 100), 256, "data")

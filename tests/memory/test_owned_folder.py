@@ -1,7 +1,5 @@
 """Folders of killed processes are removed by the next one that makes such a folder, and no others."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -25,11 +23,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture(autouse=True)
-def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _temporary(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
-def test_the_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_process_is_removed(tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), *sys.path], check=False)
     (left,) = tmp_path.iterdir()
     with owned_folder("symlab-other-"):
@@ -39,7 +37,7 @@ def test_the_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_of_living_processes_and_of_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_living_processes_and_of_others_stay(tmp_path, monkeypatch):
     (tmp_path / "symlab-ahead-named_otherwise").mkdir()
     with owned_folder("symlab-ahead-") as first:
         with owned_folder("symlab-ahead-"):
@@ -51,7 +49,7 @@ def test_folders_of_living_processes_and_of_others_stay(tmp_path: Path, monkeypa
     assert (tmp_path / "symlab-ahead-named_otherwise").exists()
 
 
-def test_a_process_number_that_was_given_again_is_another_process() -> None:
+def test_a_process_number_that_was_given_again_is_another_process():
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     began = began_at(process.pid)
     assert is_alive(process.pid, began or 0)
@@ -61,7 +59,7 @@ def test_a_process_number_that_was_given_again_is_another_process() -> None:
     process.communicate()
 
 
-def test_a_process_that_is_dead_and_not_waited_for_is_no_owner() -> None:
+def test_a_process_that_is_dead_and_not_waited_for_is_no_owner():
     process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     began = began_at(process.pid)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it is dead, and stays in the list of processes
@@ -73,7 +71,7 @@ def test_a_process_that_is_dead_and_not_waited_for_is_no_owner() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not say when processes began")
-def test_when_a_process_began_is_told_in_ticks_since_the_start_of_the_machine() -> None:
+def test_when_a_process_began_is_told_in_ticks_since_the_start_of_the_machine():
     ticks = os.sysconf("SC_CLK_TCK")
     before = time.clock_gettime(time.CLOCK_BOOTTIME) * ticks
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)

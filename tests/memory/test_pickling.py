@@ -1,7 +1,5 @@
 """Pickles of tensors: every data type, views, empty ones."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest
@@ -12,7 +10,7 @@ from memory.pickling import dumps
 
 
 @pytest.mark.parametrize("name", ITEMSIZES)
-def test_a_tensor_comes_back_bit_for_bit(name: str) -> None:
+def test_a_tensor_comes_back_bit_for_bit(name):
     content = torch.arange(48 * ITEMSIZES[name], dtype=torch.int64).to(torch.uint8)
     tensor = content.view(getattr(torch, name)).reshape(6, 8)[:, ::2]
     (found,) = pickle.loads(dumps({"a": [tensor]}))["a"]
@@ -20,6 +18,6 @@ def test_a_tensor_comes_back_bit_for_bit(name: str) -> None:
     assert found.contiguous().view(torch.uint8).equal(tensor.contiguous().view(torch.uint8))
 
 
-def test_scalars_and_empty_tensors_keep_their_shape() -> None:
+def test_scalars_and_empty_tensors_keep_their_shape():
     scalar, empty = pickle.loads(dumps((torch.tensor(3.5), torch.empty(0, 3))))
     assert (scalar.item(), scalar.shape, empty.shape) == (3.5, (), (0, 3))

@@ -1,10 +1,7 @@
 """Where a heap puts allocations, and a pool that counts what they take."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -16,13 +13,13 @@ from tests.memory.nvshmem_stand_in import StandInWorld
 
 
 @pytest.mark.parametrize("rules", [SIMULATED, NVSHMEM], ids=["simulator", "nvshmem"])
-def test_a_heap_of_the_peak_holds_the_program_and_a_granule_less_does_not(rules: Any) -> None:
-    def allocate(pool: Any) -> None:
+def test_a_heap_of_the_peak_holds_the_program_and_a_granule_less_does_not(rules):
+    def allocate(pool):
         for number, (size, alignment) in enumerate(((1, 256), (70_001, 256), (257, 256), (100_000, 512), (300, 256))):
             pool.bytes(size, name=f"t{number}", alignment_bytes=alignment)
 
-    def run(heap_bytes: int) -> None:
-        fabric: Any = StandInWorld(1, heap_bytes=heap_bytes).fabric(0)
+    def run(heap_bytes):
+        fabric = StandInWorld(1, heap_bytes=heap_bytes).fabric(0)
         if rules is SIMULATED:
             fabric = SimulatedWorld(1, SimulatorOptions(heap_bytes=heap_bytes)).fabric(0)
         with SymmetricPool(fabric) as pool:
@@ -35,14 +32,14 @@ def test_a_heap_of_the_peak_holds_the_program_and_a_granule_less_does_not(rules:
         run(counting.peak_bytes - rules.granule_bytes)
 
 
-def test_first_fit_says_what_would_fit() -> None:
+def test_first_fit_says_what_would_fit():
     assert first_fit([], 1024, 1024, 1, SIMULATED) == (0, 1024)
     assert first_fit([(0, 300)], 8192, 4000, 256, SIMULATED) == (None, 8192 - 4608)
     assert first_fit([(0, 300)], 8192, 4000, 256, NVSHMEM) == (512, 8192 - 512)
     assert first_fit([(0, 256), (8192, 8448)], 8448, 9000, 256, NVSHMEM) == (None, 8192 - 512)
 
 
-def test_counting_imports_no_torch() -> None:
+def test_counting_imports_no_torch():
     program = """
 import sys
 from memory.placing import SIMULATED, CountingPool

@@ -1,7 +1,5 @@
 """SymmetricPool: scopes, agreement of the ranks, capacity, and an empty heap whatever happens."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable
@@ -19,19 +17,19 @@ Make = Callable[..., Any]
 OnRanks = Callable[..., list[Any]]
 
 
-def held(world: Any) -> list[str]:
+def held(world):
     return [f"rank {rank}: {region.name}" for rank in range(world.world_size) for region in world.live_regions(rank)]
 
 
-def names(pool: SymmetricPool) -> list[str]:
+def names(pool):
     return [tensor.name for tensor in pool.live]
 
 
-def test_scopes_nest_and_release_in_reverse_order(make_world: Make, on_ranks: OnRanks, interrupted: Any) -> None:
+def test_scopes_nest_and_release_in_reverse_order(make_world, on_ranks, interrupted):
     world = make_world(2)
 
-    def program(fabric: Any) -> list[str]:
-        freed: list[str] = []
+    def program(fabric):
+        freed = []
         free = fabric.free
         fabric.free = lambda region: (freed.append(region.name), free(region))
         with SymmetricPool(fabric) as pool:
@@ -55,10 +53,10 @@ def test_scopes_nest_and_release_in_reverse_order(make_world: Make, on_ranks: On
     assert held(world) == []
 
 
-def test_free_releases_early_and_once(make_world: Make, on_ranks: OnRanks) -> None:
+def test_free_releases_early_and_once(make_world, on_ranks):
     world = make_world(2)
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             first = pool.tensor(1, torch.int32, name="first")
             pool.tensor(1, torch.int32, name="second")
@@ -74,10 +72,10 @@ def test_free_releases_early_and_once(make_world: Make, on_ranks: OnRanks) -> No
     assert held(world) == []
 
 
-def test_a_full_heap_says_what_would_fit_and_the_pool_goes_on(make_world: Make, on_ranks: OnRanks) -> None:
+def test_a_full_heap_says_what_would_fit_and_the_pool_goes_on(make_world, on_ranks):
     world = make_world(2, heap_bytes=1 << 16)
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             pool.tensor(1 << 14, torch.uint8, name="a quarter")
             with pytest.raises(HeapFull, match="too much") as caught:
@@ -104,10 +102,8 @@ def test_a_full_heap_says_what_would_fit_and_the_pool_goes_on(make_world: Make, 
         ({"name": "data"}, 'a live symmetric tensor "data"'),
     ],
 )
-def test_a_wrong_request_is_a_clear_line(
-    make_world: Make, on_ranks: OnRanks, arguments: dict[str, Any], message: str
-) -> None:
-    def program(fabric: Any) -> None:
+def test_a_wrong_request_is_a_clear_line(make_world, on_ranks, arguments, message):
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             pool.tensor(4, torch.int32, name="data")
             with pytest.raises(ValueError, match=message):
@@ -116,8 +112,8 @@ def test_a_wrong_request_is_a_clear_line(
     good(on_ranks(make_world(1), program))
 
 
-def test_a_pool_works_within_its_with_block_only(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> None:
+def test_a_pool_works_within_its_with_block_only(make_world, on_ranks):
+    def program(fabric):
         pool = SymmetricPool(fabric)
         with pytest.raises(ValueError, match='"data" was asked of a pool that is not open'):
             pool.tensor(1, torch.int32, name="data")
@@ -134,13 +130,11 @@ def test_a_pool_works_within_its_with_block_only(make_world: Make, on_ranks: OnR
     [{"shape": 5}, {"dtype": torch.float32}, {"alignment_bytes": 512}, {"name": "flags"}],
     ids=["shape", "dtype", "alignment", "name"],
 )
-def test_ranks_that_want_different_things_are_told_who_wants_what(
-    make_world: Make, on_ranks: OnRanks, arguments: dict[str, Any]
-) -> None:
+def test_ranks_that_want_different_things_are_told_who_wants_what(make_world, on_ranks, arguments):
     world = make_world(4)
 
-    def program(fabric: Any) -> None:
-        wanted: dict[str, Any] = {"shape": 4, "dtype": torch.int32, "name": "data"}
+    def program(fabric):
+        wanted = {"shape": 4, "dtype": torch.int32, "name": "data"}
         with SymmetricPool(fabric) as pool:
             pool.tensor(**wanted | (arguments if fabric.rank == 2 else {}))
 
@@ -160,12 +154,10 @@ def test_ranks_that_want_different_things_are_told_who_wants_what(
         (3, True, ('ranks 0, 2 want to release "second", "first"; ', 'rank 1 wants to allocate "one more"')),
     ],
 )
-def test_another_order_is_a_message_and_not_a_hang(
-    make_world: Make, on_ranks: OnRanks, ranks: int, is_allocation: bool, said: tuple[str, ...]
-) -> None:
+def test_another_order_is_a_message_and_not_a_hang(make_world, on_ranks, ranks, is_allocation, said):
     world = make_world(ranks)
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             first = pool.tensor(4, torch.int32, name="first")
             second = pool.tensor(4, torch.int32, name="second")
@@ -180,10 +172,10 @@ def test_another_order_is_a_message_and_not_a_hang(
     assert held(world) == []
 
 
-def test_after_a_failure_nothing_is_waited_for_and_nothing_more_is_given(make_world: Make, on_ranks: OnRanks) -> None:
+def test_after_a_failure_nothing_is_waited_for_and_nothing_more_is_given(make_world, on_ranks):
     world = make_world(2)
 
-    def program(fabric: Any) -> None:
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             pool.tensor(4, torch.int32, name="outer")
             with contextlib.suppress(ZeroDivisionError), pool.scope():
@@ -197,7 +189,7 @@ def test_after_a_failure_nothing_is_waited_for_and_nothing_more_is_given(make_wo
     assert held(world) == []
 
 
-def busy_program(fabric: Any) -> float:
+def busy_program(fabric):
     """All that a program does with memory: two scopes, writes, views, reads, barriers."""
     with SymmetricPool(fabric) as pool:
         data = pool.tensor(100, torch.float32, name="data", fill=fabric.rank)
@@ -215,22 +207,20 @@ def busy_program(fabric: Any) -> float:
         return float(data.read().sum() + last.read().sum())
 
 
-def calls_of_busy_program(make_world: Make, on_ranks: OnRanks, interrupted: Any) -> list[str]:
-    def program(fabric: Any) -> tuple[float, list[str]]:
+def calls_of_busy_program(make_world, on_ranks, interrupted):
+    def program(fabric):
         return busy_program(fabric), fabric.calls
 
     outcomes = on_ranks(make_world(2), program, lambda fabric, rank: interrupted(fabric, 0, None))
     good(outcomes)
     assert [total for total, _ in outcomes] == [4.0, 104.0]
-    calls: list[str] = outcomes[1][1]
+    calls = outcomes[1][1]
     return calls
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt, SystemExit])
-def test_the_heap_is_empty_after_a_failure_at_any_call(
-    make_world: Make, on_ranks: OnRanks, interrupted: Any, kind: type[BaseException]
-) -> None:
+def test_the_heap_is_empty_after_a_failure_at_any_call(make_world, on_ranks, interrupted, kind):
     calls = calls_of_busy_program(make_world, on_ranks, interrupted)
     assert calls.count("allocate") == calls.count("free") == 4
     for at_call in range(1, len(calls) + 1):

@@ -1,10 +1,7 @@
 """Folders that only their user writes to: each way in which another user could, named."""
 
-from __future__ import annotations
-
 import os
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +9,7 @@ from memory import private_folder
 from memory.private_folder import exposure, is_ours, make_private
 
 
-def test_a_folder_that_is_made_is_the_users_alone_whatever_the_mask(tmp_path: Path) -> None:
+def test_a_folder_that_is_made_is_the_users_alone_whatever_the_mask(tmp_path):
     mask = os.umask(0)
     try:
         make_private(tmp_path / "a" / "b")
@@ -24,7 +21,7 @@ def test_a_folder_that_is_made_is_the_users_alone_whatever_the_mask(tmp_path: Pa
     make_private(tmp_path / "a" / "b")
 
 
-def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_that_is_there_is_left_as_it_is(tmp_path):
     tmp_path.chmod(0o755)
     make_private(tmp_path)
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
@@ -34,7 +31,7 @@ def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "is_exposed"), [(0o700, False), (0o755, False), (0o775, True), (0o1777, True)])
-def test_a_folder_that_others_write_to(tmp_path: Path, mode: int, is_exposed: bool) -> None:
+def test_a_folder_that_others_write_to(tmp_path, mode, is_exposed):
     folder = tmp_path / "folder"
     folder.mkdir()
     folder.chmod(mode)
@@ -42,7 +39,7 @@ def test_a_folder_that_others_write_to(tmp_path: Path, mode: int, is_exposed: bo
     assert exposure(folder) == said
 
 
-def test_a_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_user(tmp_path, monkeypatch):
     owner = tmp_path.stat().st_uid
     monkeypatch.setattr(private_folder.os, "geteuid", lambda: owner + 1)
     if owner:
@@ -52,7 +49,7 @@ def test_a_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("mode", "is_exposed"), [(0o777, True), (0o1777, False), (0o775, False)])
-def test_a_folder_above_in_which_others_can_rename(tmp_path: Path, mode: int, is_exposed: bool) -> None:
+def test_a_folder_above_in_which_others_can_rename(tmp_path, mode, is_exposed):
     above = tmp_path / "above"
     above.mkdir()
     above.chmod(mode)
@@ -66,7 +63,7 @@ def test_a_folder_above_in_which_others_can_rename(tmp_path: Path, mode: int, is
 
 
 @pytest.mark.parametrize(("mode", "is_own"), [(0o600, True), (0o644, True), (0o664, False), (0o646, False)])
-def test_whose_a_file_is(tmp_path: Path, mode: int, is_own: bool) -> None:
+def test_whose_a_file_is(tmp_path, mode, is_own):
     path = tmp_path / "file"
     path.touch()
     path.chmod(mode)

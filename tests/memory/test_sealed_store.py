@@ -1,12 +1,8 @@
 """A signed store: ranks with the key meet as ever, and what anything else wrote ends in one line, unread."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
-from pathlib import Path
-from typing import Any
 
 import pytest
 from torch.distributed import HashStore, TCPStore
@@ -22,20 +18,20 @@ KEY = bytes(range(32))
 class Bomb:
     """Creates a file where it is unpickled."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return os.mkdir, (str(self.path),)
 
 
 @pytest.fixture
-def store() -> Any:
+def store():
     """torch's types know str alone; bytes do."""
     return HashStore()
 
 
-def test_values_come_back_and_appended_ones_add_up(store: Any) -> None:
+def test_values_come_back_and_appended_ones_add_up(store):
     sealed = SealedStore(store, KEY)
     sealed.set("a", "one")
     sealed.set("b", "zwölf\n")
@@ -52,7 +48,7 @@ def test_values_come_back_and_appended_ones_add_up(store: Any) -> None:
     assert not again.check(["a"])
 
 
-def forgeries(store: Any, folder: Path) -> dict[str, bytes]:
+def forgeries(store, folder):
     """What another process could put in place of the value of "a"."""
     good = store.get("a")
     other = SealedStore(HashStore(), bytes(32))
@@ -65,14 +61,14 @@ def forgeries(store: Any, folder: Path) -> dict[str, bytes]:
         "longer": good + b"x",
         "changed": good[:-1] + b"f",
         "of another name": store.get("b"),
-        "of another key": other._store.get("a"),  # type: ignore[attr-defined]
+        "of another key": other._store.get("a"),
         "negative length": good[:64] + b"-000000000000001" + good[80:],
         "huge length": good[:64] + b"f" * 16 + good[80:],
         "no text": b"\xff" * 200,
     }
 
 
-def test_what_the_key_did_not_sign_is_refused_in_one_line(store: Any, tmp_path: Path) -> None:
+def test_what_the_key_did_not_sign_is_refused_in_one_line(store, tmp_path):
     sealed = SealedStore(store, KEY)
     sealed.set("a", "one")
     sealed.set("b", "one")
@@ -86,7 +82,7 @@ def test_what_the_key_did_not_sign_is_refused_in_one_line(store: Any, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_line_that_something_else_added_to_a_log(store: Any) -> None:
+def test_a_line_that_something_else_added_to_a_log(store):
     sealed = SealedStore(store, KEY)
     sealed.append("log", "1\n")
     store.append("log", "2\n")
@@ -94,18 +90,18 @@ def test_a_line_that_something_else_added_to_a_log(store: Any) -> None:
         sealed.get("log")
 
 
-def test_a_store_without_a_key_is_a_mistake(store: Any) -> None:
+def test_a_store_without_a_key_is_a_mistake(store):
     with refused():
         SealedStore(store, b"")
 
 
-def client(server: TCPStore) -> Any:
+def client(server):
     return TCPStore("127.0.0.1", server.port, None, False, wait_for_workers=False)
 
 
 @pytest.mark.parametrize("is_sealed", [False, True])
 @pytest.mark.parametrize("forged", ["pickle", "number", "deep", "long", "kinds"])
-def test_a_foreign_message_ends_a_meeting_in_one_line(tmp_path: Path, forged: str, is_sealed: bool) -> None:
+def test_a_foreign_message_ends_a_meeting_in_one_line(tmp_path, forged, is_sealed):
     server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
     hostile = client(server)
     value = {
@@ -128,7 +124,7 @@ def test_a_foreign_message_ends_a_meeting_in_one_line(tmp_path: Path, forged: st
 @pytest.mark.parametrize(
     "line", ["x", '{"rank": 1}', '{"rank": "1", "text": ""}', '{"rank": 1, "text": "", "more": 1}']
 )
-def test_a_foreign_line_in_the_log_of_failures(line: str, is_sealed: bool) -> None:
+def test_a_foreign_line_in_the_log_of_failures(line, is_sealed):
     server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
     client(server).append("meeting/1/left", f"{line}\n")
     store = SealedStore(client(server), KEY) if is_sealed else client(server)

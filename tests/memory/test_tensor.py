@@ -1,7 +1,5 @@
 """SymmetricTensor: contents, addresses, views, and what is said to those who use it too late."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +8,7 @@ import torch
 
 from memory.fabric import NoMulticast
 from memory.pool import SymmetricPool
-from memory.tensor import Released, SymmetricTensor
+from memory.tensor import Released
 from tests.memory.outcomes import good
 
 Make = Callable[..., Any]
@@ -18,8 +16,8 @@ OnRanks = Callable[..., list[Any]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8])
-def test_what_is_written_is_read_back_in_every_dtype(make_world: Make, on_ranks: OnRanks, dtype: torch.dtype) -> None:
-    def program(fabric: Any) -> None:
+def test_what_is_written_is_read_back_in_every_dtype(make_world, on_ranks, dtype):
+    def program(fabric):
         values = torch.arange(6).to(dtype).reshape(2, 3) + fabric.rank
         with SymmetricPool(fabric) as pool:
             data = pool.tensor((2, 3), dtype, name="data")
@@ -34,8 +32,8 @@ def test_what_is_written_is_read_back_in_every_dtype(make_world: Make, on_ranks:
     good(on_ranks(make_world(2), program))
 
 
-def test_a_read_is_a_copy_and_a_strided_tensor_is_written_in_order(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> None:
+def test_a_read_is_a_copy_and_a_strided_tensor_is_written_in_order(make_world, on_ranks):
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             data = pool.tensor((3, 2), torch.float32, name="data")
             data.write(torch.arange(6, dtype=torch.float32).reshape(2, 3).T)
@@ -47,8 +45,8 @@ def test_a_read_is_a_copy_and_a_strided_tensor_is_written_in_order(make_world: M
     good(on_ranks(make_world(1), program))
 
 
-def test_an_expanded_tensor_is_written_like_any_other(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> None:
+def test_an_expanded_tensor_is_written_like_any_other(make_world, on_ranks):
+    def program(fabric):
         one = torch.full((), 3.0)
         with SymmetricPool(fabric) as pool:
             for numel in (1, 4):
@@ -59,8 +57,8 @@ def test_an_expanded_tensor_is_written_like_any_other(make_world: Make, on_ranks
     good(on_ranks(make_world(1), program))
 
 
-def test_local_shares_memory_and_is_empty_after_the_scope(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> tuple[int, ...]:
+def test_local_shares_memory_and_is_empty_after_the_scope(make_world, on_ranks):
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             data = pool.tensor((4, 2), torch.bfloat16, name="data", fill=1)
             local = data.local
@@ -73,8 +71,8 @@ def test_local_shares_memory_and_is_empty_after_the_scope(make_world: Make, on_r
     assert good(on_ranks(make_world(2), program)) == [(0,), (0,)]
 
 
-def test_addresses_are_symmetric_and_aligned(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def test_addresses_are_symmetric_and_aligned(make_world, on_ranks):
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             pool.tensor(3, torch.uint8, name="odd")
             first = pool.tensor(10, torch.float32, name="first")
@@ -90,13 +88,11 @@ def test_addresses_are_symmetric_and_aligned(make_world: Make, on_ranks: OnRanks
         assert len({there - here for here, there in zip(first, second, strict=True)}) == 1
 
 
-def test_multicast_addresses_are_symmetric_and_nobodys_own(
-    make_world: Make, on_ranks: OnRanks, needs_multicast: Callable[[Any], None]
-) -> None:
+def test_multicast_addresses_are_symmetric_and_nobodys_own(make_world, on_ranks, needs_multicast):
     world = make_world(2)
     needs_multicast(world)
 
-    def program(fabric: Any) -> list[tuple[int, ...]]:
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             tensors = [pool.tensor(10, torch.float32, name=name) for name in ("first", "second")]
             return [(tensor.multicast().address, *tensor.peer_addresses()) for tensor in tensors]
@@ -106,7 +102,7 @@ def test_multicast_addresses_are_symmetric_and_nobodys_own(
         assert len({there - here for here, there in zip(first, second, strict=True)}) == 1
 
 
-USES: list[Callable[[SymmetricTensor], Any]] = [
+USES = [
     lambda data: data.address,
     lambda data: data.local,
     lambda data: data.read(),
@@ -118,8 +114,8 @@ USES: list[Callable[[SymmetricTensor], Any]] = [
 ]
 
 
-def test_every_late_use_names_the_tensor(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> None:
+def test_every_late_use_names_the_tensor(make_world, on_ranks):
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             data = pool.tensor(4, torch.float32, name="data", fill=0)
             views = [data.peer(0), data.peer(1)]
@@ -137,8 +133,8 @@ def test_every_late_use_names_the_tensor(make_world: Make, on_ranks: OnRanks) ->
     good(on_ranks(make_world(2), program))
 
 
-def test_wrong_use_is_a_clear_line(make_world: Make, on_ranks: OnRanks) -> None:
-    def program(fabric: Any) -> None:
+def test_wrong_use_is_a_clear_line(make_world, on_ranks):
+    def program(fabric):
         with SymmetricPool(fabric) as pool:
             data = pool.tensor(4, torch.float32, name="data")
             with pytest.raises(ValueError, match=r'"data" has replicas on ranks 0 to 1, none on rank 2'):

@@ -1,7 +1,5 @@
 """Workers of a pool end with the process that started them, also when that is killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -28,7 +26,7 @@ if __name__ == "__main__":
 """
 
 
-def killed_beside_its_worker(script: Path, *lines: str) -> None:
+def killed_beside_its_worker(script, *lines):
     """Kill a script that has printed these lines and the number of a worker, in a process group of its own if there are
     such lines; the worker ends, too."""
     parent = subprocess.Popen(
@@ -53,12 +51,12 @@ def killed_beside_its_worker(script: Path, *lines: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
-def test_a_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+def test_a_worker_ends_when_its_parent_is_killed(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     killed_beside_its_worker(tmp_path / "program.py")
 
 
-def test_only_a_worker_has_a_parent_to_end_with() -> None:
+def test_only_a_worker_has_a_parent_to_end_with():
     with refused():
         end_with_parent()
 
@@ -87,19 +85,19 @@ def main(descriptor):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system ends it on Linux only")
-def test_a_worker_at_work_ends_when_its_parent_is_killed_and_runs_no_script_again(tmp_path: Path) -> None:
+def test_a_worker_at_work_ends_when_its_parent_is_killed_and_runs_no_script_again(tmp_path):
     (tmp_path / "busy.py").write_text(BUSY)
     (tmp_path / "script.py").write_text(SCRIPT)
     killed_beside_its_worker(tmp_path / "script.py", "the script runs\n")
 
 
-def test_a_worker_whose_parent_is_gone_before_it_looks_ends() -> None:
+def test_a_worker_whose_parent_is_gone_before_it_looks_ends():
     code = "import os; from memory.worker_process import kill_with; kill_with(os.getppid() + 1); print('it goes on')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
 
 
-def test_a_file_of_the_working_folder_is_no_module_of_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_the_working_folder_is_no_module_of_a_worker(tmp_path, monkeypatch):
     """The folder of what a worker runs is on this process's path; the working folder is not."""
     modules, folder = tmp_path / "modules", tmp_path / "folder"
     modules.mkdir()

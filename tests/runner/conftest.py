@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,29 +19,25 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 import runner
-from cases.case import Case
 from cases.finding import Finding
-from cases.ops import Collective
 from cases.record.record import Check, Mismatch, load
 from cases.record.shared import is_shared_file
 from cases.refusal import Refusal
 from kernels.catalogue import SPECS
-from kernels.spec import KernelSpec
 from memory.fabric import Executable, Traits
 from runner.__main__ import main
 from runner.case.cases import check_against_catalogue, resolved
-from runner.case.contestant import Contestant
 from runner.command.means import Means
 from runner.command.running import Tools
 from runner.records.command_json import COMMAND_JSON
 from runner.request.compose import hydra_over
 from runner.request.composer import Composer
 from runner.request.overrides import parsed, text_of
-from runner.request.validate import Request, ResolvedRequest, validate
+from runner.request.validate import validate
 from runner.request_error import RequestError
 from runner.track.background import Connection
 from runner.track.follower import follow
-from runner.world.fabrics import FabricName, FabricRequest
+from runner.world.fabrics import FabricName
 from runner.world.world import WorldFailure
 
 PTX = ".version 8.0 // multimem.ld_reduce.relaxed.sys.global.add.f32 in words\n"
@@ -50,24 +46,24 @@ GOOD = Check("bitwise", 64, 0, 0.0, 0, 0.0, True, 2, True)
 BAD = Check("bitwise", 64, 3, 2.5, 7, 1.25, True, 2, True, first_mismatch=Mismatch(1, 0, 5, 1.0, 3.5, "0x1", "0x2"))
 
 
-def on_its_fabric(request: Request, specs: Sequence[KernelSpec] = SPECS) -> ResolvedRequest:
+def on_its_fabric(request, specs=SPECS):
     """The request with nothing left open, without a look at this machine: "auto" is the simulator."""
     fabric = request.fabric
     return resolved(request, replace(fabric, name=FabricName.simulator) if fabric.name == "auto" else fabric, specs)
 
 
-def asked(*lines: str) -> list[Request]:
+def asked(*lines):
     """What each command line asks for, by one composer: composing with one each takes ten times as long."""
     with hydra_over():
         composer = Composer()
         return [one_asked(composer, line) for line in lines]
 
 
-def one_asked(composer: Composer, line: str) -> Request:
+def one_asked(composer, line):
     return validate(composer.composition([text_of(one) for one in parsed(line.split())]).config)
 
 
-def refusals(lines: str) -> str:
+def refusals(lines):
     """What is said of each wrong command line, up to its algorithms; " / " stands between two of them."""
     said = []
     with hydra_over():
@@ -83,20 +79,20 @@ def refusals(lines: str) -> str:
 class StubWorld:
     """A world whose programs do nothing but tell the traits."""
 
-    def __init__(self, fabric: FabricRequest, world_size: int) -> None:
+    def __init__(self, fabric, world_size):
         self.fabric = fabric
         self.world_size = world_size
         self.healthy = True
         self.closed = False
-        self.found: tuple[Finding, ...] | None = ()
+        self.found = ()
 
-    def run(self, program: Any, argument: Any, deadline_s: float | None) -> list[Any]:
+    def run(self, program, argument, deadline_s):
         fabric = self.fabric
         reason = "" if fabric.multicast else "switched off"
         traits = Traits("simulator", fabric.arch, self.world_size, fabric.heap_bytes, fabric.multicast, reason, True)
         return [traits] * self.world_size
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self):
         return {
             "instructions": 1000 * self.world_size,
             "bytes": {"read [own]": 64},
@@ -104,10 +100,10 @@ class StubWorld:
             "of": {"launches": 5, "ranks": self.world_size},
         }
 
-    def close(self) -> None:
+    def close(self):
         self.closed = True
 
-    def findings(self) -> tuple[Finding, ...] | None:
+    def findings(self):
         return self.found if self.fabric.races else None
 
 
@@ -125,7 +121,7 @@ class Script:
     captures: int = 0
     connect: Callable[[], Connection] | None = None
 
-    def tools(self) -> Tools:
+    def tools(self):
         return Tools(
             make_world=self._world,
             capture=self._capture,
@@ -133,23 +129,23 @@ class Script:
             connect=self.connect,
         )
 
-    def _world(self, fabric: FabricRequest, world_size: int, say: Any) -> Any:
+    def _world(self, fabric, world_size, say):
         self.worlds.append(StubWorld(fabric, world_size))
         return self.worlds[-1]
 
-    def _capture(self, root: Path) -> dict[str, Any]:
+    def _capture(self, root):
         self.captures += 1
         return {"git": {"commit": "0123abc", "dirty": True}, "host": {"user": "somebody"}}
 
-    def _refuses(self, spec: KernelSpec, collective: Collective, case: Case, traits: Traits) -> Refusal | None:
+    def _refuses(self, spec, collective, case, traits):
         return (
             Refusal("fabric.multicast", "no multicast here") if spec.needs_multicast and not traits.multicast else None
         )
 
-    def _compiled(self, spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
+    def _compiled(self, spec, case, arch, cache_dir):
         return Executable(spec.name, "kernel", arch, PTX, f"sha256:{hashlib.sha256(PTX.encode()).hexdigest()}")
 
-    def _run_case(self, world: Any, contestant: Contestant, request: ResolvedRequest) -> Check | None:
+    def _run_case(self, world, contestant, request):
         case = contestant.case
         self.ran.append(case.id)
         world.found = next((found for part, found in self.findings.items() if part in case.id), ())
@@ -166,7 +162,7 @@ class Script:
 TWO = "algorithms=[one_shot,two_shot]"
 
 
-def record_files(folder: Path) -> list[Path]:
+def record_files(folder):
     """All records under folder/records."""
     found = folder.glob("records/**/*.json")
     return [path for path in found if path.name != COMMAND_JSON and not is_shared_file(path)]
@@ -182,13 +178,13 @@ class Outcome:
     folder: Path
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def records(self):
         """All records, in the order in which they were made."""
         found = [json.loads(load(path).to_json()) for path in record_files(self.folder)]
         return sorted(found, key=lambda record: (record["started"], record["id"]))
 
     @property
-    def statuses(self) -> list[str]:
+    def statuses(self):
         return sorted(record["status"] for record in self.records)
 
 
@@ -199,7 +195,7 @@ Runs = Callable[[str], dict[str, list[Any]]]
 """The fixture `mlflow_runs`."""
 
 
-def in_thread() -> Connection:
+def in_thread():
     """A follower of a mirror in this process, where MLflow is imported once for all tests."""
     read_message, write_message = os.pipe()
     read_answer, write_answer = os.pipe()
@@ -210,14 +206,12 @@ def in_thread() -> Connection:
 
 
 @pytest.fixture
-def script() -> Script:
+def script():
     return Script(connect=in_thread)
 
 
 @pytest.fixture
-def symlab(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: Script
-) -> Symlab:
+def symlab(tmp_path, monkeypatch, capsys, script):
     """symlab("+exp=allreduce_bf16"): the command line in tmp_path, on stub worlds, untracked unless it says so.
 
     Two algorithms run where neither an experiment nor a key says which.
@@ -225,7 +219,7 @@ def symlab(
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
 
-    def run(*arguments: str, track: bool = False) -> Outcome:
+    def run(*arguments, track=False):
         looks = any(one[0] == "-" and one != "-m" for one in arguments)
         said = " ".join(arguments)
         more = [] if looks or "algorithms=" in said or "exp=" in said else [TWO]
@@ -238,22 +232,22 @@ def symlab(
 
 
 @pytest.fixture(autouse=True)
-def _no_hydra_left() -> Iterator[None]:
+def _no_hydra_left():
     yield
     GlobalHydra.instance().clear()
 
 
 @pytest.fixture(scope="session")
-def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+def database(tmp_path_factory):
     """The URI of an MLflow database that all tests share: making one takes a second and more."""
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
 
 
 @pytest.fixture
-def mlflow_runs(database: str) -> Runs:
+def mlflow_runs(database):
     """mlflow_runs(experiment): the runs there, {"parents": [..], "children": [..]}, oldest first."""
 
-    def runs(experiment: str) -> dict[str, list[Any]]:
+    def runs(experiment):
         from mlflow import MlflowClient
 
         client = MlflowClient(tracking_uri=database)
@@ -267,7 +261,7 @@ def mlflow_runs(database: str) -> Runs:
     return runs
 
 
-def is_running(process: int) -> bool:
+def is_running(process):
     """Whether a process is there; a zombie is."""
     try:
         os.kill(process, 0)
@@ -277,14 +271,14 @@ def is_running(process: int) -> bool:
 
 
 @pytest.fixture
-def ctrl_c_raises() -> Iterator[None]:
+def ctrl_c_raises():
     """Ctrl-C as Python has it: a shell that starts the tests in the background has it ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-def started(folder: Path, code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+def started(folder, code, *arguments, **options):
     """A Python program in a process of its own, whose output is read."""
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *arguments],

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from memory.fabric import Argument, Executable, Launch
+from memory.fabric import Argument
 from memory.pool import SymmetricPool
 from runner.case.program import Plan, run_case
 
@@ -32,36 +30,36 @@ class Damage:
 class DamagedFabric:
     """A rank's fabric on which that happens."""
 
-    def __init__(self, fabric: Any, damage: Damage) -> None:
+    def __init__(self, fabric, damage):
         self.fabric = fabric
         self.damage = damage
         self.calls = 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         if name == self.damage.method:
             self.calls += 1
             if self.calls == self.damage.at_call and self.damage.kind:
                 return getattr(self, f"_{self.damage.kind}")
         return getattr(self.fabric, name)
 
-    def _raise(self, *arguments: Any) -> None:
+    def _raise(self, *arguments):
         raise KeyError(f"injected at {self.damage.method} {self.calls}")
 
-    def _kill(self, *arguments: Any) -> None:
+    def _kill(self, *arguments):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _spin(self, *arguments: Any) -> None:
+    def _spin(self, *arguments):
         while True:
             pass  # for ever
 
-    def _skip(self, *arguments: Any) -> None:
+    def _skip(self, *arguments):
         """This rank launches nothing: its peers' kernels wait for it."""
 
-    def _misdirect(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+    def _misdirect(self, executable, launch, arguments):
         nowhere = Argument("address", NOBODYS_ADDRESS)
         self.fabric.launch(executable, launch, [nowhere if one.kind == "address" else one for one in arguments])
 
-    def _exhaust(self, *arguments: Any) -> Any:
+    def _exhaust(self, *arguments):
         """Somebody else's memory leaves no room on this rank's GPU alone."""
         free_bytes, _ = torch.cuda.mem_get_info()
         hoard = torch.empty(free_bytes - (400 << 20), dtype=torch.uint8, device="cuda")
@@ -70,11 +68,11 @@ class DamagedFabric:
         finally:
             del hoard
 
-    def _overdraw(self, *arguments: Any) -> None:
+    def _overdraw(self, *arguments):
         torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
 
 
-def damaged(fabric: Any, damage: Damage) -> int:
+def damaged(fabric, damage):
     """run_case with the damage on one rank; how often the method was called there."""
     if fabric.rank != FAULTY_RANK:
         run_case(fabric, damage.plan)
@@ -84,16 +82,16 @@ def damaged(fabric: Any, damage: Damage) -> int:
     return wrapped.calls
 
 
-def memory(fabric: Any, argument: object) -> tuple[int, int, int]:
+def memory(fabric, argument):
     """Bytes held of the heap, bytes free on the GPU, live regions."""
     return fabric.held_bytes, fabric.free_bytes, len(fabric.live_regions())
 
 
-def nothing(fabric: Any, argument: object) -> object:
+def nothing(fabric, argument):
     return argument
 
 
-def big_tensor(fabric: Any, size_bytes: int) -> None:
+def big_tensor(fabric, size_bytes):
     """Room for a large tensor: what an earlier shortage must not have changed."""
     with SymmetricPool(fabric) as pool:
         pool.tensor(size_bytes, torch.uint8, name="big")

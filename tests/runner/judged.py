@@ -1,13 +1,5 @@
 """What the runner's check says of a case that ran on all ranks of a simulated world."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
-from cases.case import Case
-from cases.record.record import Check
-from memory.fabric import Executable
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
 from runner.world.threads import ThreadWorld
@@ -15,14 +7,7 @@ from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S
 
 
-def judged(
-    case: Case,
-    spec: Any,
-    executable: Executable | None = None,
-    launches: int = 2,
-    wrap: Callable[[Any], Any] = lambda fabric: fabric,
-    **options: Any,
-) -> Check:
+def judged(case, spec, executable=None, launches=2, wrap=lambda fabric: fabric, **options):
     """The merged check. spec: a kernel's or a baseline. wrap(fabric): what a rank gets. options: the simulator's."""
     world = ThreadWorld(case.world_size, SimulatorOptions(**{"heap_bytes": 1 << 23} | options))
     plan = Plan(case, spec, executable, launches=launches)

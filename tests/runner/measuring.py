@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,11 +14,10 @@ from cases.case import Case
 from cases.record.timing import L2State, Window
 from kernels import catalogue
 from kernels.compile import executable
-from memory.fabric import Traits
 from runner.case.contestant import Contestant
 from runner.request.schema import Limit, TimingMode, TimingRequest
 from runner.timing.kernel_names import CapturedKernel
-from runner.timing.measure import MeasurePlan, RankMeasurement, measure
+from runner.timing.measure import MeasurePlan, measure
 from runner.timing.stopwatch import DELAY_S
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
@@ -35,45 +32,45 @@ CALL_US = 2.5
 class RecordingFabric:
     """A simulator's fabric that passes for a GPU's and writes down what is asked of it."""
 
-    def __init__(self, fabric: Any, log: list[str], l2_bytes: int) -> None:
+    def __init__(self, fabric, log, l2_bytes):
         self.fabric = fabric
         self.log = log
         self.device = torch.device("cpu")
         self.l2_bytes = l2_bytes
-        self.noted: list[str] = []
+        self.noted = []
 
     @property
-    def traits(self) -> Traits:
+    def traits(self):
         return dataclasses.replace(self.fabric.traits, l2_bytes=self.l2_bytes)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self.fabric, name)
 
-    def launch(self, compiled: Any, *arguments: Any) -> None:
+    def launch(self, compiled, *arguments):
         self.log.append(f"launch {compiled.name}")
         self.fabric.launch(compiled, *arguments)
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         self.log.append("synchronize")
         self.fabric.synchronize()
 
-    def inspect(self, region: Any, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
+    def inspect(self, region, offset_bytes=0, size_bytes=None):
         """The memory itself, as on a GPU: whoever still looks at it when it is freed is told so."""
         self.fabric.synchronize()
-        view: torch.Tensor = self.fabric.view(region)[offset_bytes:][:size_bytes]
+        view = self.fabric.view(region)[offset_bytes:][:size_bytes]
         return view
 
-    def never_written(self, region: Any) -> torch.Tensor | None:
+    def never_written(self, region):
         """As a GPU, it can't tell."""
         return None
 
-    def queue_barrier(self) -> None:
+    def queue_barrier(self):
         self.log.append("queue_barrier")
 
-    def note_queued(self, what: str) -> None:
+    def note_queued(self, what):
         self.noted.append(what)
 
-    def queue_copy(self, destination: int, source: int, size_bytes: int) -> None:
+    def queue_copy(self, destination, source, size_bytes):
         self.log.append(f"copy {size_bytes}")
 
 
@@ -84,22 +81,22 @@ class RecordingStopwatch:
     tired_graphs nothing from that replay on, doubled_graphs everything twice. Marks from stuck_at on are never passed.
     """
 
-    def __init__(self, log: list[str]) -> None:
+    def __init__(self, log):
         self.log = log
         self.broken_capture = False
         self.empty_graphs = False
-        self.tired_graphs: int | None = None
+        self.tired_graphs = None
         self.doubled_graphs = False
         self.stuck_at = 1 << 30
-        self.delays_s: list[float] = []
+        self.delays_s = []
 
-    def capture(self, queue: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, queue):
         self.log.append("capture")
         if self.broken_capture:
             raise RuntimeError("operation not permitted when stream is capturing")
         replays = 0
 
-        def replay() -> None:
+        def replay():
             nonlocal replays
             replays += 1
             self.log.append("replay")
@@ -110,21 +107,21 @@ class RecordingStopwatch:
 
         return replay
 
-    def kernels(self) -> tuple[CapturedKernel, ...]:
+    def kernels(self):
         return (CapturedKernel("a_kernel", 7),)
 
-    def delay(self, seconds: float = DELAY_S) -> None:
+    def delay(self, seconds=DELAY_S):
         self.log.append("delay")
         self.delays_s.append(seconds)
 
-    def mark(self) -> int:
+    def mark(self):
         self.log.append("mark")
         return len(self.log)
 
-    def passed(self, mark: int) -> bool:
+    def passed(self, mark):
         return mark < self.stuck_at
 
-    def elapsed_us(self, start: int, end: int) -> float:
+    def elapsed_us(self, start, end):
         """Launches and barriers between two marks, at CALL_US each."""
         between = self.log[start:end]
         return CALL_US * sum(line.startswith(("launch", "queue_barrier", "copy", "replay")) for line in between)
@@ -140,10 +137,10 @@ class Bench:
     logs: list[list[str]] = dataclasses.field(default_factory=list)
     spoil: Callable[[RecordingFabric, RecordingStopwatch], None] = lambda fabric, stopwatch: None
 
-    def run(self) -> list[RankMeasurement]:
+    def run(self):
         self.logs = [[] for _ in range(self.world_size)]
 
-        def program(fabric: Any, plan: MeasurePlan) -> RankMeasurement:
+        def program(fabric, plan):
             log = self.logs[fabric.rank]
             recording, stopwatch = RecordingFabric(fabric, log, self.l2_bytes), RecordingStopwatch(log)
             self.spoil(recording, stopwatch)
@@ -153,12 +150,12 @@ class Bench:
         return world.run(program, self.plan, NEVER_S)
 
 
-def case_of(algorithm: str, **changes: Any) -> Case:
+def case_of(algorithm, **changes):
     case = Case("all_reduce", algorithm, "bfloat16", "float32", "sum", 4096, 2)
     return dataclasses.replace(case, **changes)
 
 
-def contestant(cache_dir: Path, algorithm: str, **changes: Any) -> Contestant:
+def contestant(cache_dir, algorithm, **changes):
     case = case_of(algorithm, **changes)
     spec = catalogue.find(case.name)
     return Contestant(case, spec, executable(spec, case, "sm_90a", cache_dir))

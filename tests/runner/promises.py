@@ -1,30 +1,23 @@
 """Made-up algorithms: what a check has to know of one, and the results of an honest one."""
 
-from __future__ import annotations
-
-from typing import Literal
-
 import torch
 
-from cases.case import Case
 from cases.dtypes import ALL, NONE, REDUCTIONS
 from cases.ops import collective
 from kernels.numeric.numerics import fold
-from kernels.spec import Fold, KernelSpec
+from kernels.spec import KernelSpec
 from memory.fabric import Launch
 from runner.case.inputs import make_inputs
 
 
-def owner(case: Case, rank: int) -> torch.Tensor:
+def owner(case, rank):
     """Contiguous slices of the rank's output, in rank order, the first of them the rank's own."""
     count = collective(case.op).counts(case.numel, case.world_size)[1]
     same = collective(case.op).same_on_all_ranks
     return (torch.arange(count) * case.world_size // max(count, 1) + (0 if same else rank)) % case.world_size
 
 
-def spec(
-    order: Fold = "rank_order", op: str = "all_reduce", positive_zero: Literal["", "inputs", "results"] = ""
-) -> KernelSpec:
+def spec(order="rank_order", op="all_reduce", positive_zero=""):
     return KernelSpec(
         op=op,
         algorithm="made_up",
@@ -45,14 +38,14 @@ def spec(
     )
 
 
-def parts_of(case: Case, rank: int) -> list[torch.Tensor] | None:
+def parts_of(case, rank):
     """What is reduced, or moved, into a rank's output."""
     op = collective(case.op)
     count = op.counts(case.numel, case.world_size)[0]
     return op.outputs(make_inputs(case, range(case.world_size), count), rank, case.root)
 
 
-def right(case: Case, promise: KernelSpec, rank: int) -> torch.Tensor | None:
+def right(case, promise, rank):
     """What an honest kernel that promises this gives a rank; None: nothing."""
     parts = parts_of(case, rank)
     if parts is None or not collective(case.op).reduces:

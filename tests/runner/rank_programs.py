@@ -10,10 +10,8 @@ import mmap
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -30,7 +28,7 @@ ALIGNMENT_BYTES = 256
 class FileFabric:
     """The RankFabric of one process; rank r's heap is at (r + 1) << 32."""
 
-    def __init__(self, store: Any, rank: int, world_size: int, folder: Path) -> None:
+    def __init__(self, store, rank, world_size, folder):
         self.rank = rank
         self.world_size = world_size
         self.meeting = Meeting(store, rank, world_size)
@@ -41,36 +39,36 @@ class FileFabric:
         self.heaps = [self._mapped(folder / f"heap-{peer}") for peer in range(world_size)]
         self.meeting.exchange("opened", "")
         path.unlink()
-        self.regions: dict[int, Region] = {}
+        self.regions = {}
         self.dropped = 0
 
-    def _mapped(self, path: Path) -> torch.Tensor:
+    def _mapped(self, path):
         with path.open("r+b") as file:
             return torch.frombuffer(mmap.mmap(file.fileno(), HEAP_BYTES), dtype=torch.uint8)
 
-    def begin(self, run: int) -> None:
+    def begin(self, run):
         self.meeting.begin(run)
 
-    def leave(self, text: str) -> None:
+    def leave(self, text):
         self.meeting.leave(text)
 
-    def set_deadline(self, monotonic_s: float | None) -> None:
+    def set_deadline(self, monotonic_s):
         self.meeting.set_deadline(monotonic_s)
 
-    def live_regions(self) -> tuple[Region, ...]:
+    def live_regions(self):
         return tuple(self.regions.values())
 
-    def close(self) -> None:
+    def close(self):
         self.meeting.begin(1 << 40)
         self.meeting.exchange("close", "")
 
-    def exchange(self, note: str) -> tuple[str, ...]:
+    def exchange(self, note):
         return self.meeting.exchange("exchange", note)
 
-    def barrier(self) -> None:
+    def barrier(self):
         self.meeting.exchange("barrier", "")
 
-    def allocate(self, size_bytes: int, alignment_bytes: int, name: str) -> Region:
+    def allocate(self, size_bytes, alignment_bytes, name):
         self.meeting.exchange("allocate", name)
         offset = 0
         for region in sorted(self.regions.values(), key=lambda one: one.address):
@@ -82,56 +80,56 @@ class FileFabric:
         self.regions[region.address] = region
         return region
 
-    def free(self, region: Region) -> None:
+    def free(self, region):
         self.meeting.exchange("free", region.name)
         del self.regions[region.address]
 
-    def drop(self, region: Region) -> None:
+    def drop(self, region):
         self.regions.pop(region.address, None)
 
-    def peer_address(self, region: Region, peer: int) -> int:
+    def peer_address(self, region, peer):
         return region.address - self._base(self.rank) + self._base(peer)
 
-    def multicast_address(self, region: Region) -> int:
+    def multicast_address(self, region):
         raise NoMulticast(self.traits.multicast_reason)
 
-    def view(self, region: Region) -> torch.Tensor:
+    def view(self, region):
         return self.at(region.address, region.size_bytes)
 
-    def inspect(self, region: Region, offset_bytes: int = 0, size_bytes: int | None = None) -> torch.Tensor:
+    def inspect(self, region, offset_bytes=0, size_bytes=None):
         return self.view(region)[offset_bytes:][:size_bytes]
 
-    def never_written(self, region: Region) -> torch.Tensor | None:
+    def never_written(self, region):
         return None
 
-    def write(self, region: Region, offset_bytes: int, data: torch.Tensor) -> None:
+    def write(self, region, offset_bytes, data):
         self.view(region)[offset_bytes : offset_bytes + data.numel()] = data
 
-    def read(self, region: Region, offset_bytes: int, size_bytes: int) -> torch.Tensor:
+    def read(self, region, offset_bytes, size_bytes):
         return self.view(region)[offset_bytes : offset_bytes + size_bytes].clone()
 
-    def launch(self, executable: Executable, launch: Launch, arguments: Sequence[Argument]) -> None:
+    def launch(self, executable, launch, arguments):
         KERNELS[executable.entry](self, *(one.value for one in arguments))
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         pass
 
-    def at(self, address: int, size_bytes: int) -> torch.Tensor:
+    def at(self, address, size_bytes):
         peer, offset = (address >> 32) - 1, address & 0xFFFFFFFF
         if not 0 <= peer < self.world_size or offset + size_bytes > HEAP_BYTES:
             raise DeviceFault(f"address {address:#x} belongs to no rank")
         return self.heaps[peer][offset : offset + size_bytes]
 
-    def _base(self, rank: int) -> int:
+    def _base(self, rank):
         return (rank + 1) << 32
 
 
-def send_to_next(fabric: FileFabric, target: int, source: int, size_bytes: int) -> None:
+def send_to_next(fabric, target, source, size_bytes):
     """Copy own bytes to the next rank."""
     fabric.at(target, size_bytes).copy_(fabric.at(source, size_bytes))
 
 
-def ring_shift(fabric: FileFabric, source: int, targets: int, *others: int) -> None:
+def ring_shift(fabric, source, targets, *others):
     """What send_recv/ring of tests/kernels/own_kernel.py does, with its parameters: the own input to the next rank."""
     size_bytes = others[4]
     table = fabric.at(targets, 8 * fabric.world_size).view(torch.int64)
@@ -140,7 +138,7 @@ def ring_shift(fabric: FileFabric, source: int, targets: int, *others: int) -> N
     fabric.barrier()
 
 
-KERNELS: dict[str, Callable[..., None]] = {"send_to_next": send_to_next, "ring_shift": ring_shift}
+KERNELS = {"send_to_next": send_to_next, "ring_shift": ring_shift}
 SEND = Executable("send_to_next", "send_to_next", "none", "", "sha256:0")
 
 
@@ -152,7 +150,7 @@ class FileOpener:
     fault: str = ""
     at_rank: int = 1
 
-    def __call__(self, store: Any, rank: int, world_size: int) -> FileFabric:
+    def __call__(self, store, rank, world_size):
         if self.fault and rank == self.at_rank:
             if self.fault == "raise":
                 print("the driver said no", flush=True)
@@ -167,10 +165,10 @@ class FileOpener:
 class FaultyFabric:
     """A fabric that raises at one call of a method, before it reaches the others."""
 
-    def __init__(self, fabric: FileFabric, method: str, at_call: int) -> None:
+    def __init__(self, fabric, method, at_call):
         self.fabric, self.method, self.left = fabric, method, at_call
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         if name == self.method:
             self.left -= 1
             if self.left == 0:
@@ -188,11 +186,11 @@ class Fault:
     told: str = ""
 
 
-def nothing(fabric: Any, argument: object) -> object:
+def nothing(fabric, argument):
     return argument
 
 
-def ring(fabric: Any, fault: Fault | None) -> list[int]:
+def ring(fabric, fault):
     """A real program over the pool: two tensors, two launches, what the previous rank sent."""
     if fault is not None and fault.rank == fabric.rank and fault.kind in ("allocate", "launch"):
         fabric = FaultyFabric(fabric, fault.kind, fault.at_call)
@@ -215,7 +213,7 @@ def ring(fabric: Any, fault: Fault | None) -> list[int]:
         return [int(one) for one in target.read()]
 
 
-def commit(fault: Fault) -> None:
+def commit(fault):
     """The faults that are no exceptions of the fabric."""
     if fault.kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -230,11 +228,11 @@ def commit(fault: Fault) -> None:
         ctypes.PyDLL(None).sleep(3600)  # keeps the interpreter to itself
 
 
-def leave_behind(fabric: Any, argument: None) -> None:
+def leave_behind(fabric, argument):
     fabric.allocate(16, 16, "flags" if fabric.rank else "data")
 
 
-def group_sum(fabric: Any, argument: None) -> float:
+def group_sum(fabric, argument):
     """A sum over all ranks by torch's own process group, made once a process."""
     from torch import distributed
 
@@ -245,11 +243,11 @@ def group_sum(fabric: Any, argument: None) -> float:
     return float(mine)
 
 
-def pid(fabric: Any, argument: object) -> int:
+def pid(fabric, argument):
     return os.getpid()
 
 
-def wait_in_a_barrier(fabric: Any, folder: str) -> None:
+def wait_in_a_barrier(fabric, folder):
     """Rank 0 waits for the others, who write down that they sleep."""
     if fabric.rank:
         Path(folder, f"sleeping-{fabric.rank}").touch()
@@ -257,13 +255,13 @@ def wait_in_a_barrier(fabric: Any, folder: str) -> None:
     fabric.barrier()
 
 
-def listening(fabric: Any, argument: object) -> list[str]:
+def listening(fabric, argument):
     """Where this process listens, after its process group has met: addresses, in the kernel's hexadecimal."""
     group_sum(fabric, None)
     return listening_addresses("self")
 
 
-def listening_addresses(process: str) -> list[str]:
+def listening_addresses(process):
     """The addresses at which a process listens, as "address:port" in the hexadecimal of /proc/net/tcp."""
     sockets = set()
     for descriptor in Path(f"/proc/{process}/fd").iterdir():

@@ -1,38 +1,33 @@
 """job.Keeper in memory: a job's records, and the worlds that it had."""
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
 
-from cases.record.record import Record
 from runner.records.store import StoreError
 
 
 class Shelf:
     """A new world comes of make_world whenever the last one is hurt. events: what happened, in order."""
 
-    def __init__(self, make_world: Callable[[], Any], full_after: int = 1000) -> None:
-        self.records: list[Record] = []
-        self.worlds: list[Any] = []
-        self.events: list[str] = []
+    def __init__(self, make_world, full_after=1000):
+        self.records = []
+        self.worlds = []
+        self.events = []
         self.make_world, self.full_after = make_world, full_after
 
-    def world(self) -> Any:
+    def world(self):
         if not self.worlds or not self.worlds[-1].healthy:
             self.worlds.append(self.make_world())
         return self.worlds[-1]
 
-    def starting(self, case: Any) -> None:
+    def starting(self, case):
         self.events.append(f"start {case.size_bytes} {case.algorithm}")
 
     @contextlib.contextmanager
-    def preparing(self, what: str) -> Iterator[None]:
+    def preparing(self, what):
         self.events.append(what)
         yield
 
-    def keep(self, record: Record, executable: Any) -> None:
+    def keep(self, record, executable):
         if len(self.records) >= self.full_after:
             raise StoreError("no room")
         self.events.append(f"keep {record.case.size_bytes} {record.case.algorithm}")

@@ -1,7 +1,5 @@
 """Signals become exceptions, also where Python drops them; shielded steps end first; an ignored SIGHUP is left so."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -17,18 +15,18 @@ ENDING = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 
 
 @pytest.mark.parametrize(("number", "code"), ENDING)
-def test_a_signal_is_an_exception_with_the_code_of_shells(number: signal.Signals, code: int) -> None:
+def test_a_signal_is_an_exception_with_the_code_of_shells(number, code):
     before = signal.getsignal(number)
     with pytest.raises(Interrupted, match=number.name) as caught, interruptible():
         os.kill(os.getpid(), number)
     assert caught.value.exit_code == code
     assert signal.getsignal(number) is before
-    steps: list[str] = []
+    steps = []
     assert ends_with(steps, number).exit_code == code
     assert steps == [number.name], "steps that belong together end first"
 
 
-def ends_with(steps: list[str], *signals: signal.Signals) -> Interrupted:
+def ends_with(steps, *signals):
     """Send signals within shielded steps, with a step after each, and return the exception that comes of them."""
     try:
         with interruptible():
@@ -42,15 +40,15 @@ def ends_with(steps: list[str], *signals: signal.Signals) -> Interrupted:
     raise AssertionError(f"no exception came: {steps}")
 
 
-def test_a_second_signal_does_not_wait() -> None:
-    steps: list[str] = []
+def test_a_second_signal_does_not_wait():
+    steps = []
     ends_with(steps, signal.SIGTERM, signal.SIGTERM, signal.SIGTERM)
     assert steps == ["SIGTERM"]
 
 
-def test_an_ignored_hangup_stays_ignored_and_others_are_shielded() -> None:
+def test_an_ignored_hangup_stays_ignored_and_others_are_shielded():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    steps: list[str] = []
+    steps = []
     assert ends_with(steps, signal.SIGHUP, signal.SIGTERM).exit_code == 143
     assert steps == ["SIGHUP", "SIGTERM"]
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -59,30 +57,30 @@ def test_an_ignored_hangup_stays_ignored_and_others_are_shielded() -> None:
 class Signalled:
     """Its finalizer gets a signal, and Python drops the exceptions of finalizers."""
 
-    def __init__(self, number: signal.Signals) -> None:
+    def __init__(self, number):
         self.number = number
 
-    def __del__(self) -> None:
+    def __del__(self):
         os.kill(os.getpid(), self.number)
 
 
-def gets_and_sleeps(number: signal.Signals) -> None:
+def gets_and_sleeps(number):
     Signalled(number)
     time.sleep(NEVER_S)
 
 
 @pytest.mark.parametrize(("number", "code"), ENDING)
-def test_an_exception_that_python_drops_comes_again(number: signal.Signals, code: int) -> None:
+def test_an_exception_that_python_drops_comes_again(number, code):
     with pytest.raises(Interrupted) as caught, interruptible():
         gets_and_sleeps(number)
     assert (caught.value.exit_code, caught.value.times) == (code, 1)
 
 
-def test_one_that_is_dropped_waits_for_shielded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_dropped_waits_for_shielded_steps(monkeypatch):
     monkeypatch.setattr("runner.interrupt.SENT_AGAIN_AFTER_S", 0.5)
     steps = []
 
-    def work() -> None:
+    def work():
         Signalled(signal.SIGTERM)
         with shielded():
             time.sleep(2)
@@ -93,7 +91,7 @@ def test_one_that_is_dropped_waits_for_shielded_steps(monkeypatch: pytest.Monkey
     assert (steps, caught.value.times) == (["ended"], 1)
 
 
-def test_a_signal_after_one_that_was_dropped_is_the_second() -> None:
+def test_a_signal_after_one_that_was_dropped_is_the_second():
     with interruptible():
         with pytest.raises(Interrupted):
             gets_and_sleeps(signal.SIGTERM)
@@ -102,14 +100,12 @@ def test_a_signal_after_one_that_was_dropped_is_the_second() -> None:
     assert second.value.times == 2
 
 
-def test_what_others_drop_is_reported_as_before_and_nothing_comes_after_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_others_drop_is_reported_as_before_and_nothing_comes_after_the_end(monkeypatch):
     class Broken:
-        def __del__(self) -> None:
+        def __del__(self):
             raise OSError("not ours")
 
-    said: list[str] = []
+    said = []
     monkeypatch.setattr(sys, "unraisablehook", lambda found: said.append(str(found.exc_value)))
     before = sys.unraisablehook
     with interruptible():
@@ -117,7 +113,7 @@ def test_what_others_drop_is_reported_as_before_and_nothing_comes_after_the_end(
         Signalled(signal.SIGTERM)
     assert said == ["not ours"]
     assert sys.unraisablehook is before
-    came: list[int] = []
+    came = []
     signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
     time.sleep(20 * SENT_AGAIN_AFTER_S)
     assert came == []

@@ -1,7 +1,5 @@
 """Wrong requests: one line that says what, where and what would be right; exit code 2; nothing written."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
@@ -13,7 +11,6 @@ import pytest
 from kernels.sources import ROOT
 from runner.records.store import Store, StoreError
 from tests.golden import same_text
-from tests.runner.conftest import Script, Symlab
 
 
 @pytest.mark.parametrize(
@@ -34,7 +31,7 @@ from tests.runner.conftest import Script, Symlab
         ["-m", "records=a,b"],
     ],
 )
-def test_one_line_two_and_nothing_written(symlab: Symlab, script: Script, arguments: list[str]) -> None:
+def test_one_line_two_and_nothing_written(symlab, script, arguments):
     done = symlab(*arguments)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     same_text(done.err)
@@ -42,12 +39,12 @@ def test_one_line_two_and_nothing_written(symlab: Symlab, script: Script, argume
     assert script.ran == []
 
 
-def test_gpus_that_are_not_there_are_refused(symlab: Symlab) -> None:
+def test_gpus_that_are_not_there_are_refused(symlab):
     done = symlab("fabric=nvshmem")
     assert (done.code, "(fabric=nvshmem), " in done.err, "fabric=simulator" in done.err) == (2, True, True)
 
 
-def test_a_records_folder_without_permission(symlab: Symlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_records_folder_without_permission(symlab, tmp_path, monkeypatch):
     locked = tmp_path / "locked"
     locked.mkdir()
     real = os.access
@@ -58,8 +55,8 @@ def test_a_records_folder_without_permission(symlab: Symlab, tmp_path: Path, mon
     assert list(locked.iterdir()) == []
 
 
-def test_a_records_folder_that_only_fails_when_it_is_made(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(root: Path, label: str) -> Store:
+def test_a_records_folder_that_only_fails_when_it_is_made(symlab, monkeypatch):
+    def refused(root, label):
         raise StoreError(f"records: can't be written in {root}: Read-only file system; name another folder")
 
     monkeypatch.setattr(Store, "create", refused)
@@ -68,10 +65,10 @@ def test_a_records_folder_that_only_fails_when_it_is_made(symlab: Symlab, monkey
     same_text(done.err)
 
 
-def test_a_full_disk_while_storing(symlab: Symlab, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_while_storing(symlab, script, monkeypatch):
     real = os.fsync
 
-    def full(descriptor: int) -> None:
+    def full(descriptor):
         if len(script.ran) >= 2:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(descriptor)
@@ -87,7 +84,7 @@ def test_a_full_disk_while_storing(symlab: Symlab, script: Script, monkeypatch: 
     assert [path for path in done.folder.glob("records/*/*") if path.name.endswith(".tmp")] == []
 
 
-def started(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def started(*command, cwd):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
@@ -96,7 +93,7 @@ def started(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "module", [["-m", "runner"], ["-c", "from runner.__main__ import main; raise SystemExit(main())"]]
 )
-def test_a_process_ends_with_two_and_without_a_traceback(tmp_path: Path, module: list[str]) -> None:
+def test_a_process_ends_with_two_and_without_a_traceback(tmp_path, module):
     run = started(sys.executable, *module, "world_size=two", cwd=tmp_path)
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
     assert run.stderr.startswith("symlab: error: ")
@@ -105,13 +102,13 @@ def test_a_process_ends_with_two_and_without_a_traceback(tmp_path: Path, module:
 
 @pytest.mark.parametrize("arguments", ["--help", "sizes=[8] track=none", "--cfg job"])
 @pytest.mark.parametrize("output", [">/dev/full", ">&-"])
-def test_an_output_that_takes_nothing_is_no_traceback(tmp_path: Path, output: str, arguments: str) -> None:
+def test_an_output_that_takes_nothing_is_no_traceback(tmp_path, output, arguments):
     run = started("/bin/sh", "-c", f'"$0" -m runner {arguments} {output}', sys.executable, cwd=tmp_path)
     assert (run.returncode, run.stderr.count("\n")) == (1, 1), run.stderr
     assert "standard output" in run.stderr
 
 
-def test_before_main_nothing_is_imported_that_takes_time() -> None:
+def test_before_main_nothing_is_imported_that_takes_time():
     """A Ctrl-C meanwhile would be a traceback."""
     code = "import sys, runner.__main__; print({'omegaconf', 'hydra', 'yaml', 'argparse', 'click'} & set(sys.modules))"
     assert started(sys.executable, "-c", code, cwd=ROOT).stdout == "set()\n"

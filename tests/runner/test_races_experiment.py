@@ -1,9 +1,5 @@
 """+exp=races: every kernel under the race checker, and none has a race. bench_listeners.py measures what it costs."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 import symlab
@@ -13,7 +9,7 @@ from runner.request.experiments import CONF
 from simulator.world import SimulatedWorld, SimulatorOptions
 
 
-def has_checker() -> bool:
+def has_checker():
     try:
         SimulatedWorld(1, SimulatorOptions(races=True)).close()
     except ValueError:
@@ -21,7 +17,7 @@ def has_checker() -> bool:
     return True
 
 
-def test_it_asks_for_every_op_and_algorithm_on_two_and_four_ranks() -> None:
+def test_it_asks_for_every_op_and_algorithm_on_two_and_four_ranks():
     with hydra_over():
         jobs = compose_jobs(["+exp=races"], multirun=False)
     assert {job.request.op for job in jobs} == {name.partition("/")[0] for name in NAMES}
@@ -34,7 +30,7 @@ def test_it_asks_for_every_op_and_algorithm_on_two_and_four_ranks() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not has_checker(), reason="the simulator has no race checker so far")
-def test_every_kernel_is_clean(tmp_path: Path) -> None:
+def test_every_kernel_is_clean(tmp_path):
     done = symlab.experiment("+exp=races", "track=none", f"records={tmp_path}", quiet=True)
     assert done.exit_code == 0
     assert {record.case.name for record in done.records} == set(NAMES)

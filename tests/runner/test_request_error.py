@@ -1,7 +1,5 @@
 """What is said after an unknown name."""
 
-from __future__ import annotations
-
 import pytest
 
 from runner.request_error import near
@@ -18,5 +16,5 @@ EXPERIMENTS = ("allreduce_bf16", "allreduce_fp16", "allreduce_fp32", "allreduce_
         ("al", f"known: {', '.join(EXPERIMENTS)}"),
     ],
 )
-def test_all_names_that_begin_with_it_are_near(name: str, said: str) -> None:
+def test_all_names_that_begin_with_it_are_near(name, said):
     assert near(name, EXPERIMENTS) == said

@@ -1,8 +1,6 @@
 """All records that were ever published: they are read, have the id that their case gives, and are written again as
 they were."""
 
-from __future__ import annotations
-
 import lzma
 from pathlib import Path
 
@@ -17,7 +15,7 @@ BUNDLES = sorted(PUBLISHED.glob("*/*.jsonl.xz"))
 
 
 @pytest.mark.parametrize("path", BUNDLES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_each_line_is_read_and_written_again_to_the_byte(path: Path) -> None:
+def test_each_line_is_read_and_written_again_to_the_byte(path):
     lines = lzma.decompress(path.read_bytes()).decode("utf-8").splitlines()
     assert lines
     for number, line in enumerate(lines, start=1):
@@ -27,10 +25,10 @@ def test_each_line_is_read_and_written_again_to_the_byte(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(FLOORS.glob("*.jsonl.xz")), ids=lambda path: path.name)
-def test_records_of_floors_are_read_and_written_again_to_the_byte(path: Path) -> None:
+def test_records_of_floors_are_read_and_written_again_to_the_byte(path):
     assert lzma.decompress(packed(read([path]))) == lzma.decompress(path.read_bytes())
 
 
-def test_there_are_bundles() -> None:
+def test_there_are_bundles():
     assert {path.parent.name for path in BUNDLES} >= {"h200-x2", "h200-x4"}
     assert {path.name for path in FLOORS.iterdir()} >= {"h100.jsonl.xz", "h200.jsonl.xz"}

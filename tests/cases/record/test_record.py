@@ -1,13 +1,10 @@
 """Records: what they refuse to say, and that their JSON is standard and gives them back."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,12 +56,12 @@ TIMING = dataclasses.replace(
 )
 
 
-REFUSED: dict[str, Any] = {"status": Status.REFUSED, "check": None, "reason": "no multicast"}
+REFUSED = {"status": Status.REFUSED, "check": None, "reason": "no multicast"}
 REFUSAL = Refusal("multicast", "no multicast", "take one_shot")
 
 
-def record(**changes: Any) -> Record:
-    fields: dict[str, Any] = {
+def record(**changes):
+    fields = {
         "id": ID,
         "status": Status.PASSED,
         "case": CASE,
@@ -95,7 +92,7 @@ def record(**changes: Any) -> Record:
         record(check=DIGESTED),
     ],
 )
-def test_round_trip(made: Record, tmp_path: Path) -> None:
+def test_round_trip(made, tmp_path):
     text = made.to_json()
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     path = tmp_path / "record.json"
@@ -108,15 +105,15 @@ def test_round_trip(made: Record, tmp_path: Path) -> None:
     assert json.loads(text)["schema"] == SCHEMA_VERSION == 8
 
 
-def test_floats_survive() -> None:
+def test_floats_survive():
     for value in (math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1.7976931348623157e308, 0.1):
         check = dataclasses.replace(WRONG_CHECK, first_mismatch=dataclasses.replace(MISMATCH, expected=value))
         again = from_json(record(status=Status.WRONG, check=check).to_json())
         assert again.check.first_mismatch.expected.hex() == value.hex()
 
 
-TIMED_ON_GPUS: dict[str, Any] = {"timing": TIMING, "fabric": GPUS}
-BROKEN: list[dict[str, Any]] = [
+TIMED_ON_GPUS = {"timing": TIMING, "fabric": GPUS}
+BROKEN = [
     {"timing": TIMING},
     {"timing": TIMING, "fabric": dataclasses.replace(GPUS, settings={"share_gpus": True})},
     {**TIMED_ON_GPUS, "status": Status.WRONG, "check": WRONG_CHECK},
@@ -152,12 +149,12 @@ BROKEN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("changes", BROKEN)
-def test_broken_rules(changes: dict[str, Any]) -> None:
+def test_broken_rules(changes):
     with refused():
         record(**changes)
 
 
-def test_equality_that_is_not_promised_is_no_fault() -> None:
+def test_equality_that_is_not_promised_is_no_fault():
     loose = dataclasses.replace(CHECK, ranks_equal=False, ranks_equal_promised=False)
     loose = dataclasses.replace(loose, launches_equal=False, launches_equal_promised=False)
     assert loose.faults == ()
@@ -166,8 +163,8 @@ def test_equality_that_is_not_promised_is_no_fault() -> None:
     assert [dataclasses.replace(CHECK, method=one).faults for one in ("bytes", "bitwise", "bitwise_fold")] == [()] * 3
 
 
-BOUND: dict[str, Any] = {"method": "bound", "bound": "x", "bound_value": 1.0}
-BROKEN_CHECKS: list[tuple[Check, dict[str, Any]]] = [
+BOUND = {"method": "bound", "bound": "x", "bound_value": 1.0}
+BROKEN_CHECKS = [
     *((CHECK, one) for one in ({"method": "allclose"}, {"wrong": 1}, {"first_mismatch": MISMATCH}, {"launches": 0})),
     *((CHECK, one) for one in ({"method": "bound"}, {"bound": "x", "bound_value": 1.0})),
     *((CHECK, {**BOUND, "bound_used": one}) for one in (1.5, math.nan)),
@@ -179,12 +176,12 @@ BROKEN_CHECKS: list[tuple[Check, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("check", "changes"), BROKEN_CHECKS)
-def test_broken_checks(check: Check, changes: dict[str, Any]) -> None:
+def test_broken_checks(check, changes):
     with refused():
         dataclasses.replace(check, **changes)
 
 
-def test_an_empty_message_has_a_check_of_no_elements() -> None:
+def test_an_empty_message_has_a_check_of_no_elements():
     none = dataclasses.replace(CHECK, elements=0, max_ulp_error=0, rms_ulp_error=0.0)
     empty = record(check=none, case=dataclasses.replace(CASE, size_bytes=0), id=ID.replace("1024B", "0B"))
     with refused():
@@ -193,15 +190,15 @@ def test_an_empty_message_has_a_check_of_no_elements() -> None:
     assert empty.verified
 
 
-def nested(depth: int) -> list[Any]:
-    value: list[Any] = []
+def nested(depth):
+    value = []
     for _ in range(depth):
         value = [value]
     return value
 
 
 HUGE = 10**400
-STRANGE: list[dict[str, Any]] = [
+STRANGE = [
     {"surprise": 1},
     {"duration_s": "1.5"},
     {"status": "GREAT"},
@@ -237,7 +234,7 @@ STRANGE: list[dict[str, Any]] = [
 ]
 
 
-def test_a_part_that_lacks_a_field() -> None:
+def test_a_part_that_lacks_a_field():
     document = json.loads(record().to_json())
     for lacking in ({"case": {"op": "all_reduce"}}, {"check": {"method": "bitwise"}}):
         with refused():
@@ -245,7 +242,7 @@ def test_a_part_that_lacks_a_field() -> None:
 
 
 @pytest.mark.parametrize("changes", STRANGE)
-def test_strange_and_absurd_documents_are_named_in_one_line(changes: dict[str, Any]) -> None:
+def test_strange_and_absurd_documents_are_named_in_one_line(changes):
     document = json.loads(record().to_json())
     for part, values in changes.items():
         document[part] = document[part] | values if isinstance(values, dict) else values
@@ -263,14 +260,14 @@ def test_strange_and_absurd_documents_are_named_in_one_line(changes: dict[str, A
     ],
     ids=["status twice", "root twice", "infinite", "NaN", "digits", "deep"],
 )
-def test_absurd_texts_are_named_in_one_line(old: str, new: str) -> None:
+def test_absurd_texts_are_named_in_one_line(old, new):
     text = dataclasses.replace(record(), duration_s=0.25).to_json()
     assert text.count(old) == 1
     with refused():
         from_json(text.replace(old, new), "x.json")
 
 
-def test_the_largest_values_that_are_taken_come_back() -> None:
+def test_the_largest_values_that_are_taken_come_back():
     document = json.loads(record().to_json())
     document["counters"] = {"most": (1 << 64) - 1, "least": -(1 << 63), "deep": nested(98), "text": "\U0001f600"}
     again = from_json(json.dumps(document))
@@ -279,7 +276,7 @@ def test_the_largest_values_that_are_taken_come_back() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_of_mutated_records_nothing_but_a_value_error_comes(seed: int) -> None:
+def test_of_mutated_records_nothing_but_a_value_error_comes(seed):
     """Each mutation is refused in one line, or read and written again as the same record."""
     rng = random.Random(seed)
     texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.json"))]
@@ -294,7 +291,7 @@ def test_of_mutated_records_nothing_but_a_value_error_comes(seed: int) -> None:
     assert taken > 20
 
 
-def _read(text: str) -> tuple[Record | None, str]:
+def _read(text):
     """The record in a text, or the message that refuses it."""
     try:
         return from_json(text, "x.json"), ""
@@ -328,7 +325,7 @@ ABSURD = (
 )
 
 
-def _mutated(document: Any, rng: random.Random) -> Any:
+def _mutated(document, rng):
     """The document with one value, however deep, replaced, removed, or moved one deeper."""
     holder, key = document, rng.choice(list(document))
     while isinstance(holder[key], (dict, list)) and holder[key] and rng.random() < 0.7:
@@ -344,7 +341,7 @@ def _mutated(document: Any, rng: random.Random) -> Any:
     return document
 
 
-def test_not_records() -> None:
+def test_not_records():
     for text in ("", "{", "[]", "3", "[" * 100_000, '{"schema": NaN}', '{"schema": "1"}'):
         with refused():
             from_json(text, "here")
@@ -356,14 +353,14 @@ REQUEST = RecordedRequest(
     kernel={"choices": {"threads": 512}},
     resumed=1,
 )
-SIMULATED: dict[str, Any] = {
+SIMULATED = {
     "check": DIGESTED,
     "kernel": dataclasses.replace(KERNEL, code_digest="sha256:cc"),
     "findings": (finding("advisory", assumption="vector_16"),),
     "request": REQUEST,
 }
 
-TIMED: dict[str, Any] = {
+TIMED = {
     "fabric": GPUS,
     "check": DIGESTED,
     "counters": {},
@@ -391,7 +388,7 @@ TIMED: dict[str, Any] = {
 NCCL = "NCCL 2.28.9"
 
 
-def of_nccl(made: Record) -> Record:
+def of_nccl(made):
     case = dataclasses.replace(made.case, algorithm="nccl", accumulator="library")
     return dataclasses.replace(made, case=case, id=case.id)
 
@@ -405,13 +402,13 @@ def of_nccl(made: Record) -> Record:
         ("schema8.json", record(**TIMED)),
     ],
 )
-def test_what_was_read_is_written_as_it_was(name: str, expected: Record) -> None:
+def test_what_was_read_is_written_as_it_was(name, expected):
     path = EXAMPLES / name
     assert load(path) == expected
     assert load(path).to_json() == path.read_text(encoding="utf-8")
 
 
-def test_unreadable_files_are_named(tmp_path: Path) -> None:
+def test_unreadable_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"gone\.json"):
         load(tmp_path / "gone.json")
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
@@ -419,7 +416,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         load(tmp_path / "binary.json")
 
 
-def test_parts_are_copied() -> None:
+def test_parts_are_copied():
     counters = {"bytes": {"peer_read": 3}}
     made = record(counters=counters)
     counters["bytes"]["peer_read"] = 4
@@ -427,7 +424,7 @@ def test_parts_are_copied() -> None:
 
 
 @pytest.mark.parametrize("place", ["environment.git", "request.configuration", "counters"])
-def test_a_number_beyond_all_bounds_is_refused_when_it_is_read(place: str) -> None:
+def test_a_number_beyond_all_bounds_is_refused_when_it_is_read(place):
     document = json.loads(record().to_json())
     part, _, key = place.partition(".")
     (document[part].setdefault(key, {}) if key else document[part])["nested"] = [0.5, "LARGE"]

@@ -1,7 +1,5 @@
 """What records refer to: written once, read back equal, and named where it is missing or was changed."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -10,13 +8,11 @@ import random
 import shutil
 import string
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.record.record import Record, from_json, load
+from cases.record.record import from_json, load
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.record.shared import Known, References, SharedError, is_shared_file, shared_path
 from reports.record import bundle
@@ -29,7 +25,7 @@ ENVIRONMENT = RecordedEnvironment(packages={"torch": "2.9.0", "absent": None}, c
 REQUEST = RecordedRequest(command="c", configuration={"check": {"results": True}}, kernel={"choices": {"threads": 4}})
 
 
-def members(count: int = 3) -> list[Record]:
+def members(count=3):
     """Records of one command, of one environment and one job; each kernel has choices of its own."""
     return [
         dataclasses.replace(
@@ -41,7 +37,7 @@ def members(count: int = 3) -> list[Record]:
     ]
 
 
-def kept(folder: Path, records: list[Record]) -> list[Path]:
+def kept(folder, records):
     """Write records into a folder as a command does."""
     references, paths = References(), []
     (folder / "shared").mkdir(parents=True)
@@ -53,7 +49,7 @@ def kept(folder: Path, records: list[Record]) -> list[Path]:
     return paths
 
 
-def shared_files(folder: Path) -> dict[str, Path]:
+def shared_files(folder):
     """The files that records refer to: of the environment, and of the request."""
     found = {}
     for path in (folder / "shared").iterdir():
@@ -61,7 +57,7 @@ def shared_files(folder: Path) -> dict[str, Path]:
     return found
 
 
-def test_a_folder_holds_environment_and_request_once(tmp_path: Path) -> None:
+def test_a_folder_holds_environment_and_request_once(tmp_path):
     paths = kept(tmp_path, members())
     assert [load(path) for path in paths] == members() == bundle.read([tmp_path])
     assert [load(path).to_json() for path in paths] == [one.to_json() for one in members()]
@@ -73,7 +69,7 @@ def test_a_folder_holds_environment_and_request_once(tmp_path: Path) -> None:
     assert not any(map(is_shared_file, paths))
 
 
-def test_records_of_one_command_have_the_same_objects(tmp_path: Path) -> None:
+def test_records_of_one_command_have_the_same_objects(tmp_path):
     kept(tmp_path, members())
     read = bundle.read([tmp_path])
     assert len({id(one.environment) for one in read}) == 1
@@ -85,7 +81,7 @@ def test_records_of_one_command_have_the_same_objects(tmp_path: Path) -> None:
     assert len({id(one.environment) for one in older}) == len({id(one.request) for one in older}) == 1
 
 
-def test_one_and_true_are_not_the_same_environment() -> None:
+def test_one_and_true_are_not_the_same_environment():
     known = Known()
     for value in (1, True, 1.0, "1", None):
         made = record(environment={"host": {"x": value}})
@@ -104,7 +100,7 @@ def test_one_and_true_are_not_the_same_environment() -> None:
     ],
     ids=["missing", "changed", "empty", "no text"],
 )
-def test_what_is_missing_or_was_changed_is_one_line(part: str, damage: Callable[[Path], Any], tmp_path: Path) -> None:
+def test_what_is_missing_or_was_changed_is_one_line(part, damage, tmp_path):
     path, *_ = kept(tmp_path, members())
     culprit = shared_files(tmp_path)[part]
     damage(culprit)
@@ -115,7 +111,7 @@ def test_what_is_missing_or_was_changed_is_one_line(part: str, damage: Callable[
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", '{"shared": "x"}', '{"packages": 3}'])
-def test_another_content_with_its_own_digest_is_one_line(text: str, tmp_path: Path) -> None:
+def test_another_content_with_its_own_digest_is_one_line(text, tmp_path):
     path, *_ = kept(tmp_path, members())
     digest = hashlib.sha256(text.encode()).hexdigest()
     (tmp_path / "shared" / f"{digest}.json").write_text(text)
@@ -125,7 +121,7 @@ def test_another_content_with_its_own_digest_is_one_line(text: str, tmp_path: Pa
         load(path)
 
 
-def test_references_are_strict(tmp_path: Path) -> None:
+def test_references_are_strict(tmp_path):
     path, *_ = kept(tmp_path, members())
     document, zeros = json.loads(path.read_text()), f"sha256:{'0' * 64}"
     for changes in (
@@ -138,7 +134,7 @@ def test_references_are_strict(tmp_path: Path) -> None:
             load(path)
 
 
-def test_what_is_the_records_own_is_not_given_twice(tmp_path: Path) -> None:
+def test_what_is_the_records_own_is_not_given_twice(tmp_path):
     path, *_ = kept(tmp_path, members())
     content = {**json.loads(shared_files(tmp_path)["request"].read_text()), "kernel": {}}
     text = json.dumps(content)
@@ -151,7 +147,7 @@ def test_what_is_the_records_own_is_not_given_twice(tmp_path: Path) -> None:
         load(path)
 
 
-def test_a_record_by_itself_has_all_of_it(tmp_path: Path) -> None:
+def test_a_record_by_itself_has_all_of_it(tmp_path):
     path, *_ = kept(tmp_path, members())
     alone = tmp_path / "elsewhere" / "one.json"
     alone.parent.mkdir()
@@ -164,7 +160,7 @@ def test_a_record_by_itself_has_all_of_it(tmp_path: Path) -> None:
         from_json(path.read_text())
 
 
-def test_the_same_digest_in_another_folder_does_not_help(tmp_path: Path) -> None:
+def test_the_same_digest_in_another_folder_does_not_help(tmp_path):
     kept(tmp_path / "a", members())
     kept(tmp_path / "b", members())
     shared_files(tmp_path / "b")["environment"].unlink()
@@ -172,7 +168,7 @@ def test_the_same_digest_in_another_folder_does_not_help(tmp_path: Path) -> None
         bundle.read([tmp_path])
 
 
-def test_a_bundle_takes_along_what_its_records_refer_to(tmp_path: Path) -> None:
+def test_a_bundle_takes_along_what_its_records_refer_to(tmp_path):
     path = tmp_path / "all.jsonl.xz"
     bundle.write(members(), path)
     assert bundle.unpacked(path) == members()
@@ -180,7 +176,7 @@ def test_a_bundle_takes_along_what_its_records_refer_to(tmp_path: Path) -> None:
     assert len(lines) == len(members()) + 2
     assert sum("torch" in line for line in lines) == 1
 
-    def packed(some: list[str]) -> None:
+    def packed(some):
         path.write_bytes(lzma.compress("".join(f"{line}\n" for line in some).encode()))
 
     packed(lines[1:])
@@ -194,8 +190,8 @@ def test_a_bundle_takes_along_what_its_records_refer_to(tmp_path: Path) -> None:
         bundle.read([path])
 
 
-def _value(chance: random.Random, depth: int = 0) -> Any:
-    kinds: list[Callable[[], Any]] = [
+def _value(chance, depth=0):
+    kinds = [
         lambda: chance.choice([None, True, False, 0, 1, -1, 2**64 - 1, 0.1, -0.0, 1e300, 5e-324, "", "é\u2028\x7f"]),
         lambda: "".join(chance.choices(string.printable, k=5)),
     ]
@@ -208,7 +204,7 @@ def _value(chance: random.Random, depth: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_any_content_comes_back_to_the_byte(seed: int, tmp_path: Path) -> None:
+def test_any_content_comes_back_to_the_byte(seed, tmp_path):
     chance = random.Random(seed)
     made = record(environment={"host": {"x": _value(chance)}})
     (path,) = kept(tmp_path / "folder", [made])
@@ -217,7 +213,7 @@ def test_any_content_comes_back_to_the_byte(seed: int, tmp_path: Path) -> None:
     assert load(path).to_json() == packed.to_json() == made.to_json()
 
 
-def test_the_forms_of_today_are_read_for_ever() -> None:
+def test_the_forms_of_today_are_read_for_ever():
     (path,) = (EXAMPLES / "schema8").glob("*.json")
     whole = load(EXAMPLES / "schema8_simulated.json")
     assert load(path) == whole
@@ -227,10 +223,10 @@ def test_the_forms_of_today_are_read_for_ever() -> None:
 
 
 @pytest.mark.slow
-def test_the_memory_of_records_does_not_grow_with_their_environment(tmp_path: Path) -> None:
+def test_the_memory_of_records_does_not_grow_with_their_environment(tmp_path):
     """Of 150 packages: in one file, and in each record as in the published schema."""
 
-    def kib_each(folder: Path, count: int) -> float:
+    def kib_each(folder, count):
         tracemalloc.start()
         records = bundle.read([folder])
         size, _ = tracemalloc.get_traced_memory()

@@ -1,19 +1,15 @@
 """The kernels' arithmetic against the folds of kernels/numeric/numerics.py, bit by bit: every data type, accumulator
 and reduction, on special values, all pairs where they can be counted, and random bits."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from cases.case import Case
 from cases.dtypes import ARITHMETIC, DTYPES, FLOAT8, FLOATS, ITEMSIZES
 from kernels.catalogue import find
 from kernels.dsl import arithmetic
@@ -21,13 +17,12 @@ from kernels.dsl.arithmetic import Reduction
 from kernels.numeric import numerics
 from kernels.numeric.formats import FORMATS, bits_of, same_bits, widen
 from tests.kernels import probes
-from tests.kernels.conftest import Compiled, Opcodes
 from tests.kernels.launching import random_bytes
 
 BLOCKS = 16
 
 
-def specials(dtype: str) -> torch.Tensor:
+def specials(dtype):
     """Zeros, the smallest and largest subnormals and normals, ones and their neighbours, infinity, NaN with a payload,
     with both signs; of integers the ends and what is around zero."""
     itemsize = ITEMSIZES[dtype]
@@ -54,7 +49,7 @@ def specials(dtype: str) -> torch.Tensor:
     return torch.cat([positive, positive ^ (-highest - 1)]).to(signed)
 
 
-def random_patterns(dtype: str, count: int, seed: int) -> torch.Tensor:
+def random_patterns(dtype, count, seed):
     """Random bits, and numbers near each other, whose sums round and cancel."""
     itemsize = ITEMSIZES[dtype]
     anything = random_bytes(count // 2 * itemsize, seed).view(DTYPES[dtype])
@@ -64,7 +59,7 @@ def random_patterns(dtype: str, count: int, seed: int) -> torch.Tensor:
     return torch.cat([bits_of(anything), bits_of(near)]).view(DTYPES[dtype])
 
 
-def contributions(dtype: str, world_size: int) -> list[torch.Tensor]:
+def contributions(dtype, world_size):
     """One tensor a rank, of whole vectors: of two ranks every pair of specials (every pair of all for 8 bits)."""
     patterns = torch.arange(256).to(torch.uint8).view(torch.int8) if dtype in FLOAT8 else specials(dtype)
     pairs = torch.tensor(list(itertools.product(range(len(patterns)), repeat=2)))
@@ -81,7 +76,7 @@ def contributions(dtype: str, world_size: int) -> list[torch.Tensor]:
     return [part[: part.numel() // 16 * 16].view(DTYPES[dtype]) for part in parts]
 
 
-def report(dtype: str, parts: list[torch.Tensor], found: torch.Tensor, wanted: torch.Tensor) -> str:
+def report(dtype, parts, found, wanted):
     """The first of the differences, "" if there are none."""
     wrong = ~same_bits(found, wanted)
     if not wrong.any():
@@ -93,7 +88,7 @@ def report(dtype: str, parts: list[torch.Tensor], found: torch.Tensor, wanted: t
 
 @pytest.mark.parametrize("dtype", ARITHMETIC)
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_reductions_are_the_folds_of_numerics(compiled: Compiled, dtype: str, world_size: int) -> None:
+def test_reductions_are_the_folds_of_numerics(compiled, dtype, world_size):
     spec = probes.probe("reduce", probes.reduce, kind=dtype)
     executable = compiled(spec, probes.case_of(world_size=world_size), "sm_100a" if dtype in FLOAT8 else "sm_90a")
     parts = contributions(dtype, world_size)
@@ -119,7 +114,7 @@ def test_reductions_are_the_folds_of_numerics(compiled: Compiled, dtype: str, wo
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 72])
-def test_a_sum_from_elsewhere_becomes_an_average(compiled: Compiled, world_size: int) -> None:
+def test_a_sum_from_elsewhere_becomes_an_average(compiled, world_size):
     """multimem's avg: floats as numerics.average_of_sum, integers as the end of a fold; one rank's bits stay."""
     spec = probes.probe("scale", probes.scale)
     executable = compiled(spec, probes.case_of(world_size=world_size), "sm_100a")
@@ -151,7 +146,7 @@ def test_a_sum_from_elsewhere_becomes_an_average(compiled: Compiled, world_size:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_the_factor_of_an_average_is_that_of_numerics(dtype: str) -> None:
+def test_the_factor_of_an_average_is_that_of_numerics(dtype):
     for world_size, accumulator in itertools.product(range(1, 73), {a for a, r in probes.KINDS[dtype] if r == "avg"}):
         reduction = Reduction(dtype, accumulator, "avg", world_size)
         wide = numerics.accumulator_dtype(DTYPES[dtype], accumulator, "avg")
@@ -183,9 +178,7 @@ INSTRUCTIONS = {
 
 
 @pytest.mark.parametrize("kind", INSTRUCTIONS)
-def test_floats_go_through_the_stated_instructions_only(
-    case_of: Callable[..., Case], compiled: Compiled, opcodes: Opcodes, kind: str
-) -> None:
+def test_floats_go_through_the_stated_instructions_only(case_of, compiled, opcodes, kind):
     """Nothing is contracted, flushed, or left to a default rounding."""
     case = case_of("one_shot", **dict(zip(("dtype", "accumulator", "reduction"), kind.split(), strict=True)))
     found = opcodes(compiled(find("all_reduce/one_shot"), case, "sm_90a").ptx)

@@ -1,20 +1,16 @@
 """The kernels of bulk copies: what they load and store, and that they are right. tests/mutants has each wait missed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from cases.case import Case
 from cases.ops import collective
 from kernels.catalogue import find, retuned
-from kernels.spec import KernelSpec, refuses
+from kernels.spec import refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
 from tests.golden import refused, same_text
-from tests.kernels.conftest import Compiled
 from tests.kernels.launching import Launches
 
 OPS = ("all_gather", "broadcast", "all_to_all")
@@ -29,18 +25,18 @@ SPECS = {op: replace(retuned(f"{op}/bulk", SMALL), algorithm="bulk_small") for o
 LAUNCHES = 2
 
 
-def case_of(spec: KernelSpec, world_size: int, chunk_bytes: int, **changes: Any) -> Case:
+def case_of(spec, world_size, chunk_bytes, **changes):
     """uint8 unless changed; chunk_bytes is what goes from one rank to another."""
     size_bytes = chunk_bytes * (1 if spec.op == "broadcast" else world_size)
     case = Case(spec.op, spec.algorithm, "uint8", "none", "none", size_bytes, world_size)
     return replace(case, **changes)
 
 
-def launches_of(compiled: Compiled, spec: KernelSpec, case: Case) -> Launches:
+def launches_of(compiled, spec, case):
     return Launches(spec, case, compiled(spec, case, "sm_90a"), count=LAUNCHES)
 
 
-def seen(compiled: Compiled, spec: KernelSpec, case: Case, count: int = LAUNCHES, **options: Any) -> str:
+def seen(compiled, spec, case, count=LAUNCHES, **options):
     """What launches come to."""
     work = launches_of(compiled, spec, case)
     work.count = count
@@ -54,7 +50,7 @@ SHAPES = (0, 16, 2 * PIECE_BYTES + 16, 7 * PIECE_BYTES + 80)
 @pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("world_size", [1, 2, 3, 9, 17])
-def test_they_are_right(compiled: Compiled, op: str, world_size: int) -> None:
+def test_they_are_right(compiled, op, world_size):
     """Few peers, more than registers hold, more than there are groups of blocks; a piece, and rounds of all stages."""
     spec = SPECS[op]
     for number, chunk_bytes in enumerate(SHAPES if world_size < 9 else SHAPES[2:] if world_size < 17 else SHAPES[2:3]):
@@ -67,7 +63,7 @@ def test_they_are_right(compiled: Compiled, op: str, world_size: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("op", ["all_gather", "broadcast"])
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_in_place_a_buffer_keeps_what_is_its_own(compiled: Compiled, op: str, world_size: int) -> None:
+def test_in_place_a_buffer_keeps_what_is_its_own(compiled, op, world_size):
     for root in range(world_size if op == "broadcast" else 1):
         case = case_of(SPECS[op], world_size, 3 * PIECE_BYTES + 16, placement="in_place", root=root)
         for options in ({}, {"schedule": "random", "seed": root}):
@@ -77,22 +73,20 @@ def test_in_place_a_buffer_keeps_what_is_its_own(compiled: Compiled, op: str, wo
 @pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(("dtype", "offset"), [("uint8", 1), ("bfloat16", 5), ("float64", 1)])
-def test_elements_around_the_boundaries_are_copied_one_by_one(
-    compiled: Compiled, op: str, dtype: str, offset: int
-) -> None:
+def test_elements_around_the_boundaries_are_copied_one_by_one(compiled, op, dtype, offset):
     case = case_of(SPECS[op], 3, 2 * PIECE_BYTES + 32, dtype=dtype, offset=offset)
     assert seen(compiled, SPECS[op], case) == "right"
     small = case_of(SPECS[op], 3, 16, dtype=dtype, offset=offset)
     assert seen(compiled, SPECS[op], small) == "right"
 
 
-def test_a_broadcast_has_any_size(compiled: Compiled) -> None:
+def test_a_broadcast_has_any_size(compiled):
     for size_bytes in (1, 15, 17, PIECE_BYTES * 4 + 7):
         case = case_of(SPECS["broadcast"], 3, size_bytes, root=1)
         assert seen(compiled, SPECS["broadcast"], case) == "right"
 
 
-def test_a_chunk_is_loaded_once_and_stored_to_each_rank(compiled: Compiled) -> None:
+def test_a_chunk_is_loaded_once_and_stored_to_each_rank(compiled):
     chunk, n = 40 * PIECE_BYTES, 3
     for op, loaded, own in (("all_gather", 1, 1), ("all_to_all", n, 1)):
         launches = launches_of(compiled, SPECS[op], case_of(SPECS[op], n, chunk))
@@ -104,7 +98,7 @@ def test_a_chunk_is_loaded_once_and_stored_to_each_rank(compiled: Compiled) -> N
         assert payload["peer_read"] == 0
 
 
-def test_a_broadcast_takes_the_roots_buffer_off_it_once(compiled: Compiled) -> None:
+def test_a_broadcast_takes_the_roots_buffer_off_it_once(compiled):
     size, n = 6 * PIECE_BYTES, 3
     case = case_of(SPECS["broadcast"], n, size, root=1)
     counters = launches_of(compiled, SPECS["broadcast"], case).run().counters()
@@ -117,7 +111,7 @@ def test_a_broadcast_takes_the_roots_buffer_off_it_once(compiled: Compiled) -> N
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_chunks_that_begin_between_boundaries_are_refused(op: str) -> None:
+def test_chunks_that_begin_between_boundaries_are_refused(op):
     spec = find(f"{op}/bulk")
     traits = Traits("simulator", "sm_90a", 4, 1 << 30, True)
     for chunk_bytes, world_size in ((24, 4), (15, 4), (24, 1)):
@@ -132,9 +126,7 @@ def test_chunks_that_begin_between_boundaries_are_refused(op: str) -> None:
 
 
 @pytest.mark.parametrize(("threads", "stages"), [(1024, 3), (512, 6), (96, 1)])
-def test_a_tuning_that_does_not_fit_in_shared_memory_is_no_kernel(
-    compiled: Compiled, threads: int, stages: int
-) -> None:
+def test_a_tuning_that_does_not_fit_in_shared_memory_is_no_kernel(compiled, threads, stages):
     tuning = Tuning((Step(threads=threads, blocks=2, loads_in_flight=stages, reason="too much, or too little"),))
     spec = retuned("all_gather/bulk", tuning)
     with refused(RuntimeError, r"\.py:\d+"):

@@ -1,20 +1,14 @@
 """What every kernel of the catalogue contains, read from its PTX: accesses of memory, barriers, parameters."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Mapping
 
 import pytest
 
-from cases.case import Case
 from cases.ops import collective
 from kernels.catalogue import SPECS, find
 from kernels.dsl.status import STATUS_WORDS
 from kernels.multimem import SIGNAL
 from kernels.sources import sources_of
-from kernels.spec import KernelSpec
-from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import SAMPLE, count_opcodes, some_slow
 from tests.kernels.sabotaged import POLLED, barriers_of
 
@@ -46,13 +40,13 @@ TOKENS = {
 """All of barrier/push: epoch and token, an address, the token that came, the epoch, the report; a store and a poll."""
 
 
-def accessed(found: Mapping[str, int]) -> set[str]:
+def accessed(found):
     """Return the opcodes that access memory other than parameters."""
     accesses = {one for one in found if re.match(r"(ld|st|atom|red|multimem|cp)\.", one)}
     return {one for one in accesses if not one.startswith("ld.param")}
 
 
-def check_accesses(spec: KernelSpec, case: Case, ptx: str) -> None:
+def check_accesses(spec, case, ptx):
     """Memory is accessed in the written ways only, and waits are as many as they are said to be.
 
     A barrier signals once, looks at its flag in three places (first look, spin, wait with patience) and at the status
@@ -113,9 +107,7 @@ def check_accesses(spec: KernelSpec, case: Case, ptx: str) -> None:
         *((name, ranks) for name in NAMES if name.startswith("all_reduce/") for ranks in (1, 2, 8, 9, 72)),
     ],
 )
-def test_memory_is_accessed_only_in_the_written_ways(
-    fit_case: FitCase, compiled: Compiled, name: str, world_size: int
-) -> None:
+def test_memory_is_accessed_only_in_the_written_ways(fit_case, compiled, name, world_size):
     spec = find(name)
     case = fit_case(spec, world_size=world_size)
     ptx = compiled(spec, case, "sm_90a").ptx
@@ -124,9 +116,7 @@ def test_memory_is_accessed_only_in_the_written_ways(
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float8_e5m2", "uint64", "uint8"])
 @pytest.mark.parametrize("name", ["reduce_scatter/push", "broadcast/multimem"])
-def test_elements_of_any_size_are_accessed_as_such(
-    fit_case: FitCase, compiled: Compiled, name: str, dtype: str
-) -> None:
+def test_elements_of_any_size_are_accessed_as_such(fit_case, compiled, name, dtype):
     spec = find(name)
     if dtype not in spec.dtypes:
         assert (dtype, collective(spec.op).reduces) == ("uint8", True)
@@ -137,9 +127,7 @@ def test_elements_of_any_size_are_accessed_as_such(
     check_accesses(spec, case, ptx)
 
 
-def test_a_pushed_two_shot_accesses_memory_only_in_the_written_ways(
-    fit_case: FitCase, compiled: Compiled, sabotaged: dict[str, KernelSpec]
-) -> None:
+def test_a_pushed_two_shot_accesses_memory_only_in_the_written_ways(fit_case, compiled, sabotaged):
     spec = sabotaged["all_reduce/two_shot_pushed"]
     for world_size in (1, 2, 8):
         case = fit_case(spec, world_size=world_size)
@@ -149,7 +137,7 @@ def test_a_pushed_two_shot_accesses_memory_only_in_the_written_ways(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_accesses_and_parameters_are_as_declared(fit_case: FitCase, compiled: Compiled, name: str) -> None:
+def test_accesses_and_parameters_are_as_declared(fit_case, compiled, name):
     spec = find(name)
     case = fit_case(spec, world_size=3)
     executable = compiled(spec, case, "sm_90a")
@@ -169,9 +157,7 @@ def test_accesses_and_parameters_are_as_declared(fit_case: FitCase, compiled: Co
 
 
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=lambda name: name in SAMPLE))
-def test_sizes_roots_offsets_and_seeds_that_a_tuning_treats_alike_share_one_ptx(
-    fit_case: FitCase, compiled: Compiled, name: str
-) -> None:
+def test_sizes_roots_offsets_and_seeds_that_a_tuning_treats_alike_share_one_ptx(fit_case, compiled, name):
     spec = find(name)
     small = fit_case(spec)
     sizes = [small.size_bytes] if spec.op == "barrier" else [0, *(2 << power for power in range(3, 30, 3))]
@@ -185,7 +171,7 @@ def test_sizes_roots_offsets_and_seeds_that_a_tuning_treats_alike_share_one_ptx(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_launches_and_workspaces_serve_all_sizes(fit_case: FitCase, name: str) -> None:
+def test_launches_and_workspaces_serve_all_sizes(fit_case, name):
     spec = find(name)
     for world_size in (1, 2, 7, 8, 16, 17, 72):
         sizes = set()

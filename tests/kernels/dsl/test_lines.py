@@ -1,21 +1,15 @@
 """Inboxes in lines: a part of a line at the end, who never came, lines that come apart, what the declaration means."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import re
-from collections.abc import Callable
 
 import pytest
 
 from cases.case import Case
 from kernels.catalogue import find, retuned
 from kernels.dsl import slots
-from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
-from memory.fabric import Executable
-from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import Launches, some_slow
 from tests.rooms import needs
 
@@ -25,12 +19,12 @@ STORE = re.compile(r"st\.global\.v2\.b64 \[(%rd\d+)(\+\d+)?\], \{(%rd\d+), (%rd\
 SEEDS = range(12)
 
 
-def changed(kernel: Executable, ptx: str) -> Executable:
+def changed(kernel, ptx):
     """The kernel with other PTX."""
     return dataclasses.replace(kernel, ptx=ptx, digest="sha256:" + hashlib.sha256(ptx.encode()).hexdigest())
 
 
-def flags_first(kernel: Executable) -> Executable:
+def flags_first(kernel):
     """The kernel with each line stored in two turns: the upper halves with the flag first, then the lower ones."""
     halves = r"st.global.b64 [\1+8], \4; st.global.b64 [\1], \3;"
     ptx, count = STORE.subn(halves, kernel.ptx)
@@ -39,7 +33,7 @@ def flags_first(kernel: Executable) -> Executable:
     return changed(kernel, ptx)
 
 
-def torn(kernel: Executable) -> Executable:
+def torn(kernel):
     """The kernel with each line stored by four of its eight lanes first, which are not the last one's, then by four."""
     both = (
         r"mov.u32 %half, %laneid; and.b32 %half, %half, 4; setp.ne.u32 %upper, %half, 0; "
@@ -50,7 +44,7 @@ def torn(kernel: Executable) -> Executable:
     return changed(kernel, re.sub(r"(\.reg \.pred)", r".reg .b32 %half; .reg .pred %upper; \1", ptx, count=1))
 
 
-def seen(spec: KernelSpec, case: Case, kernel: Executable, **how: object) -> tuple[str, set[str]]:
+def seen(spec, case, kernel, **how):
     """What two launches in a row come to, and the severities of findings."""
     work = Launches(spec, case, kernel, count=2)
     world = work.run(**how)
@@ -59,7 +53,7 @@ def seen(spec: KernelSpec, case: Case, kernel: Executable, **how: object) -> tup
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", some_slow(OPS, quick=lambda op: op in ("all_gather", "all_reduce")))
-def test_two_ranks_are_right_with_a_part_of_a_line(fit_case: FitCase, compiled: Compiled, op: str) -> None:
+def test_two_ranks_are_right_with_a_part_of_a_line(fit_case, compiled, op):
     """Elements of one or two bytes from an odd place: a tile, a unit, and a part of one."""
     spec = find(f"{op}/ll128")
     dtype = "bfloat16" if spec.reductions != ("none",) else "uint8"
@@ -67,7 +61,7 @@ def test_two_ranks_are_right_with_a_part_of_a_line(fit_case: FitCase, compiled: 
     assert seen(spec, case, compiled(spec, case, "sm_90a"), schedule="random", seed=1)[0] == "right"
 
 
-def test_what_the_declaration_explains_is_an_advisory_and_else_a_race(fit_case: FitCase, compiled: Compiled) -> None:
+def test_what_the_declaration_explains_is_an_advisory_and_else_a_race(fit_case, compiled):
     case = fit_case(SMALL, world_size=2, size_bytes=2 * 1000)
     kernel = compiled(SMALL, case, "sm_90a")
     for how in ({}, {"schedule": "adversarial", "seed": 1}):
@@ -77,15 +71,13 @@ def test_what_the_declaration_explains_is_an_advisory_and_else_a_race(fit_case: 
 
 @needs("checks")
 @pytest.mark.parametrize("sabotage", [flags_first, torn])
-def test_a_line_that_is_stored_in_two_turns_is_a_race(
-    fit_case: FitCase, compiled: Compiled, sabotage: Callable[[Executable], Executable]
-) -> None:
+def test_a_line_that_is_stored_in_two_turns_is_a_race(fit_case, compiled, sabotage):
     case = fit_case(SMALL, world_size=2, size_bytes=2 * 1000)
     assert "race" in seen(SMALL, case, sabotage(compiled(SMALL, case, "sm_90a")), races=True)[1]
 
 
 @pytest.mark.slow
-def test_weak_memory_keeps_lines_whole_for_who_declares_it(fit_case: FitCase, compiled: Compiled) -> None:
+def test_weak_memory_keeps_lines_whole_for_who_declares_it(fit_case, compiled):
     case = fit_case(SMALL, world_size=2, size_bytes=2 * 1000)
     kernel = compiled(SMALL, case, "sm_90a")
     weak = {"schedule": "random", "memory": "weak"}
@@ -94,7 +86,7 @@ def test_weak_memory_keeps_lines_whole_for_who_declares_it(fit_case: FitCase, co
     assert any(seen(SMALL, case, without, seed=seed, **weak)[0] != "right" for seed in SEEDS)
 
 
-def test_an_inbox_has_a_15th_more_than_its_payload() -> None:
+def test_an_inbox_has_a_15th_more_than_its_payload():
     assert (slots.LINE_TILE_BYTES, slots.in_lines(0), slots.in_lines(1), slots.in_lines(60), slots.in_lines(61)) == (
         960,
         0,

@@ -1,10 +1,7 @@
 """Pieces that are added as they arrive: what the PTX contains, and that sums are right."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -12,12 +9,11 @@ import torch
 from cases.case import Case
 from cases.ops import collective
 from kernels.catalogue import find, retuned
-from kernels.spec import KernelSpec, refuses
+from kernels.spec import refuses
 from kernels.tuning import Step, Tuning
 from memory.fabric import Traits
-from simulator.observe.events import Access, CopyMoment, Listener
+from simulator.observe.events import Listener
 from tests.golden import refused
-from tests.kernels.conftest import Compiled
 from tests.kernels.launching import Launches, as_int32
 
 NAMES = ("reduce_scatter/bulk", "reduce/bulk", "reduce_scatter/push_rounds")
@@ -27,7 +23,7 @@ ROUND_BYTES = 2 * 2 * 1024
 SPECS = {name: replace(retuned(name, SMALL), algorithm=f"{name.partition('/')[2]}_small") for name in NAMES}
 
 
-def case_of(name: str, world_size: int, message_bytes: int, **changes: Any) -> Case:
+def case_of(name, world_size, message_bytes, **changes):
     """bfloat16 unless changed; message_bytes is what goes from one rank to another."""
     op = SPECS[name].op
     size_bytes = message_bytes * (world_size if op == "reduce_scatter" else 1)
@@ -35,11 +31,11 @@ def case_of(name: str, world_size: int, message_bytes: int, **changes: Any) -> C
     return replace(case, **changes)
 
 
-def launches_of(compiled: Compiled, spec: KernelSpec, case: Case, count: int = 2) -> Launches:
+def launches_of(compiled, spec, case, count=2):
     return Launches(spec, case, compiled(spec, case, "sm_90a"), count=count)
 
 
-def test_loads_of_a_round_are_under_way_together(compiled: Compiled) -> None:
+def test_loads_of_a_round_are_under_way_together(compiled):
     """Four vectors that arrived and four own ones, before the first addition."""
     ptx = compiled(
         find("reduce_scatter/bulk"), replace(case_of("reduce_scatter/bulk", 2, 64 << 20), algorithm="bulk"), "sm_90a"
@@ -61,7 +57,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("world_size", [1, 2, 3, pytest.param(9, marks=SLOW), pytest.param(34, marks=SLOW)])
-def test_they_are_right(compiled: Compiled, name: str, world_size: int) -> None:
+def test_they_are_right(compiled, name, world_size):
     """Few peers, more than registers hold, more than a warp has lanes."""
     for number, message in enumerate(SHAPES[world_size]):
         case = case_of(name, world_size, message, root=world_size - 1 if name == "reduce/bulk" else 0)
@@ -77,9 +73,7 @@ def test_they_are_right(compiled: Compiled, name: str, world_size: int) -> None:
 @pytest.mark.parametrize(
     ("dtype", "offset", "placement"), [("bfloat16", 5, "in_place"), ("float64", 1, "out_of_place")]
 )
-def test_elements_around_the_boundaries_are_added_one_by_one(
-    compiled: Compiled, name: str, dtype: str, offset: int, placement: str
-) -> None:
+def test_elements_around_the_boundaries_are_added_one_by_one(compiled, name, dtype, offset, placement):
     accumulator = "float32" if dtype == "bfloat16" else "native"
     for message in (16, ROUND_BYTES + 32):
         case = case_of(name, 2, message, dtype=dtype, accumulator=accumulator, offset=offset, placement=placement)
@@ -88,14 +82,14 @@ def test_elements_around_the_boundaries_are_added_one_by_one(
         assert work.seen() == "right", work.errors
 
 
-def test_a_reduce_has_any_size(compiled: Compiled) -> None:
+def test_a_reduce_has_any_size(compiled):
     for size_bytes in (2, 14, 18, ROUND_BYTES + 6):
         work = launches_of(compiled, SPECS["reduce/bulk"], case_of("reduce/bulk", 3, size_bytes, root=1))
         work.run()
         assert work.seen() == "right"
 
 
-def test_rounds_count_on_the_epochs_of_barriers(compiled: Compiled) -> None:
+def test_rounds_count_on_the_epochs_of_barriers(compiled):
     """Each launch takes as many epochs as it has rounds, and one for its exit, across the wrap."""
     before, rounds, launches = 0x7FFFFFF9, 5, 3
     work = launches_of(compiled, SPECS["reduce/bulk"], case_of("reduce/bulk", 2, rounds * ROUND_BYTES), count=launches)
@@ -107,7 +101,7 @@ def test_rounds_count_on_the_epochs_of_barriers(compiled: Compiled) -> None:
         assert epochs.tolist() == [as_int32(before + launches * (rounds + 1))] * 2
 
 
-def test_each_contribution_crosses_a_link_once(compiled: Compiled) -> None:
+def test_each_contribution_crosses_a_link_once(compiled):
     message, n = 4 * ROUND_BYTES, 3
     counts = {"reduce_scatter/bulk": n * (n - 1), "reduce/bulk": n - 1, "reduce_scatter/push_rounds": n * (n - 1)}
     for name, senders in counts.items():
@@ -117,7 +111,7 @@ def test_each_contribution_crosses_a_link_once(compiled: Compiled) -> None:
         assert accesses["peer_read"]["bytes"] == 0
 
 
-def test_what_arrives_is_added_while_more_is_on_its_way(compiled: Compiled) -> None:
+def test_what_arrives_is_added_while_more_is_on_its_way(compiled):
     """The point of rounds: an owner stores the first of its output before a peer has sent the last piece."""
     case = case_of("reduce_scatter/bulk", 2, 6 * ROUND_BYTES)
     work = launches_of(compiled, SPECS["reduce_scatter/bulk"], case, count=1)
@@ -131,21 +125,21 @@ def test_what_arrives_is_added_while_more_is_on_its_way(compiled: Compiled) -> N
 class Moments(Listener):
     """When pieces are sent, and when vectors of the output are stored."""
 
-    def __init__(self) -> None:
-        self.order: list[str] = []
+    def __init__(self):
+        self.order = []
 
-    def access(self, event: Access) -> None:
+    def access(self, event):
         if event.action == "store" and event.width_bytes == 16:
             self.order.append("added")
 
-    def copy(self, event: CopyMoment) -> None:
+    def copy(self, event):
         if event.moment == "issued" and not event.is_load:
             self.order.append("sent")
 
 
 @pytest.mark.parametrize("algorithm", ["bulk", "push_rounds"])
 @pytest.mark.parametrize("world_size", [1, 4])
-def test_chunks_that_begin_between_boundaries_are_refused(world_size: int, algorithm: str) -> None:
+def test_chunks_that_begin_between_boundaries_are_refused(world_size, algorithm):
     spec = find(f"reduce_scatter/{algorithm}")
     traits = Traits("simulator", "sm_90a", world_size, 1 << 30, True)
     case = replace(case_of("reduce_scatter/bulk", world_size, 24), algorithm=algorithm)
@@ -154,7 +148,7 @@ def test_chunks_that_begin_between_boundaries_are_refused(world_size: int, algor
     assert world_size == 1 or "chunks of 24 bytes don't begin at 16-byte boundaries" in str(reason)
 
 
-def test_a_tuning_that_does_not_fit_in_shared_memory_is_no_kernel(compiled: Compiled) -> None:
+def test_a_tuning_that_does_not_fit_in_shared_memory_is_no_kernel(compiled):
     tuning = Tuning((Step(threads=1024, blocks=2, loads_in_flight=4, reason="too much"),))
     spec = retuned("reduce/bulk", tuning)
     with refused(RuntimeError, r"\.py:\d+"):

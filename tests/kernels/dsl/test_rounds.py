@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 import torch
@@ -24,14 +23,11 @@ from kernels.dsl import slots
 from kernels.dsl.status import DATA, EXIT, PHASES, RESULT, describe
 from kernels.numeric import numerics
 from kernels.numeric.formats import same_bits
-from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from kernels.ways.one_way import LAMPORT, LL, one_way
 from kernels.ways.two_shot import unit_owner
 from memory.fabric import Deadlock, Executable
-from simulator.fabric import SimulatorFabric
 from tests.golden import refused
-from tests.kernels.conftest import Compiled, FitCase, Opcodes
 from tests.kernels.launching import PATTERN, Bound, Found, Launches, as_int32, numbers, random_bytes, some_slow
 from tests.kernels.sabotaged import IN_ROUNDS
 
@@ -53,10 +49,10 @@ QUICK = ("broadcast/ll", "reduce/lamport")
 PATIENCE_NS = 3_000_000
 
 
-def with_choices(spec: KernelSpec, **choices: Any) -> KernelSpec:
+def with_choices(spec, **choices):
     """The spec, built with other choices than its own."""
 
-    def build(case: Case) -> Any:
+    def build(case):
         kernel = spec.build(case)
         kernel.choices.update(choices)
         return kernel
@@ -75,7 +71,7 @@ class Queued(Launches):
     touched: Callable[[Bound], None] = lambda bound: None
     """What a rank's host does before the first."""
 
-    def _rank(self, fabric: SimulatorFabric) -> Found:
+    def _rank(self, fabric):
         executable = self.executables if isinstance(self.executables, Executable) else self.executables[fabric.rank]
         bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch)
         strides = [-(-bound.sizes[name] // 16) * 16 for name in ("input", "output")]
@@ -108,18 +104,18 @@ class Queued(Launches):
         fabric.synchronize()
         content = fabric.read(regions[1], 0, strides[1] * len(self.cases)).clone()
         fabric.barrier()
-        names: list[str] = [name for name in ("epochs", "status", "turns") if name in bound.regions]
+        names = [name for name in ("epochs", "status", "turns") if name in bound.regions]
         workspaces = {name: bound.payload(name).view(torch.int32) for name in names}
         return Found(tuple(content.view(len(self.cases), strides[1])), workspaces, (), dict(bound.regions))
 
-    def seen(self) -> str:
+    def seen(self):
         """ "right", "wrong", or an error's name."""
         for error in self.errors.values():
             return type(error).__name__
         right = all(self.holds(rank, launch) for rank in self.found for launch in range(len(self.cases)))
         return "right" if right else "wrong"
 
-    def holds(self, rank: int, launch: int) -> bool:
+    def holds(self, rank, launch):
         """Whether a launch's output is what the op wants, and nothing beyond it was written."""
         case, content = self.cases[launch], self.found[rank].outputs[launch]
         inputs = [numbers(case, launch, one) for one in range(case.world_size)] if case.numel else []
@@ -134,12 +130,10 @@ class Queued(Launches):
 
 
 @pytest.fixture
-def queued(fit_case: FitCase, compiled: Compiled) -> Callable[..., Queued]:
+def queued(fit_case, compiled):
     """queued(spec, sizes, ..): launches of so many bytes on 3 ranks, the root another each time unless given."""
 
-    def make(
-        spec: KernelSpec, sizes: Sequence[int], root: int | None = None, ranks: int = RANKS, **values: Any
-    ) -> Queued:
+    def make(spec, sizes, root=None, ranks=RANKS, **values):
         rooted = collective(spec.op).rooted
         plain = {"root": 0} if rooted else {}
         largest = fit_case(spec, world_size=ranks, size_bytes=max(*sizes, 16), **plain)
@@ -155,7 +149,7 @@ def queued(fit_case: FitCase, compiled: Compiled) -> Callable[..., Queued]:
     return make
 
 
-def outcomes(work: Callable[[], Queued], seeds: Sequence[int] = SEEDS, **how: Any) -> Iterator[str]:
+def outcomes(work, seeds=SEEDS, **how):
     """What is seen in fair order and by each seed."""
     for seed in (None, *seeds):
         one = work()
@@ -168,7 +162,7 @@ BETWEEN = (900, 6, 6, 900, 84, 0, 0, 0, 18, 600)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_by_every_seed_and_under_the_adversary(queued: Callable[..., Queued], name: str) -> None:
+def test_by_every_seed_and_under_the_adversary(queued, name):
     assert set(outcomes(lambda: queued(SPECS[name], BETWEEN), SEEDS)) == {"right"}
     for seed in range(2):
         for memory in ("strong", "weak"):
@@ -177,7 +171,7 @@ def test_by_every_seed_and_under_the_adversary(queued: Callable[..., Queued], na
             assert work.seen() == "right"
 
 
-def launches_alone(work: Callable[[int], Queued]) -> int:
+def launches_alone(work):
     """How many launches in a row end on rank 0 though the others never launch."""
     for count in range(1, 20):
         one = work(count)
@@ -196,7 +190,7 @@ AHEAD = {
 
 
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=REDUCED.__contains__))
-def test_a_rank_ends_so_many_launches_before_others_begin_theirs(queued: Callable[..., Queued], name: str) -> None:
+def test_a_rank_ends_so_many_launches_before_others_begin_theirs(queued, name):
     """Rank 0 sends to a root, or is one: it can end as many launches as leave a bank free of what others have not read.
     Where it gets data it ends none, unless there are no elements."""
     root = {"broadcast": 0, "reduce": 1}.get(SPECS[name].op)
@@ -206,7 +200,7 @@ def test_a_rank_ends_so_many_launches_before_others_begin_theirs(queued: Callabl
 
 
 @pytest.mark.parametrize("name", some_slow(SENDERS, quick=QUICK.__contains__))
-def test_a_rank_that_only_sends_waits_for_the_grants_alone(queued: Callable[..., Queued], name: str) -> None:
+def test_a_rank_that_only_sends_waits_for_the_grants_alone(queued, name):
     """The report says so, and whom it waits for."""
     root = {"broadcast": 0, "reduce": 1}[SPECS[name].op]
     work = queued(SPECS[name], [48] * ROUNDS[name].banks, root, absent=(2,), patience=PATIENCE_NS)
@@ -216,7 +210,7 @@ def test_a_rank_that_only_sends_waits_for_the_grants_alone(queued: Callable[...,
 
 
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=QUICK.__contains__))
-def test_who_never_came_is_named_by_who_gets_its_data(queued: Callable[..., Queued], name: str) -> None:
+def test_who_never_came_is_named_by_who_gets_its_data(queued, name):
     """In two halves rank 1 may miss what rank 0 makes of it, or get that: rank 0 has reported that it is worthless."""
     root = {"broadcast": 2, "reduce": 0}.get(SPECS[name].op)
     work = queued(SPECS[name], [16] if name in REDUCED else [48], root, absent=(2,), patience=PATIENCE_NS, epoch=6)
@@ -247,15 +241,13 @@ LEFT_OUT = [
 @pytest.mark.parametrize(
     ("name", "choices", "sizes"), LEFT_OUT, ids=lambda one: str(one) if isinstance(one, str | dict) else ""
 )
-def test_what_is_left_out_is_missed(
-    queued: Callable[..., Queued], name: str, choices: dict[str, object], sizes: list[int]
-) -> None:
+def test_what_is_left_out_is_missed(queued, name, choices, sizes):
     spec = with_choices(SPECS[name], **choices)
     assert any(one != "right" for one in outcomes(lambda: queued(spec, sizes, 1)))
 
 
 @pytest.mark.parametrize("name", some_slow(SET_BACK, quick=lambda name: name == "all_reduce/lamport"))
-def test_a_negative_zero_that_is_sent_as_it_is_would_never_come(queued: Callable[..., Queued], name: str) -> None:
+def test_a_negative_zero_that_is_sent_as_it_is_would_never_come(queued, name):
     work = queued(with_choices(SPECS[name], safe_zeros=False), [1_800], 1)
     work.run()
     assert Deadlock in {type(error) for error in work.errors.values()}
@@ -263,7 +255,7 @@ def test_a_negative_zero_that_is_sent_as_it_is_would_never_come(queued: Callable
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(SENDERS, quick=lambda name: name == "broadcast/ll"))
-def test_a_grant_of_one_launch_too_early_is_not_enough(queued: Callable[..., Queued], name: str) -> None:
+def test_a_grant_of_one_launch_too_early_is_not_enough(queued, name):
     """One grant earlier: where there is one in every fourth launch, four launches."""
     rounds = ROUNDS[name]
     spec = with_choices(SPECS[name], behind=(3 if rounds.is_set_back else 2) - rounds.grant_every)
@@ -276,7 +268,7 @@ def test_a_grant_of_one_launch_too_early_is_not_enough(queued: Callable[..., Que
     assert seen != {"right"}
 
 
-def behind_world(late: int) -> Any:
+def behind_world(late):
     """A world in which a rank is slower than the others."""
     from tests.mutants.mutant_runs import Behind, late_world
 
@@ -285,7 +277,7 @@ def behind_world(late: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some_slow(SENDERS, quick=lambda name: name == "reduce/lamport"))
-def test_whole_kernels_are_right_with_a_slow_rank(queued: Callable[..., Queued], name: str) -> None:
+def test_whole_kernels_are_right_with_a_slow_rank(queued, name):
     for late in range(RANKS):
         work = queued(SPECS[name], [48] * 3 * ROUNDS[name].banks, 1)
         work.world = behind_world(late)
@@ -295,7 +287,7 @@ def test_whole_kernels_are_right_with_a_slow_rank(queued: Callable[..., Queued],
 
 @pytest.mark.parametrize("epoch", [-3, (1 << 31) - 3, (1 << 30) - 3])
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=lambda name: name == "broadcast/ll"))
-def test_epochs_wrap_and_all_blocks_keep_the_same(queued: Callable[..., Queued], name: str, epoch: int) -> None:
+def test_epochs_wrap_and_all_blocks_keep_the_same(queued, name, epoch):
     work = queued(SPECS[name], [1_800, 6, 1_800, 6, 1_800, 1_800, 6], epoch=epoch)
     work.run(schedule="random", seed=1)
     assert work.seen() == "right"
@@ -331,14 +323,14 @@ KINDS = [
     ),
 )
 def test_every_bit_pattern_gives_the_bits_of_the_fold(
-    fit_case: FitCase, compiled: Compiled, name: str, dtype: str, accumulator: str, reduction: str, placement: str
-) -> None:
+    fit_case, compiled, name, dtype, accumulator, reduction, placement
+):
     spec = SPECS[name]
     values = {"dtype": dtype, "accumulator": accumulator, "reduction": reduction, "placement": placement}
     root = {"root": 1} if collective(spec.op).rooted else {}
     case = fit_case(spec, size_bytes=8 * 153, offset=1, **values, **root)
 
-    def inputs(launch: int, rank: int) -> torch.Tensor:
+    def inputs(launch, rank):
         bits = random_bytes(case.size_bytes, launch, rank)
         bits[: 8 * 21] = torch.frombuffer(bytearray(slots.sentinel(case.itemsize) * 21), dtype=torch.uint8)
         return bits.roll(24 * rank)
@@ -357,7 +349,7 @@ def test_every_bit_pattern_gives_the_bits_of_the_fold(
 
 
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=QUICK.__contains__))
-def test_one_rank_needs_no_inbox(fit_case: FitCase, compiled: Compiled, opcodes: Opcodes, name: str) -> None:
+def test_one_rank_needs_no_inbox(fit_case, compiled, opcodes, name):
     spec, case = SPECS[name], fit_case(SPECS[name], world_size=1, size_bytes=154)
     executable = compiled(spec, case, "sm_90a")
     assert not [opcode for opcode in opcodes(executable.ptx) if ".sys." in opcode]
@@ -368,9 +360,7 @@ def test_one_rank_needs_no_inbox(fit_case: FitCase, compiled: Compiled, opcodes:
 
 
 @pytest.mark.parametrize("name", some_slow(NAMES, quick=REDUCED.__contains__))
-def test_a_launch_loads_its_data_before_it_uses_its_epoch_or_an_address(
-    fit_case: FitCase, compiled: Compiled, name: str
-) -> None:
+def test_a_launch_loads_its_data_before_it_uses_its_epoch_or_an_address(fit_case, compiled, name):
     """So all loads are under way together: no load comes after a value of another, and at most one branch, that
     around the data's, before the first store to a peer's inbox."""
     ptx = compiled(SPECS[name], fit_case(SPECS[name], world_size=2, size_bytes=1_536), "sm_90a").ptx
@@ -387,20 +377,20 @@ def test_a_launch_loads_its_data_before_it_uses_its_epoch_or_an_address(
 
 
 @pytest.mark.parametrize("values", [(3, 1, 2), (4, 3, 2), (0, 1, 2), (2, 2, 2), (2, 1, 1), (4, 4, 2)])
-def test_rounds_that_could_not_work_are_refused(values: tuple[int, int, int]) -> None:
+def test_rounds_that_could_not_work_are_refused(values):
     with refused():
         slots.Rounds(*values)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", OTHERS, ids=str)
-def test_other_banks_and_grants_are_right_too(queued: Callable[..., Queued], rounds: slots.Rounds) -> None:
+def test_other_banks_and_grants_are_right_too(queued, rounds):
     op = "reduce" if rounds.is_set_back else "broadcast"
     spec = one_way(op, LAMPORT if rounds.is_set_back else LL, SMALL, rounds)
     assert set(outcomes(lambda: queued(spec, [600, 6, 48] * 7), SEEDS[:2])) == {"right"}
 
 
-def test_workspaces_grow_with_what_is_sent_only(fit_case: FitCase) -> None:
+def test_workspaces_grow_with_what_is_sent_only(fit_case):
     """Sixteen banks, of twice the size with flags, or eight of 1 KiB for 960 bytes in lines: of seven chunks, of one
     message, or at a root of seven messages. Fewer banks on more than eight ranks."""
     size, n = 1 << 16, 8
@@ -424,13 +414,13 @@ def test_workspaces_grow_with_what_is_sent_only(fit_case: FitCase) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("come", [(), (0,), (1,), (0, 1)], ids=str)
 @pytest.mark.parametrize("name", REDUCED[:2])
-def test_each_half_of_a_slot_is_awaited(queued: Callable[..., Queued], name: str, come: tuple[int, ...]) -> None:
+def test_each_half_of_a_slot_is_awaited(queued, name, come):
     """Rank 1 never launches; halves of its contribution are written by hand. Where all have come, nothing is missed:
     the next launch needs no grant of this one."""
     flagged = name.endswith("/ll")
     bank, rows = 1, 2
 
-    def touched(bound: Bound) -> None:
+    def touched(bound):
         if bound.fabric.rank != 0:
             return
         words = numbers(work.case, 0, 1).view(torch.int32)  # none is -0.0
@@ -456,7 +446,7 @@ def test_each_half_of_a_slot_is_awaited(queued: Callable[..., Queued], name: str
 
 @pytest.mark.parametrize("name", REDUCED)
 @pytest.mark.parametrize("size_bytes", [1 << 10, 3 << 10, 4 << 10, 12 << 10])
-def test_small_messages_leave_the_last_threads_to_the_signals(fit_case: FitCase, name: str, size_bytes: int) -> None:
+def test_small_messages_leave_the_last_threads_to_the_signals(fit_case, name, size_bytes):
     """Also where units fill blocks of 96, 128 or 192 threads."""
     for world_size in (2, 3, 8, 72):
         for threads in (96, 128, 192):
@@ -470,7 +460,7 @@ def test_small_messages_leave_the_last_threads_to_the_signals(fit_case: FitCase,
 
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
-def test_an_inbox_begins_with_negative_zeros(itemsize: int) -> None:
+def test_an_inbox_begins_with_negative_zeros(itemsize):
     kind = {1: torch.float8_e5m2, 2: torch.bfloat16, 4: torch.float32, 8: torch.float64}[itemsize]
     begin = torch.frombuffer(bytearray(slots.sentinel(itemsize)), dtype=torch.uint8)
     values = begin.view(kind).to(torch.float64)
@@ -480,7 +470,7 @@ def test_an_inbox_begins_with_negative_zeros(itemsize: int) -> None:
 
 @pytest.mark.parametrize("numel", [0, 1, 8, 9, 17, 1000])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
-def test_slices_have_whole_units_but_for_the_last(fit_case: FitCase, world_size: int, numel: int) -> None:
+def test_slices_have_whole_units_but_for_the_last(fit_case, world_size, numel):
     case = replace(fit_case(SPECS[REDUCED[2]], world_size=world_size), size_bytes=2 * numel)
     owner = unit_owner(case, 0)
     assert owner.shape == (numel,)

@@ -1,21 +1,14 @@
 """Waits for other ranks at work: launches that follow each other, epochs that wrap, and ranks that never come."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 
-from cases.case import Case
 from kernels.catalogue import retuned
 from kernels.dsl.status import STATUS_WORDS, describe
-from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Deadlock
-from tests.kernels.conftest import Compiled, FitCase
 from tests.kernels.launching import SAMPLE, Launches, as_int32, some_slow
 from tests.kernels.sabotaged import KERNELS, POLLED, barriers_of
 
@@ -35,16 +28,16 @@ LAUNCHES = 3
 PATIENCE_NS = 3_000_000
 
 
-def last_epoch(spec: KernelSpec, launches: int, epoch: int = 0) -> int:
+def last_epoch(spec, launches, epoch=0):
     """After so many launches: a kernel that polls its inbox takes one number, others one a barrier."""
     return as_int32(epoch + launches * (len(barriers_of(spec)) or 1))
 
 
 @pytest.fixture
-def launches(fit_case: FitCase, compiled: Compiled) -> Callable[..., Launches]:
+def launches(fit_case, compiled):
     """launches(name, ..): on all ranks, that kernel."""
 
-    def make(name: str, size_bytes: int = 4_656, **values: Any) -> Launches:
+    def make(name, size_bytes=4_656, **values):
         spec = BY_NAME[name]
         case = fit_case(spec, world_size=RANKS, size_bytes=4 if spec.op == "barrier" else size_bytes)
         return Launches(spec, case, [compiled(spec, case, "sm_90a")] * RANKS, **values)
@@ -52,23 +45,21 @@ def launches(fit_case: FitCase, compiled: Compiled) -> Callable[..., Launches]:
     return make
 
 
-def epochs(work: Launches, rank: int) -> list[int]:
+def epochs(work, rank):
     """Of the blocks that ran, the distinct ones."""
     grid = work.spec.launch(work.case).blocks
-    found: list[int] = work.found[rank].workspaces["epochs"][:grid].unique().tolist()
+    found = work.found[rank].workspaces["epochs"][:grid].unique().tolist()
     return found
 
 
-def status(work: Launches, rank: int) -> list[int]:
-    found: list[int] = work.found[rank].workspaces["status"].tolist()
+def status(work, rank):
+    found = work.found[rank].workspaces["status"].tolist()
     return found
 
 
 @pytest.mark.parametrize(("epoch", "patience"), [(0, 1 << 40), ((1 << 31) - 4, 0), (-3, 1 << 40)])
 @pytest.mark.parametrize("name", some_slow(WAITING, quick=lambda name: name in SAMPLE))
-def test_epochs_go_on_over_launches_and_over_the_wrap(
-    launches: Callable[..., Launches], name: str, patience: int, epoch: int
-) -> None:
+def test_epochs_go_on_over_launches_and_over_the_wrap(launches, name, patience, epoch):
     work = launches(name, epoch=epoch, patience=patience, count=LAUNCHES)
     work.run()
     assert work.errors == {}
@@ -78,7 +69,7 @@ def test_epochs_go_on_over_launches_and_over_the_wrap(
         assert status(work, rank) == [0] * STATUS_WORDS
 
 
-def missing_text(spec: KernelSpec, barrier: str, peer: str, expected: int, seen: int) -> str:
+def missing_text(spec, barrier, peer, expected, seen):
     """What a report says of a rank that is missed at a barrier."""
     if spec.needs_multicast:
         arrivals = RANKS * expected
@@ -88,11 +79,9 @@ def missing_text(spec: KernelSpec, barrier: str, peer: str, expected: int, seen:
 
 @pytest.mark.parametrize("options", [{}, {"schedule": "random", "seed": 5}], ids=["fair", "random"])
 @pytest.mark.parametrize("name", some_slow(WAITING, quick=lambda name: name in SAMPLE))
-def test_a_rank_that_never_comes_is_reported_by_all_others(
-    launches: Callable[..., Launches], name: str, options: dict[str, Any]
-) -> None:
+def test_a_rank_that_never_comes_is_reported_by_all_others(launches, name, options):
     work = launches(name, patience=PATIENCE_NS, fill=True)
-    work.executables[2] = None  # type: ignore[index]
+    work.executables[2] = None
     work.run(**options)
     assert work.errors == {}
     spec = work.spec
@@ -115,16 +104,14 @@ def test_a_rank_that_never_comes_is_reported_by_all_others(
     "name",
     some_slow([name for name in WAITING if not name.startswith("barrier/")], quick=lambda name: name in SAMPLE),
 )
-def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(
-    launches: Callable[..., Launches], compiled: Compiled, sabotaged: dict[str, KernelSpec], name: str
-) -> None:
+def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(launches, compiled, sabotaged, name):
     """Of kernels that poll their inbox: no grants, the first of which is awaited before all banks are taken."""
     is_polled = name in POLLED
     work = launches(name, patience=PATIENCE_NS, fill=True)
     spec = work.spec
     work.count = spec.choices(work.case)["banks"] if is_polled else 1
     silent = sabotaged[f"{name}_no_all_clear" if is_polled else f"{name}_no_exit_barrier"]
-    work.executables[1] = compiled(silent, work.case, "sm_90a")  # type: ignore[index]
+    work.executables[1] = compiled(silent, work.case, "sm_90a")
     work.run()
     assert work.errors == {}
     last = last_epoch(spec, 1)
@@ -138,11 +125,11 @@ def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(
 
 
 @pytest.mark.parametrize("name", some_slow(WAITING, quick=lambda name: name.startswith("reduce")))
-def test_after_the_first_report_no_wait_takes_its_time(launches: Callable[..., Launches], name: str) -> None:
+def test_after_the_first_report_no_wait_takes_its_time(launches, name):
     steps, reports = [], []
     for count in (1, 5):
         work = launches(name, 1_536, patience=6_000_000, count=count, fill=True)
-        work.executables[2] = None  # type: ignore[index]
+        work.executables[2] = None
         steps.append(work.run().counters()["steps"])
         reports.append([status(work, rank) for rank in range(2)])
         assert epochs(work, 0) == [last_epoch(work.spec, count)]
@@ -151,11 +138,9 @@ def test_after_the_first_report_no_wait_takes_its_time(launches: Callable[..., L
 
 
 @pytest.mark.parametrize("name", some_slow(WAITING, quick=lambda name: name in SAMPLE))
-def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(
-    launches: Callable[..., Launches], name: str
-) -> None:
+def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(launches, name):
     work = launches(name)
-    work.executables[2] = None  # type: ignore[index]
+    work.executables[2] = None
     work.run()
     assert isinstance(work.errors[0], Deadlock)
     file, tensor = ("inbox.py", "inbox|contributions|results") if name in POLLED else ("signals.py", "signals")
@@ -175,9 +160,7 @@ def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(
     ids=lambda one: one.reason if isinstance(one, Step) else "-".join(one.values()),
 )
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot"])
-def test_any_grid_and_block_gives_the_sum(
-    case_of: Callable[..., Case], compiled: Compiled, algorithm: str, step: Step, options: dict[str, str]
-) -> None:
+def test_any_grid_and_block_gives_the_sum(case_of, compiled, algorithm, step, options):
     spec = retuned(f"all_reduce/{algorithm}", Tuning((step,), tuple(options.items())))
     vectors = step.threads * step.blocks * (RANKS if algorithm == "two_shot" else 1)
     case = case_of(spec.algorithm, world_size=RANKS, size_bytes=16 * vectors + 16 * 77 + 6)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 import torch
@@ -13,10 +11,7 @@ import torch
 from cases.case import Case
 from cases.ops import collective
 from kernels.catalogue import find
-from kernels.spec import KernelSpec
-from memory.fabric import Executable, Region
-from simulator.fabric import SimulatorFabric
-from tests.kernels.conftest import Compiled, FitCase
+from memory.fabric import Executable
 from tests.kernels.launching import Bound, Found, Launches, numbers, random_bytes, some_slow
 
 RANKS = 3
@@ -24,14 +19,14 @@ SIZE_BYTES = 1_536
 SEEDS = range(6)
 
 
-def without_barriers(spec: KernelSpec) -> KernelSpec:
+def without_barriers(spec):
     """send_recv/push as a kernel that orders nothing."""
 
-    def build(case: Case) -> Any:
+    def build(case):
         kernel = spec.build(case)
         whole = kernel.body
 
-        def body(frame: Any) -> None:
+        def body(frame):
             frame.arrive = frame.wait = frame.leave = lambda: None
             whole(frame)
 
@@ -49,7 +44,7 @@ class Between(Launches):
     mover: Executable | None = None
     moved: Case | None = None
 
-    def _rank(self, fabric: SimulatorFabric) -> Found:
+    def _rank(self, fabric):
         bound = Bound(fabric, self.case, self.spec, self.collective, self.epoch)
         bound.prepare(numbers(self.case, 0, fabric.rank).view(torch.uint8))
         mover = Bound(fabric, self.moved, find("send_recv/push"), collective("send_recv"), self.epoch)
@@ -66,7 +61,7 @@ class Between(Launches):
         fabric.barrier()
         return Found((fabric.read(buffers["c"], 0, SIZE_BYTES).clone(),), {}, (), dict(bound.regions))
 
-    def _move(self, fabric: SimulatorFabric, bound: Bound, source: Region, target: Region) -> list[Any]:
+    def _move(self, fabric, bound, source, target):
         table = [fabric.peer_address(target, peer) for peer in range(RANKS)]
         region = fabric.allocate(8 * RANKS, 256, f"peers of {target.name}")
         fabric.write(region, 0, torch.tensor(table, dtype=torch.int64).view(torch.uint8))
@@ -74,15 +69,15 @@ class Between(Launches):
         parameters = find("send_recv/push").parameters
         return [one.argument(places.get((one.kind, one.of)) or bound.argument(one, 0)) for one in parameters]
 
-    def is_right(self, rank: int, launch: int) -> bool:
+    def is_right(self, rank, launch):
         return torch.equal(self.found[rank].outputs[0], random_bytes(SIZE_BYTES, (rank - 2) % RANKS))
 
 
 @pytest.fixture
-def seen(fit_case: FitCase, compiled: Compiled) -> Callable[..., set[str]]:
+def seen(fit_case, compiled):
     """seen(name, change): what becomes of it in several orders: "right", "finding", "wrong" or an error's name."""
 
-    def run(name: str, change: tuple[str, str] = ("", "")) -> set[str]:
+    def run(name, change=("", "")):
         mover = without_barriers(find("send_recv/push"))
         moved = fit_case(mover, size_bytes=SIZE_BYTES)
         spec = find(name)
@@ -105,7 +100,7 @@ def seen(fit_case: FitCase, compiled: Compiled) -> Callable[..., set[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["barrier/peers", "barrier/push"])
-def test_what_is_stored_before_the_barrier_is_read_after_it(seen: Callable[..., set[str]], name: str) -> None:
+def test_what_is_stored_before_the_barrier_is_read_after_it(seen, name):
     assert seen(name) == {"right"}
 
 
@@ -123,5 +118,5 @@ def test_what_is_stored_before_the_barrier_is_read_after_it(seen: Callable[..., 
         quick=lambda change: change[1] == "",
     ),
 )
-def test_with_less_order_it_is_not(seen: Callable[..., set[str]], old: str, new: str) -> None:
+def test_with_less_order_it_is_not(seen, old, new):
     assert "finding" in seen("barrier/push", (old, new))

@@ -1,9 +1,6 @@
 """What a kernel touches of a buffer: spans, edges and copies, tried at every start, and slices by rank."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -13,14 +10,13 @@ from cases.case import Case
 from kernels import shares
 from kernels.dsl.traverse import halves
 from tests.kernels import probes
-from tests.kernels.conftest import Compiled
 from tests.kernels.launching import PATTERN, random_bytes
 
 DTYPES = {1: "uint8", 2: "bfloat16", 4: "float32", 8: "float64"}
 GUARD_BYTES = 64
 
 
-def sizes(itemsize: int) -> list[int]:
+def sizes(itemsize):
     """Elements: fewer than a vector, around one, and enough for all lanes to go round, with and without halves."""
     lap = 16 * probes.LANES // itemsize
     return [
@@ -33,17 +29,17 @@ def sizes(itemsize: int) -> list[int]:
 
 @pytest.mark.parametrize("itemsize", DTYPES)
 @pytest.mark.parametrize("push", [False, True], ids=["pull", "push"])
-def test_a_copy_stores_each_element_once_and_nothing_else(compiled: Compiled, itemsize: int, push: bool) -> None:
+def test_a_copy_stores_each_element_once_and_nothing_else(compiled, itemsize, push):
     """From any element to any element after a 16-byte boundary."""
     copies(compiled, itemsize, push, itertools.product(range(16), range(16), sizes(itemsize)))
 
 
 @pytest.mark.parametrize("push", [False, True], ids=["pull", "push"])
-def test_a_few_copies_store_each_element_once(compiled: Compiled, push: bool) -> None:
+def test_a_few_copies_store_each_element_once(compiled, push):
     copies(compiled, 2, push, itertools.product((0, 3), (0, 1), (9, 40)))
 
 
-def copies(compiled: Compiled, itemsize: int, push: bool, of: Iterable[tuple[int, int, int]]) -> None:
+def copies(compiled, itemsize, push, of):
     """Copy from and to so many elements after a boundary, a number of them. The bytes around the input are poison."""
     spec = probes.probe(f"copy_{itemsize}", probes.copy, push=push, unroll=2)
     found = compiled(spec, probes.case_of(DTYPES[itemsize]), "sm_90a")
@@ -69,7 +65,7 @@ def copies(compiled: Compiled, itemsize: int, push: bool, of: Iterable[tuple[int
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8, 9, 72])
-def test_slices_on_the_device_are_those_of_the_host(compiled: Compiled, world_size: int) -> None:
+def test_slices_on_the_device_are_those_of_the_host(compiled, world_size):
     """Slices of elements [0, numel) that begin offset elements after a boundary: shares.slice_owner says whose."""
     spec = probes.probe("slices", probes.slices, by_lines=False)
     found = compiled(spec, probes.case_of(world_size=world_size), "sm_90a")
@@ -97,7 +93,7 @@ def test_slices_on_the_device_are_those_of_the_host(compiled: Compiled, world_si
 
 
 @pytest.mark.parametrize("owners", [2, 3, 7, 71])
-def test_slices_by_lines_on_the_device_are_those_of_the_host(compiled: Compiled, owners: int) -> None:
+def test_slices_by_lines_on_the_device_are_those_of_the_host(compiled, owners):
     spec = probes.probe("slices", probes.slices, by_lines=True)
     found = compiled(spec, probes.case_of(world_size=owners), "sm_90a")
     sizes = [0, 16, 112, 128, 144, 1000 * 16, 4097 * 16]
@@ -112,7 +108,7 @@ def test_slices_by_lines_on_the_device_are_those_of_the_host(compiled: Compiled,
 
 
 @pytest.mark.parametrize("before", [0, 16, 64, 112, 128])
-def test_places_by_lines_are_all_places_and_every_eighth_begins_a_line(compiled: Compiled, before: int) -> None:
+def test_places_by_lines_are_all_places_and_every_eighth_begins_a_line(compiled, before):
     spec = probes.probe("places", probes.places)
     found = compiled(spec, probes.case_of(), "sm_90a")
     lanes = 2 * probes.THREADS
@@ -127,7 +123,7 @@ def test_places_by_lines_are_all_places_and_every_eighth_begins_a_line(compiled:
 @pytest.mark.parametrize(
     ("count", "groups"), [(1, 1), (5, 1), (3, 3), (8, 8), (16, 16), (17, 16), (7, 2), (72, 16), (9, 8)]
 )
-def test_numbers_are_shared_out_evenly_among_groups_of_blocks(compiled: Compiled, count: int, groups: int) -> None:
+def test_numbers_are_shared_out_evenly_among_groups_of_blocks(compiled, count, groups):
     """Each number goes to every lane of one group of blocks, once."""
     spec = probes.probe("share_out", probes.share_out, count=count, groups=groups)
     found = compiled(spec, probes.case_of(), "sm_90a")
@@ -138,5 +134,5 @@ def test_numbers_are_shared_out_evenly_among_groups_of_blocks(compiled: Compiled
         assert np.unique(probed.stores["output"]).tolist() == [1]
 
 
-def test_a_threads_last_vectors_go_by_halves() -> None:
+def test_a_threads_last_vectors_go_by_halves():
     assert [halves(width) for width in (1, 2, 3, 8)] == [[1], [2, 1], [3, 1], [8, 4, 2, 1]]

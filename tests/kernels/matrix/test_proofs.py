@@ -1,11 +1,8 @@
 """The files that say where kernels are proven: read, written, refused when they are something else."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +13,7 @@ from tests.golden import refused, same_text
 PROOF = Proof("4 x NVIDIA H200", "2026-11-21", "abc", {"all_reduce/one_shot": Tally(5, 1, (2, 4), "digest")})
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_read(tmp_path):
     assert proofs(tmp_path) == ()
     coded = dataclasses.replace(
         PROOF, specs={"all_reduce/one_shot": Tally(5, 1, (2, 4), "digest", "sha256:1")}, code_from="compiled later"
@@ -42,14 +39,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         {"code_from": 1},
     ],
 )
-def test_another_files_content_is_refused_by_name(tmp_path: Path, change: dict[str, object]) -> None:
+def test_another_files_content_is_refused_by_name(tmp_path, change):
     path = tmp_path / "odd.json"
     path.write_text(json.dumps({**json.loads(written(PROOF)), **change}))
     with refused():
         read(path)
 
 
-def test_what_is_no_json_or_not_there_is_refused_by_name(tmp_path: Path) -> None:
+def test_what_is_no_json_or_not_there_is_refused_by_name(tmp_path):
     path = tmp_path / "odd.json"
     with refused():
         read(path)
@@ -58,7 +55,7 @@ def test_what_is_no_json_or_not_there_is_refused_by_name(tmp_path: Path) -> None
         read(path)
 
 
-def test_the_committed_files_name_kernels_that_there_are() -> None:
+def test_the_committed_files_name_kernels_that_there_are():
     known = {spec.name for spec in SPECS}
     for proof in proofs():
         assert set(proof.specs) <= known

@@ -1,9 +1,6 @@
 """The variants that stand for a kernel's code: what they cover, and that the committed codes are those of today."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -12,16 +9,16 @@ from kernels.catalogue import SPECS, find
 from kernels.matrix import codes, variants
 from kernels.matrix.codes import Code, code_from, code_over
 from kernels.matrix.matrix import Row
-from kernels.spec import KernelSpec, refuses
+from kernels.spec import refuses
 from memory.fabric import Traits
 from tests.golden import refused
 
 PEERS = find("barrier/peers")
 
 
-def covered(spec: KernelSpec, every: bool) -> set[object]:
+def covered(spec, every):
     """What variants cover: each value of each choice in each world, each data type with each of its accumulators."""
-    found: set[object] = set()
+    found = set()
     for one in variants.variants(spec, every):
         choices = spec.choices(one.case)
         found |= {(choices["world_size"], name, value) for name, value in choices.items()}
@@ -30,7 +27,7 @@ def covered(spec: KernelSpec, every: bool) -> set[object]:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-def test_they_cover_each_choice_of_a_kernel_and_none_is_refused(spec: KernelSpec) -> None:
+def test_they_cover_each_choice_of_a_kernel_and_none_is_refused(spec):
     found = variants.variants(spec)
     assert covered(spec, every=False) == covered(spec, every=True)
     assert {one.case.reduction for one in found} == {cell[2] for cell in Row(spec, ()).taken}
@@ -42,7 +39,7 @@ def test_they_cover_each_choice_of_a_kernel_and_none_is_refused(spec: KernelSpec
         assert refuses(spec, collective(spec.op), one.case, traits) is None, one.label
 
 
-def test_they_take_every_step_and_placement_that_the_sizes_reach() -> None:
+def test_they_take_every_step_and_placement_that_the_sizes_reach():
     bulk = {one.case.placement for one in variants.variants(find("broadcast/bulk"))}
     assert bulk == {"out_of_place", "in_place"}
     pushes = {
@@ -53,7 +50,7 @@ def test_they_take_every_step_and_placement_that_the_sizes_reach() -> None:
     assert {one.case.size_bytes for one in variants.variants(PEERS)} == {4}
 
 
-def test_every_pair_and_every_reduction_is_covered() -> None:
+def test_every_pair_and_every_reduction_is_covered():
     cells = [("a", "x", "sum"), ("a", "x", "avg"), ("a", "y", "sum"), ("b", "x", "sum"), ("c", "z", "min")]
     assert variants.covering(cells) == [
         ("a", "x", "sum"),
@@ -64,14 +61,14 @@ def test_every_pair_and_every_reduction_is_covered() -> None:
     ]
 
 
-def test_a_code_is_over_labels_and_digests() -> None:
+def test_a_code_is_over_labels_and_digests():
     code = code_over({"b": "2", "a": "1"})
     assert code == code_over({"a": "1", "b": "2"})
     assert len({code, code_over({"a": "2", "b": "1"}), code_over({"a": "1"}), code_over({"c": "1", "b": "2"})}) == 4
     assert code_from({"b": "2", "a": "1"}) == Code(2, code, "b", "2")
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_read(tmp_path):
     found = {"all_reduce/x": Code(2, "sha256:1", "label", "sha256:2")}
     path = tmp_path / "codes.json"
     path.write_text(codes.written(found))
@@ -89,7 +86,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         None,
     ],
 )
-def test_another_files_content_is_refused_by_name(tmp_path: Path, text: str | None) -> None:
+def test_another_files_content_is_refused_by_name(tmp_path, text):
     path = tmp_path / "codes.json"
     if text is not None:
         path.write_text(text)
@@ -97,7 +94,7 @@ def test_another_files_content_is_refused_by_name(tmp_path: Path, text: str | No
         codes.codes(path)
 
 
-def test_the_committed_codes_have_every_kernel_and_its_variants() -> None:
+def test_the_committed_codes_have_every_kernel_and_its_variants():
     known = codes.codes()
     assert list(known) == sorted(spec.name for spec in SPECS)
     for spec in SPECS:
@@ -105,7 +102,7 @@ def test_the_committed_codes_have_every_kernel_and_its_variants() -> None:
         assert (known[spec.name].variants, known[spec.name].sample) == (len(found), found[0].label), spec.name
 
 
-def test_a_kernel_compiles_to_its_committed_code(tmp_path: Path) -> None:
+def test_a_kernel_compiles_to_its_committed_code(tmp_path):
     assert variants.code_of(PEERS, tmp_path) == codes.codes()[PEERS.name]
     liar = dataclasses.replace(find("barrier/multimem"), op="barrier", algorithm="peers")
     other = variants.code_from(variants.compiled(liar, variants.variants(find("barrier/multimem")), tmp_path / "liars"))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ SHAPES = {
 }
 
 
-def rounded(exact: Fraction, name: str, zero: float = 0.0) -> float:
+def rounded(exact, name, zero=0.0):
     """A fraction to nearest even; zero is what comes out for a true 0."""
     shape = SHAPES[name]
     if exact == 0:
@@ -42,12 +41,12 @@ def rounded(exact: Fraction, name: str, zero: float = 0.0) -> float:
     step = Fraction(2) ** (max(exponent, shape.smallest) - shape.bits + 1)
     size = round(size / step) * step  # Python rounds fractions half to even
     if size > shape.largest:
-        size = shape.largest if shape.saturates else None  # type: ignore[assignment]
+        size = shape.largest if shape.saturates else None
     found = math.inf if size is None else float(size)
     return math.copysign(found, 1 if exact > 0 else -1)
 
 
-def stored(value: float, name: str) -> float:
+def stored(value, name):
     """A number, infinity or NaN as a format keeps it."""
     if math.isnan(value):
         return math.nan
@@ -56,33 +55,33 @@ def stored(value: float, name: str) -> float:
     return rounded(Fraction(value), name, value)
 
 
-def added(left: float, right: float, name: str) -> float:
+def added(left, right, name):
     if not (math.isfinite(left) and math.isfinite(right)):
         return left + right  # IEEE 754 in float64: the same infinities and NaN
     zero = left if math.copysign(1, left) == math.copysign(1, right) else 0.0
     return rounded(Fraction(left) + Fraction(right), name, math.copysign(0.0, zero) if zero == 0 else 0.0)
 
 
-def multiplied(left: float, right: float, name: str) -> float:
+def multiplied(left, right, name):
     if not (math.isfinite(left) and math.isfinite(right)):
         return left * right
     sign = math.copysign(1, left) * math.copysign(1, right)
     return rounded(Fraction(left) * Fraction(right), name, math.copysign(0.0, sign))
 
 
-def factor(count: int, dtype: str, accumulator: str) -> float:
+def factor(count, dtype, accumulator):
     if dtype == "float64":
         return rounded(Fraction(1, count), "float64")
     single = struct.unpack("f", struct.pack("f", 1 / count))[0]
     return stored(single, dtype if accumulator == "native" else accumulator)
 
 
-def summed(values: Sequence[float], dtype: str, accumulator: str, reduction: str) -> float:
+def summed(values, dtype, accumulator, reduction):
     """sum and avg of two or more contributions, in their order."""
     small = dtype.startswith("float8") and accumulator == "native"
     wide = ("float16" if small else dtype) if accumulator == "native" else accumulator
 
-    def kept(value: float) -> float:
+    def kept(value):
         return stored(value, dtype) if small else value
 
     if reduction == "avg":
@@ -94,7 +93,7 @@ def summed(values: Sequence[float], dtype: str, accumulator: str, reduction: str
     return stored(total, dtype)
 
 
-def extreme(values: Sequence[float], dtype: str, reduction: str) -> float:
+def extreme(values, dtype, reduction):
     """min and max of two or more contributions."""
     if any(math.isnan(value) for value in values):
         return math.nan
@@ -102,7 +101,7 @@ def extreme(values: Sequence[float], dtype: str, reduction: str) -> float:
     return stored(pick(values, key=lambda value: (value, math.copysign(1, value))), dtype)
 
 
-def integer(values: Sequence[int], width: int, signed: bool, reduction: str) -> int:
+def integer(values, width, signed, reduction):
     """Any reduction of two or more integers of a width."""
     if reduction in ("min", "max"):
         return min(values) if reduction == "min" else max(values)

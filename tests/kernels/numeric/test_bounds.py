@@ -1,9 +1,6 @@
 """Bounds: every honest result is within, and what they are there to catch is not."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -18,7 +15,7 @@ ROUNDED = [(dtype, accumulator) for dtype in FLOATS for accumulator in accumulat
 WIDER = [(dtype, accumulator) for dtype, accumulator in ROUNDED if accumulator not in ("native", dtype)]
 
 
-def normal(dtype: str, world_size: int, count: int, seed: int = 0, scale: float = 1.0) -> list[torch.Tensor]:
+def normal(dtype, world_size, count, seed=0, scale=1.0):
     generator = torch.Generator().manual_seed(seed)
     kind = DTYPES[dtype]
     return [
@@ -26,7 +23,7 @@ def normal(dtype: str, world_size: int, count: int, seed: int = 0, scale: float 
     ]
 
 
-def rounding(dtype: str, accumulator: str) -> Callable[[torch.Tensor], torch.Tensor]:
+def rounding(dtype, accumulator):
     """What an addition of an accumulator does to a float64 sum (exact but for float64's own)."""
     kind = DTYPES[dtype]
     if accumulator == "native" and dtype in FLOAT8:
@@ -35,9 +32,7 @@ def rounding(dtype: str, accumulator: str) -> Callable[[torch.Tensor], torch.Ten
     return lambda value: to_float64(round_to(value, wide))
 
 
-def any_tree(
-    terms: list[torch.Tensor], generator: torch.Generator, rounded: Callable[[torch.Tensor], torch.Tensor]
-) -> torch.Tensor:
+def any_tree(terms, generator, rounded):
     """A sum of float64 terms in a random tree, rounded after each addition."""
     while len(terms) > 1:
         left, right = torch.randperm(len(terms), generator=generator)[:2].tolist()
@@ -46,7 +41,7 @@ def any_tree(
     return terms[0]
 
 
-def stepped(value: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+def stepped(value, steps):
     """The number that is so many steps up the line of a float type's numbers, which has one zero."""
     bits = bits_of(value)
     lowest = torch.iinfo(bits.dtype).min
@@ -56,7 +51,7 @@ def stepped(value: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(("dtype", "accumulator"), ROUNDED)
 @pytest.mark.parametrize("world_size", [2, 3, 8, 72])
-def test_every_honest_sum_is_within(dtype: str, accumulator: str, world_size: int) -> None:
+def test_every_honest_sum_is_within(dtype, accumulator, world_size):
     generator = torch.Generator().manual_seed(world_size)
     kind = DTYPES[dtype]
     rounded = rounding(dtype, accumulator)
@@ -77,7 +72,7 @@ def test_every_honest_sum_is_within(dtype: str, accumulator: str, world_size: in
 
 @pytest.mark.parametrize(("dtype", "accumulator"), ROUNDED)
 @pytest.mark.parametrize("world_size", [2, 3, 8, 72])
-def test_every_honest_average_is_within(dtype: str, accumulator: str, world_size: int) -> None:
+def test_every_honest_average_is_within(dtype, accumulator, world_size):
     """Multiplied before the sum, in any order, or after it, by the switch's kernel. A library may divide, too."""
     generator = torch.Generator().manual_seed(world_size)
     kind = DTYPES[dtype]
@@ -102,7 +97,7 @@ def test_every_honest_average_is_within(dtype: str, accumulator: str, world_size
 
 @pytest.mark.parametrize(("dtype", "accumulator"), ROUNDED)
 @pytest.mark.parametrize("reduction", ["sum", "avg"])
-def test_a_dropped_rank_falls_out(dtype: str, accumulator: str, reduction: str) -> None:
+def test_a_dropped_rank_falls_out(dtype, accumulator, reduction):
     count = 8 if dtype not in FLOAT8 else 3
     parts = normal(dtype, count, 2000)
     limit = bound(parts, accumulator, reduction)
@@ -122,7 +117,7 @@ SHOWS = {"bfloat16": (0.8, 0.75), "float8_e4m3fn": (0.75, 0.5), "float8_e5m2": (
 
 
 @pytest.mark.parametrize(("dtype", "accumulator"), WIDER)
-def test_a_native_sum_falls_out_of_a_wider_accumulators_bound(dtype: str, accumulator: str) -> None:
+def test_a_native_sum_falls_out_of_a_wider_accumulators_bound(dtype, accumulator):
     parts = normal(dtype, 8, 4000)
     limit, native = bound(parts, accumulator), fold(parts, "native")
     assert (~limit.permits(native)).double().mean() > 0.05
@@ -130,7 +125,7 @@ def test_a_native_sum_falls_out_of_a_wider_accumulators_bound(dtype: str, accumu
     assert bool(bound(parts, "native").permits(native).all())
 
 
-def test_a_float32_sum_falls_out_of_float64s_bound() -> None:
+def test_a_float32_sum_falls_out_of_float64s_bound():
     parts = normal("float64", 8, 4000)
     result = fold([part.float() for part in parts], "native").double()
     for reduction in ("sum", "avg"):
@@ -139,7 +134,7 @@ def test_a_float32_sum_falls_out_of_float64s_bound() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "accumulator"), WIDER)
-def test_the_ends_are_permitted_and_one_step_beyond_is_not(dtype: str, accumulator: str) -> None:
+def test_the_ends_are_permitted_and_one_step_beyond_is_not(dtype, accumulator):
     kind = DTYPES[dtype]
     limit = bound(normal(dtype, 4, 2000), accumulator)
     low, high = round_to(limit.low, kind), round_to(limit.high, kind)
@@ -153,7 +148,7 @@ def test_the_ends_are_permitted_and_one_step_beyond_is_not(dtype: str, accumulat
     assert limit.largest_share(high) == 1.0
 
 
-def test_special_values() -> None:
+def test_special_values():
     dtype = torch.float16
     parts = [
         torch.tensor([math.inf, math.nan, -0.0, 60000.0, 65504.0, 32768.0, math.inf], dtype=dtype),
@@ -170,7 +165,7 @@ def test_special_values() -> None:
     assert bool(bound(parts, "native").permits(torch.full_like(bad, math.nan))[3])
 
 
-def permitted(dtype: str, values: list[float], accumulator: str, reduction: str = "sum") -> list[float]:
+def permitted(dtype, values, accumulator, reduction="sum"):
     """All numbers of a float8 type that one element's result may have; NaN last."""
     every = torch.arange(256, dtype=torch.int32).to(torch.uint8).view(DTYPES[dtype])
     limit = bound([of_values([value], dtype) for value in values], accumulator, reduction)
@@ -179,7 +174,7 @@ def permitted(dtype: str, values: list[float], accumulator: str, reduction: str 
     return [*dict.fromkeys(numbers), *([math.nan] if len(found) > len(numbers) else [])]
 
 
-def test_float8_overflow_is_the_largest_number_infinity_or_nan() -> None:
+def test_float8_overflow_is_the_largest_number_infinity_or_nan():
     nan = pytest.approx(math.nan, nan_ok=True)
     assert permitted("float8_e4m3fn", [448.0, 448.0], "float16") == [448.0, nan]
     assert permitted("float8_e4m3fn", [-448.0, -448.0], "float16") == [-448.0, nan]
@@ -201,7 +196,7 @@ def test_float8_overflow_is_the_largest_number_infinity_or_nan() -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_minima_and_maxima_of_the_switch(dtype: str) -> None:
+def test_minima_and_maxima_of_the_switch(dtype):
     endless = FORMATS[DTYPES[dtype]].has_infinity
     top = math.inf if endless else 448.0
     columns = [
@@ -228,7 +223,7 @@ def test_minima_and_maxima_of_the_switch(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
-def test_every_fold_of_any_patterns_is_within(dtype: str, world_size: int) -> None:
+def test_every_fold_of_any_patterns_is_within(dtype, world_size):
     """NaN, infinities, subnormals, largest numbers, in every order."""
     parts = contributions(dtype, world_size, 900, 40 + world_size)
     for reduction in ("sum", "avg", "min", "max"):
@@ -244,7 +239,7 @@ def test_every_fold_of_any_patterns_is_within(dtype: str, world_size: int) -> No
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_a_single_part_comes_out_itself(dtype: str) -> None:
+def test_a_single_part_comes_out_itself(dtype):
     (part,) = normal(dtype, 1, 100)
     for reduction in ("sum", "avg", "min"):
         limit = bound([part], "native", reduction)
@@ -253,7 +248,7 @@ def test_a_single_part_comes_out_itself(dtype: str) -> None:
         assert limit.largest_error == 0.0
 
 
-def test_nothing_to_bound() -> None:
+def test_nothing_to_bound():
     for dtype in FLOATS:
         parts = [torch.empty(0).to(DTYPES[dtype])] * 3
         for reduction in ("sum", "avg", "max"):

@@ -1,7 +1,5 @@
 """Exact sums and averages against fractions."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -17,20 +15,20 @@ from tests.kernels.numeric.test_formats import random_bits
 DTYPES = list(FORMATS)
 
 
-def finite_bits(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
+def finite_bits(dtype, count, seed):
     """Random patterns, zero for those that are no finite number."""
     values = random_bits(dtype, count, seed)
     bits = values.view(FORMATS[dtype].bits)
     return torch.where(is_nan(values) | to_float64(values).isinf(), 0, bits).view(dtype)
 
 
-def rows_of(parts: list[torch.Tensor]) -> list[list[float]]:
+def rows_of(parts):
     return torch.stack([to_float64(part) for part in parts], dim=1).tolist()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_exact_sum_against_fractions(dtype: torch.dtype, seed: int) -> None:
+def test_exact_sum_against_fractions(dtype, seed):
     parts = [finite_bits(dtype, 500, 10 * seed + number) for number in range(6)]
     total = exact_sum(parts)
     exact_sums = [sum(map(Fraction, row)) for row in rows_of(parts)]
@@ -47,7 +45,7 @@ def test_exact_sum_against_fractions(dtype: torch.dtype, seed: int) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", [2, 3, 7, 8, 72])
-def test_exact_average_against_fractions(dtype: torch.dtype, count: int) -> None:
+def test_exact_average_against_fractions(dtype, count):
     parts = [finite_bits(dtype, 200, 100 + number) for number in range(count)]
     parts[0][:40] = parts[1][:40]  # of one size, too
     found = exact_average(parts, exact_sum(parts)).tolist()
@@ -55,7 +53,7 @@ def test_exact_average_against_fractions(dtype: torch.dtype, count: int) -> None
     assert found == expected
 
 
-def test_the_average_of_numbers_whose_sum_overflows() -> None:
+def test_the_average_of_numbers_whose_sum_overflows():
     largest = FORMATS[torch.float64].largest
     parts = [torch.tensor([largest, largest, -largest], dtype=torch.float64) for _ in range(3)]
     parts[2][1] = -largest
@@ -65,7 +63,7 @@ def test_the_average_of_numbers_whose_sum_overflows() -> None:
 
 
 @pytest.mark.parametrize("order", range(4))
-def test_an_infinity_outweighs_numbers_whose_sum_overflows_the_other_way(order: int) -> None:
+def test_an_infinity_outweighs_numbers_whose_sum_overflows_the_other_way(order):
     """In float64 an addition of finite parts may give the other infinity, and NaN then."""
     largest = torch.finfo(torch.float64).max
     columns = ([-largest, -largest, math.inf, 1.0], [largest, largest, -math.inf, 0.0], [math.inf, 1.0, -math.inf, 0.0])
@@ -80,7 +78,7 @@ def test_an_infinity_outweighs_numbers_whose_sum_overflows_the_other_way(order: 
     assert not bool(limit.permits(torch.tensor([0.0, 0.0, 0.0], dtype=torch.float64)).any())
 
 
-def test_exact_sum_where_float64_is_not_exact() -> None:
+def test_exact_sum_where_float64_is_not_exact():
     parts = [torch.tensor([value, 1.0]) for value in (1e30, 1.0, -1e30, 2.0**-50)]
     assert exact_sum(parts).value.tolist() == [1.0 + 2.0**-50, 4.0]
     wide = [torch.tensor([value], dtype=torch.float64) for value in (1e300, 1.0, -1e300, 1e-300, -1.0, 1e-310)]
@@ -91,7 +89,7 @@ def test_exact_sum_where_float64_is_not_exact() -> None:
     assert bool(values[1:].isnan().all())
 
 
-def test_sums_of_nothing() -> None:
+def test_sums_of_nothing():
     for dtype in DTYPES:
         parts = [torch.empty(0).to(dtype)] * 3
         total = exact_sum(parts)

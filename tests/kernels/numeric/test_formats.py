@@ -1,10 +1,7 @@
 """Formats, roundings and distances against torch, numpy, ml_dtypes and the definitions."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -30,7 +27,7 @@ from tests.kernels.numeric.rounding_model import SHAPES, rounded
 DTYPES = list(FORMATS)
 SHORT = [dtype for dtype in DTYPES if dtype.itemsize <= 2]
 INTEGERS = [torch.int32, torch.int64, torch.uint32, torch.uint64, torch.uint8]
-NUMPY: dict[torch.dtype, Any] = {
+NUMPY = {
     torch.float64: np.float64,
     torch.float32: np.float32,
     torch.float16: np.float16,
@@ -40,33 +37,33 @@ NUMPY: dict[torch.dtype, Any] = {
 }
 
 
-def from_numpy(value: Any, dtype: torch.dtype) -> torch.Tensor:
+def from_numpy(value, dtype):
     return torch.from_numpy(np.ascontiguousarray(value).view(f"i{dtype.itemsize}")).view(dtype)
 
 
-def random_bits(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
+def random_bits(dtype, count, seed):
     """Numbers of every exponent, subnormals, zeros, infinities and NaN among them."""
     generator = np.random.default_rng(seed)
     return torch.from_numpy(np.frombuffer(generator.bytes(count * dtype.itemsize), np.uint8).copy()).view(dtype)
 
 
-def all_values(dtype: torch.dtype) -> torch.Tensor:
+def all_values(dtype):
     half = 1 << (8 * dtype.itemsize - 1)
     return torch.arange(-half, half, dtype=torch.int32).to(FORMATS[dtype].bits).view(dtype)
 
 
-def name_of(dtype: torch.dtype) -> str:
+def name_of(dtype):
     return str(dtype).removeprefix("torch.")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_formats_agree_with_torch(dtype: torch.dtype) -> None:
+def test_formats_agree_with_torch(dtype):
     form, info = FORMATS[dtype], torch.finfo(dtype)
     assert form.largest == info.max == float(SHAPES[name_of(dtype)].largest)
     assert form.smallest_normal == info.tiny
     assert form.unit_roundoff == info.eps / 2
 
-    def number(bits: int) -> float:
+    def number(bits):
         return float(to_float64(torch.tensor([bits], dtype=torch.int64).to(form.bits).view(dtype)))
 
     assert form.smallest_subnormal == number(1)
@@ -78,7 +75,7 @@ def test_formats_agree_with_torch(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_is_nan_and_to_float64(dtype: torch.dtype) -> None:
+def test_is_nan_and_to_float64(dtype):
     values = all_values(dtype) if dtype.itemsize < 4 else random_bits(dtype, 100_000, 1)
     with np.errstate(all="ignore"):
         expected = values.view(FORMATS[dtype].bits).numpy().view(NUMPY[dtype]).astype(np.float64)
@@ -88,14 +85,14 @@ def test_is_nan_and_to_float64(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_integers_as_float64(dtype: torch.dtype) -> None:
+def test_integers_as_float64(dtype):
     values = random_bits(dtype, 1000, 2)
     numbers = values.view(torch.uint8).numpy().view(name_of(dtype)).tolist()
     assert to_float64(values).tolist() == [float(number) for number in numbers]
 
 
 @pytest.mark.parametrize("dtype", SHORT)
-def test_narrow_agrees_with_an_independent_library(dtype: torch.dtype) -> None:
+def test_narrow_agrees_with_an_independent_library(dtype):
     wide = random_bits(torch.float32, 400_000, 1)
     line = to_float64(all_values(dtype))
     finite = line[line.isfinite()].sort().values
@@ -116,7 +113,7 @@ def test_narrow_agrees_with_an_independent_library(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_narrow_of_float64_rounds_once(dtype: torch.dtype) -> None:
+def test_narrow_of_float64_rounds_once(dtype):
     """Against fractions, among them numbers that float32 would round to a tie first."""
     form = FORMATS[dtype]
     values = random_bits(dtype, 600, 3)
@@ -131,7 +128,7 @@ def test_narrow_of_float64_rounds_once(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_round_to_the_limits(dtype: torch.dtype) -> None:
+def test_round_to_the_limits(dtype):
     form = FORMATS[dtype]
     if dtype is torch.float64:
         return
@@ -147,7 +144,7 @@ def test_round_to_the_limits(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", SHORT)
-def test_ulp_distance_is_the_number_of_steps(dtype: torch.dtype) -> None:
+def test_ulp_distance_is_the_number_of_steps(dtype):
     values = all_values(dtype)
     numbers = to_float64(values)[~is_nan(values)]
     ordered = torch.unique(numbers)  # one zero, as on the line
@@ -161,7 +158,7 @@ def test_ulp_distance_is_the_number_of_steps(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_ulp_distance_of_zeros_and_nan(dtype: torch.dtype) -> None:
+def test_ulp_distance_of_zeros_and_nan(dtype):
     top = math.inf if FORMATS[dtype].has_infinity else 448.0
     left = torch.tensor([0.0, -0.0, math.nan, math.nan, 1.0, -top]).to(dtype)
     right = torch.tensor([-0.0, -0.0, math.nan, 1.0, math.nan, top]).to(dtype)
@@ -174,7 +171,7 @@ def test_ulp_distance_of_zeros_and_nan(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_distance_of_integers_is_the_difference(dtype: torch.dtype) -> None:
+def test_distance_of_integers_is_the_difference(dtype):
     left, right = random_bits(dtype, 2000, 5), random_bits(dtype, 2000, 6)
     one, other = (value.view(torch.uint8).numpy().view(name_of(dtype)).tolist() for value in (left, right))
     expected = [min(abs(a - b), INT64_MAX) for a, b in zip(one, other, strict=True)]
@@ -184,7 +181,7 @@ def test_distance_of_integers_is_the_difference(dtype: torch.dtype) -> None:
     assert ulp_distance(left, left).tolist() == [0] * 2000
 
 
-def test_same_bits() -> None:
+def test_same_bits():
     left = torch.tensor([0.0, 0.0, math.nan, 1.0])
     right = torch.tensor([0.0, -0.0, -math.nan, math.nan])
     assert same_bits(left, right).tolist() == [True, False, True, False]

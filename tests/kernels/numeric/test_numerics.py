@@ -1,10 +1,7 @@
 """Folds of every dtype, accumulator and reduction, against the rules in fractions, numpy and ml_dtypes."""
 
-from __future__ import annotations
-
 import itertools
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -25,7 +22,7 @@ SUMS = [
 ]
 
 
-def of_values(values: Sequence[float], dtype: str) -> torch.Tensor:
+def of_values(values, dtype):
     """Numbers that the dtype has, infinities and NaN among them."""
     wide = torch.tensor(values, dtype=torch.float64)
     if dtype != "float8_e5m2":
@@ -35,7 +32,7 @@ def of_values(values: Sequence[float], dtype: str) -> torch.Tensor:
     return torch.where(wide.isinf(), infinity, bits).view(DTYPES[dtype])
 
 
-def contributions(dtype: str, world_size: int, count: int, seed: int) -> list[torch.Tensor]:
+def contributions(dtype, world_size, count, seed):
     """A third random patterns, a third of one size, a third where every rank has one of a few tiny numbers; and zeros,
     ends, infinities and NaN: of two ranks every pair of them."""
     kind = DTYPES[dtype]
@@ -55,13 +52,13 @@ def contributions(dtype: str, world_size: int, count: int, seed: int) -> list[to
     return parts
 
 
-def rows_of(parts: list[torch.Tensor]) -> list[list[float]]:
+def rows_of(parts):
     return torch.stack([to_float64(part) for part in parts], dim=1).tolist()
 
 
 @pytest.mark.parametrize(("dtype", "accumulator", "reduction"), SUMS)
 @pytest.mark.parametrize("world_size", [2, 3, 8])
-def test_sums_and_averages_follow_the_rules(dtype: str, accumulator: str, reduction: str, world_size: int) -> None:
+def test_sums_and_averages_follow_the_rules(dtype, accumulator, reduction, world_size):
     parts = contributions(dtype, world_size, 360, world_size)
     expected = [model.summed(row, dtype, accumulator, reduction) for row in rows_of(parts)]
     found = fold(parts, accumulator, reduction)
@@ -73,7 +70,7 @@ def test_sums_and_averages_follow_the_rules(dtype: str, accumulator: str, reduct
 
 
 @pytest.mark.parametrize(("dtype", "accumulator", "reduction"), SUMS)
-def test_other_accumulators_give_other_bits(dtype: str, accumulator: str, reduction: str) -> None:
+def test_other_accumulators_give_other_bits(dtype, accumulator, reduction):
     """Or the test before would say little of them."""
     parts = contributions(dtype, 8, 3000, 1)
     for other in accumulators_of(dtype, reduction):
@@ -83,7 +80,7 @@ def test_other_accumulators_give_other_bits(dtype: str, accumulator: str, reduct
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("reduction", ["min", "max"])
-def test_extremes_follow_the_rules(dtype: str, reduction: str) -> None:
+def test_extremes_follow_the_rules(dtype, reduction):
     parts = contributions(dtype, 3, 900, 7)
     expected = [model.extreme(row, dtype, reduction) for row in rows_of(parts)]
     found = fold(parts, "native", reduction)
@@ -92,7 +89,7 @@ def test_extremes_follow_the_rules(dtype: str, reduction: str) -> None:
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("world_size", [2, 3, 7, 8, 72])
-def test_integers_follow_the_rules(dtype: str, world_size: int) -> None:
+def test_integers_follow_the_rules(dtype, world_size):
     kind = DTYPES[dtype]
     parts = [random_bits(kind, 400, 10 * world_size + rank) for rank in range(world_size)]
     low, high = (0, 0xFF) if dtype.startswith("u") else (0x80, 0x7F)
@@ -109,7 +106,7 @@ def test_integers_follow_the_rules(dtype: str, world_size: int) -> None:
         assert found.view(torch.uint8).numpy().view(dtype).tolist() == expected, reduction
 
 
-def test_signed_division_is_towards_zero() -> None:
+def test_signed_division_is_towards_zero():
     parts = [torch.tensor([-7, 7, -1, -(2**31)], dtype=torch.int32), torch.tensor([0, 0, 0, -1], dtype=torch.int32)]
     assert fold(parts, "native", "avg").tolist() == [-3, 3, 0, (2**31 - 1) // 2]
     wide = [torch.tensor([-1, 5]).view(torch.uint64), torch.tensor([-2, 2]).view(torch.uint64)]
@@ -117,7 +114,7 @@ def test_signed_division_is_towards_zero() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_additions_agree_with_an_independent_library(dtype: str) -> None:
+def test_additions_agree_with_an_independent_library(dtype):
     """A great many additions, among near neighbours in size, too, where cancellation and ties live."""
     kind = DTYPES[dtype]
     left, right = random_bits(kind, 300_000, 2), random_bits(kind, 300_000, 3)
@@ -130,7 +127,7 @@ def test_additions_agree_with_an_independent_library(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOAT8)
-def test_every_pair_of_float8_numbers(dtype: str) -> None:
+def test_every_pair_of_float8_numbers(dtype):
     """Sums in float16 and in float32 are the same for two: narrowed once, by ml_dtypes."""
     kind = DTYPES[dtype]
     every = bits_of(all_values(kind))
@@ -146,7 +143,7 @@ def test_every_pair_of_float8_numbers(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "accumulator", "reduction"), SUMS)
-def test_fold_from_the_next_rank(dtype: str, accumulator: str, reduction: str) -> None:
+def test_fold_from_the_next_rank(dtype, accumulator, reduction):
     generator, kind = torch.Generator().manual_seed(5), DTYPES[dtype]
     parts = [narrow(torch.randn(333, generator=generator, dtype=torch.float64), kind) for _ in range(5)]
     first = torch.arange(333) % 5
@@ -159,7 +156,7 @@ def test_fold_from_the_next_rank(dtype: str, accumulator: str, reduction: str) -
 
 
 @pytest.mark.parametrize("dtype", [name for name in ALL if name != "uint8"])
-def test_one_rank_alone_keeps_its_bits(dtype: str) -> None:
+def test_one_rank_alone_keeps_its_bits(dtype):
     strange = random_bits(DTYPES[dtype], 1000, 4)
     for reduction in reductions_of(dtype):
         for accumulator in accumulators_of(dtype, reduction):
@@ -169,7 +166,7 @@ def test_one_rank_alone_keeps_its_bits(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_positive_zero(dtype: str) -> None:
+def test_positive_zero(dtype):
     zeros = of_values([-0.0, -0.0, 0.0, -0.0], dtype)
     others = of_values([-0.0, 0.0, -0.0, -1.0], dtype)
     plus = of_values([0.0, 0.0, 0.0, -1.0], dtype)
@@ -191,7 +188,7 @@ def test_positive_zero(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("count", [2, 3, 7, 8, 72])
-def test_the_switchs_average_is_one_product(dtype: str, count: int) -> None:
+def test_the_switchs_average_is_one_product(dtype, count):
     total = random_bits(DTYPES[dtype], 2000, count)
     wide = "float64" if dtype == "float64" else "float32"
     constant = model.factor(count, dtype, wide)
@@ -213,6 +210,6 @@ def test_the_switchs_average_is_one_product(dtype: str, count: int) -> None:
         ("uint8", "native", "sum"),
     ],
 )
-def test_what_does_not_belong_together(dtype: str, accumulator: str, reduction: str) -> None:
+def test_what_does_not_belong_together(dtype, accumulator, reduction):
     with refused():
         fold([torch.ones(1, dtype=torch.uint8).repeat(8).view(DTYPES[dtype])] * 2, accumulator, reduction)

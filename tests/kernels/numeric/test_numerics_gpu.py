@@ -1,7 +1,5 @@
 """Folds, exact results, bounds and comparisons give the same bits on a GPU as on the CPU, for every dtype."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -18,7 +16,7 @@ pytestmark = pytest.mark.gpu
 GPU = "cuda:0"
 
 
-def alike(here: torch.Tensor, there: torch.Tensor) -> bool:
+def alike(here, there):
     """Equal bits, any NaN being the same."""
     assert there.is_cuda
     if here.dtype is torch.bool:
@@ -26,7 +24,7 @@ def alike(here: torch.Tensor, there: torch.Tensor) -> bool:
     return bool(same_bits(here, there.cpu()).all())
 
 
-def parts_of(dtype: str, world_size: int) -> list[torch.Tensor]:
+def parts_of(dtype, world_size):
     if dtype in FLOATS:
         return [one[:6_000] for one in contributions(dtype, world_size, 6_000, world_size)]
     return [random_bits(DTYPES[dtype], 6_000, 100 + rank) for rank in range(world_size)]
@@ -34,7 +32,7 @@ def parts_of(dtype: str, world_size: int) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("world_size", [2, 3, 8])
-def test_folds(dtype: str, world_size: int) -> None:
+def test_folds(dtype, world_size):
     parts = parts_of(dtype, world_size)
     away = [part.to(GPU) for part in parts]
     first = torch.arange(6_000) % world_size
@@ -48,7 +46,7 @@ def test_folds(dtype: str, world_size: int) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("world_size", [1, 2, 8])
-def test_exact_results_and_bounds(dtype: str, world_size: int) -> None:
+def test_exact_results_and_bounds(dtype, world_size):
     parts = parts_of(dtype, world_size)
     away = [part.to(GPU) for part in parts]
     total, there = exact_sum(parts), exact_sum(away)
@@ -69,7 +67,7 @@ def test_exact_results_and_bounds(dtype: str, world_size: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "uint8"])
-def test_comparisons(dtype: str) -> None:
+def test_comparisons(dtype):
     left, right = (random_bits(DTYPES[dtype], 6_000, seed) for seed in (1, 2))
     one, other = left.to(GPU), right.to(GPU)
     assert alike(ulp_distance(left, right), ulp_distance(one, other))

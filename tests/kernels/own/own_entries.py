@@ -1,11 +1,7 @@
 """Entries of YAML files that describe kernels, as files in a folder, for tests."""
 
-from __future__ import annotations
-
 import copy
 import shutil
-from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -13,7 +9,7 @@ from kernels.sources import ROOT
 
 OWN = ROOT / "conf" / "exp" / "own"
 
-SUM: dict[str, Any] = {
+SUM = {
     "op": "all_reduce",
     "kernel": "one_shot.ptx:one_shot",
     "launch": {"grid": "min(blocks, ceil_div(numel, 256))", "block": 256},
@@ -35,7 +31,7 @@ SUM: dict[str, Any] = {
 }
 """The PTX of conf/exp/own/one_shot.ptx."""
 
-ADDED: dict[str, Any] = {
+ADDED = {
     "op": "all_reduce",
     "kernel": "add_tensors.py:add_tensors",
     "arguments": [{"tensors": "input"}, {"tensor": "output"}, {"constexpr": "threads"}],
@@ -46,12 +42,12 @@ ADDED: dict[str, Any] = {
 """The CuTe DSL function of conf/exp/own/add_tensors.py. Its ranks don't wait for each other."""
 
 
-def changed(entry: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def changed(entry, **changes):
     """An entry with keys changed; those that are None are left out."""
     return {key: value for key, value in (copy.deepcopy(entry) | changes).items() if value is not None}
 
 
-def write_entries(folder: Path, **entries: Any) -> Path:
+def write_entries(folder, **entries):
     """A YAML file of entries beside the kernels that they name."""
     folder.mkdir(exist_ok=True)
     for name in ("one_shot.ptx", "add_tensors.py"):

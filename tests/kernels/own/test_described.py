@@ -1,11 +1,8 @@
 """Kernels that a YAML file describes: what a case makes of an entry, and entries that are wrong, in one line each."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,23 +10,22 @@ from cases.case import Case
 from kernels.brought import spec_at
 from kernels.own.arguments import ArgumentSpec
 from kernels.own.described import variants
-from kernels.spec import KernelSpec
 from tests.golden import refused
 from tests.kernels.own.own_entries import ADDED, SUM, changed, write_entries
 
 
-def case_of(spec: KernelSpec, size_bytes: int = 4096, ranks: int = 4, **others: Any) -> Case:
+def case_of(spec, size_bytes=4096, ranks=4, **others):
     values = {"dtype": "float32", "accumulator": "float32", "reduction": "sum"} | others
     return Case(spec.op, spec.algorithm, size_bytes=size_bytes, world_size=ranks, **values)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Any:
+def place(tmp_path):
     """place(entry): the place of an entry called sum."""
     return lambda entry, marks="": f"{write_entries(tmp_path, sum=entry)}:sum{marks}"
 
 
-def test_expressions_are_those_of_the_case(place: Any) -> None:
+def test_expressions_are_those_of_the_case(place):
     spec = spec_at(place(SUM))
     case = case_of(spec, 1 << 20)
     assert (spec.name, spec.accumulators, spec.archs[0]) == ("all_reduce/sum", ("native", "float32"), "sm_90")
@@ -41,7 +37,7 @@ def test_expressions_are_those_of_the_case(place: Any) -> None:
     assert [(one.kind, one.of) for one in spec.parameters] == [("peers", "input"), ("peers", "flags")]
 
 
-def test_a_parameter_has_other_values_under_another_name(place: Any) -> None:
+def test_a_parameter_has_other_values_under_another_name(place):
     spec = spec_at(place(SUM, "@blocks8"))
     assert (spec.algorithm, spec.launch(case_of(spec, 1 << 20)).blocks) == ("sum_blocks8", 8)
     assert spec_at(place(SUM, "@blocks4")).algorithm == "sum"
@@ -52,7 +48,7 @@ def test_a_parameter_has_other_values_under_another_name(place: Any) -> None:
             spec_at(place(SUM, marks))
 
 
-def test_an_entry_may_be_of_more_ranks_than_two(place: Any) -> None:
+def test_an_entry_may_be_of_more_ranks_than_two(place):
     """It is tried with a case that it takes."""
     given = {"requires": ["world_size >= 4"], "arguments": [{"peer": ["input", 3]}, *SUM["arguments"][1:]]}
     spec = spec_at(place(changed(SUM, **given)))
@@ -60,14 +56,14 @@ def test_an_entry_may_be_of_more_ranks_than_two(place: Any) -> None:
     assert spec.refusal(replace(case_of(spec), world_size=2), "sm_90a") is not None
 
 
-def test_a_spec_crosses_to_another_process_by_its_place(place: Any) -> None:
+def test_a_spec_crosses_to_another_process_by_its_place(place):
     spec = spec_at(place(SUM))
     again = pickle.loads(pickle.dumps(spec))
     assert (again.name, again.files) == (spec.name, spec.files)
     assert [Path(one).name for one in spec.files] == ["kernels.yaml", "one_shot.ptx"]
 
 
-def test_a_function_has_its_own_launch(place: Any) -> None:
+def test_a_function_has_its_own_launch(place):
     spec = spec_at(place(ADDED, "@threads64"))
     case = case_of(spec, 2048, 2)
     launch = spec.launch(case)
@@ -75,7 +71,7 @@ def test_a_function_has_its_own_launch(place: Any) -> None:
     assert spec.made(case, "sm_90a").host.launch == launch
 
 
-def test_what_a_case_lacks_is_refused_with_the_reason(place: Any) -> None:
+def test_what_a_case_lacks_is_refused_with_the_reason(place):
     spec = spec_at(place(changed(SUM, requires=["numel % 64 == 0", "world_size != 3"])))
     for case in (case_of(spec, 4100), case_of(spec, 4096, 3), case_of(spec, offset=1)):
         refusal = spec.refusal(case, "sm_90a")
@@ -84,11 +80,11 @@ def test_what_a_case_lacks_is_refused_with_the_reason(place: Any) -> None:
     assert spec.refusal(case_of(spec), "sm_90a") is None
 
 
-def arguments(last: Any) -> list[Any]:
+def arguments(last):
     return [*SUM["arguments"][:-1], last]
 
 
-WRONG: dict[str, dict[str, Any]] = {
+WRONG = {
     "an unknown key": {"lunch": {"grid": 1}},
     "no op": {"op": None},
     "an unknown op": {"op": "all_redcue"},
@@ -140,19 +136,19 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_entry_is_refused_in_one_line(what: str, place: Any) -> None:
+def test_a_wrong_entry_is_refused_in_one_line(what, place):
     with refused():
         spec_at(place(changed(SUM, **WRONG[what])))
 
 
-def test_a_file_that_is_no_ptx_is_named(place: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_no_ptx_is_named(place, tmp_path):
     (tmp_path / "other.ptx").write_text("no PTX", encoding="utf-8")
     with refused():
         spec_at(place(changed(SUM, kernel="other.ptx:one_shot")))
 
 
 @pytest.mark.parametrize("key", ["kernel", "arguments", "launch"])
-def test_a_wrong_entry_of_a_function(key: str, place: Any) -> None:
+def test_a_wrong_entry_of_a_function(key, place):
     value = {"kernel": "add_tensors.py:added_tensors", "arguments": ["input"], "launch": {"block": "numel // 32"}}[key]
     with refused():
         spec = spec_at(place(changed(ADDED, **{key: value})))
@@ -161,7 +157,7 @@ def test_a_wrong_entry_of_a_function(key: str, place: Any) -> None:
 
 
 @pytest.mark.parametrize("constant", [{"constexpr": "rank"}, {"u32": "rank + 64"}])
-def test_a_constant_of_a_function_is_the_same_on_all_ranks(constant: dict[str, str], place: Any) -> None:
+def test_a_constant_of_a_function_is_the_same_on_all_ranks(constant, place):
     given = [*ADDED["arguments"][:2], constant]
     with refused():
         spec_at(place(changed(ADDED, arguments=given, parameters=None)))
@@ -170,7 +166,7 @@ def test_a_constant_of_a_function_is_the_same_on_all_ranks(constant: dict[str, s
 @pytest.mark.parametrize(
     "text", ["sum: [", "- sum", "total: {op: all_reduce}", "sum: all_reduce", "sum: {op: \udc80}", "sum: 1\nsum: 2"]
 )
-def test_a_file_without_the_entry(text: str, tmp_path: Path) -> None:
+def test_a_file_without_the_entry(text, tmp_path):
     file = tmp_path / "kernels.yaml"
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     with refused():

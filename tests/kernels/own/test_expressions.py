@@ -1,7 +1,5 @@
 """Numbers as text: what they are, and what is no number."""
 
-from __future__ import annotations
-
 import pytest
 
 from kernels.own.expressions import evaluated
@@ -37,27 +35,27 @@ WRONG = [
 
 
 @pytest.mark.parametrize("text", RIGHT)
-def test_text_is_a_number(text: str) -> None:
+def test_text_is_a_number(text):
     assert evaluated(text, NAMES) == RIGHT[text]
 
 
-def test_a_whole_number_is_itself() -> None:
+def test_a_whole_number_is_itself():
     assert evaluated(7, {}) == 7
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_other_text_is_refused(text: str) -> None:
+def test_other_text_is_refused(text):
     with refused():
         evaluated(text, NAMES)
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_what_is_no_text_is_refused():
     for value in (2.5, True, [1]):
         with refused():
             evaluated(value, NAMES)
 
 
-def test_a_name_is_known_whether_it_matters_or_not() -> None:
+def test_a_name_is_known_whether_it_matters_or_not():
     names = {"numel": 8, "rank": 1, "block": 4}
     assert evaluated("numel if rank else block", names) == 8
     with refused():

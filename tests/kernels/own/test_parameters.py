@@ -1,7 +1,5 @@
 """The parameters of PTX entries, as their declarations say."""
 
-from __future__ import annotations
-
 import pytest
 
 from kernels.own.arguments import ArgumentSpec
@@ -31,11 +29,11 @@ PTX = """
 """
 
 
-def spec(*arguments: ArgumentSpec) -> CustomSpec:
+def spec(*arguments):
     return CustomSpec("many", Launch(1, 32), (BufferSpec("input", "float32", (4,)),), arguments)
 
 
-def test_an_entrys_parameters_are_read_without_its_body() -> None:
+def test_an_entrys_parameters_are_read_without_its_body():
     entry = entry_of(PTX, "many")
     assert entry.target == "sm_90a"
     found = [(one.type, one.size_bytes) for one in entry.parameters]
@@ -43,7 +41,7 @@ def test_an_entrys_parameters_are_read_without_its_body() -> None:
     assert entry_of(PTX, "none").parameters == entry_of(PTX, "bare").parameters == ()
 
 
-def test_an_entry_that_is_not_there() -> None:
+def test_an_entry_that_is_not_there():
     for ptx, name in ((PTX, "commented"), ("int main() {}", "main")):
         with refused():
             entry_of(ptx, name)
@@ -52,8 +50,8 @@ def test_an_entry_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("kinds", "is_right"), [("f32 u32", 1), ("f32 s32", 1), ("u32 u32", 0), ("f32 f32", 0), ("f64 u32", 0)]
 )
-def test_arguments_fit_an_entry_in_size_and_kind(kinds: str, is_right: bool) -> None:
-    third, fourth = (ArgumentSpec(kind, 1) for kind in kinds.split())  # type: ignore[arg-type]
+def test_arguments_fit_an_entry_in_size_and_kind(kinds, is_right):
+    third, fourth = (ArgumentSpec(kind, 1) for kind in kinds.split())
     given = spec(ArgumentSpec("address", "input"), ArgumentSpec("bytes", bytes(248)), third, fourth)
     words = refuses_entry(given.name, given.arguments, entry_of(PTX, "many"))
     assert (words == "") == is_right
@@ -71,11 +69,11 @@ def test_arguments_fit_an_entry_in_size_and_kind(kinds: str, is_right: bool) -> 
         ("bytes", "b8 u32 f32 b32", ""),
     ],
 )
-def test_floats_are_for_floats(kind: str, taken: str, refused: str) -> None:
+def test_floats_are_for_floats(kind, taken, refused):
     assert [one for one in [*taken.split(), *refused.split()] if fits(kind, one)] == taken.split()
 
 
-def test_too_few_arguments() -> None:
+def test_too_few_arguments():
     same_text(refuses_entry("many", [ArgumentSpec("u64", 1)], entry_of(PTX, "many")))
 
 
@@ -83,7 +81,7 @@ RUNS = "sm_80 sm_90a, sm_90 sm_90, sm_90a sm_90a, sm_100f sm_103a"
 REFUSED = "sm_90a sm_90, sm_90a sm_100a, sm_100 sm_90a, sm_100f sm_120a"
 
 
-def test_ptx_runs_on_later_architectures_unless_it_is_for_one() -> None:
+def test_ptx_runs_on_later_architectures_unless_it_is_for_one():
     for pairs, runs in ((RUNS, True), (REFUSED, False)):
         for pair in pairs.split(", "):
             target, arch = pair.split()

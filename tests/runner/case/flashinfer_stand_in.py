@@ -15,7 +15,6 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
 
 import torch
 
@@ -28,7 +27,7 @@ class AllReduceFusionPattern:
     kAllReduce = 0
 
 
-def bytes_at(address: int, size_bytes: int) -> torch.Tensor:
+def bytes_at(address, size_bytes):
     return torch.frombuffer((ctypes.c_uint8 * size_bytes).from_address(address), dtype=torch.uint8)
 
 
@@ -50,15 +49,15 @@ class Workspace:
 
     backend = "trtllm"
 
-    def __init__(self, library: StandIn, rank: int, world_size: int, elements: int, dtype: torch.dtype) -> None:
+    def __init__(self, library, rank, world_size, elements, dtype):
         self.library, self.rank, self.world_size = library, rank, world_size
         self.elements, self.dtype = elements, dtype
-        self.ipc_handles: Any = [[library.allocate("workspace", 16)]]
+        self.ipc_handles = [[library.allocate("workspace", 16)]]
         library.kept[id(self.ipc_handles)] = self.ipc_handles
-        self.metadata: Any = {"control_flag_ptr": library.allocate("flags", 20)}
+        self.metadata = {"control_flag_ptr": library.allocate("flags", 20)}
         library.workspaces.append(self)
 
-    def destroy(self) -> None:
+    def destroy(self):
         """As the real one: the references that flashinfer keeps stay, and so do the flags."""
         self.library.workspaces.remove(self)
         del self.ipc_handles, self.metadata
@@ -69,23 +68,23 @@ class StandIn:
 
     AllReduceFusionPattern = AllReduceFusionPattern
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks):
         self.ranks = ranks
         self.meeting = threading.Barrier(ranks)
         self.lock = threading.Lock()
-        self.live: dict[int, str] = {}
-        self.workspaces: list[Workspace] = []
-        self.memory: dict[int, Any] = {}
-        self.kept: dict[int, Any] = {}
-        self.handles: dict[int, Vllm] = {}
-        self.shown: dict[str, dict[int, Any]] = {}
-        self.calls: list[dict[str, Any]] = []
-        self.accumulator: torch.dtype | None = None
-        self.drops: int | None = None
+        self.live = {}
+        self.workspaces = []
+        self.memory = {}
+        self.kept = {}
+        self.handles = {}
+        self.shown = {}
+        self.calls = []
+        self.accumulator = None
+        self.drops = None
         self.is_capturing = False
         self.local = threading.local()
 
-    def allocate(self, what: str, size_bytes: int) -> int:
+    def allocate(self, what, size_bytes):
         memory = (ctypes.c_uint8 * (size_bytes + 256))()
         ctypes.memset(memory, 0xFF, size_bytes + 256)
         address = -(-ctypes.addressof(memory) // 256) * 256
@@ -93,11 +92,11 @@ class StandIn:
             self.live[address], self.memory[address] = what, memory
         return address
 
-    def free(self, address: int) -> None:
+    def free(self, address):
         with self.lock:
             del self.live[address], self.memory[address]
 
-    def everyone(self, what: str, rank: int, mine: Any) -> list[Any]:
+    def everyone(self, what, rank, mine):
         """What all ranks bring, by rank."""
         with self.lock:
             self.shown.setdefault(what, {})[rank] = mine
@@ -106,33 +105,31 @@ class StandIn:
         self.meeting.wait(PATIENCE_S)
         return found
 
-    def create_shared_buffer(self, size_in_bytes: int, group: Any = None) -> list[int]:
+    def create_shared_buffer(self, size_in_bytes, group=None):
         return self.everyone("shared", self.local.rank, self.allocate("shared", size_in_bytes))
 
-    def free_shared_buffer(self, pointers: list[int], group: Any = None) -> None:
+    def free_shared_buffer(self, pointers, group=None):
         self.everyone("freed", self.local.rank, None)
         self.free(pointers[self.local.rank])
 
-    def vllm_meta_size(self) -> int:
+    def vllm_meta_size(self):
         return META_BYTES
 
-    def vllm_init_custom_ar(self, ipc_tensors: list[int], rank_data: Any, rank: int, full_nvlink: bool) -> int:
+    def vllm_init_custom_ar(self, ipc_tensors, rank_data, rank, full_nvlink):
         assert full_nvlink, "without it the kernel is not launched on more than two ranks"
         assert not bytes_at(ipc_tensors[rank], META_BYTES).any(), "a rank waits for ever: its counters begin elsewhere"
         handle = 1000 + rank
         self.handles[handle] = Vllm(ipc_tensors, rank_data, rank)
         return handle
 
-    def vllm_dispose(self, fa: int) -> None:
+    def vllm_dispose(self, fa):
         del self.handles[fa]
 
-    def vllm_register_buffer(self, fa: int, fake_ipc_ptrs: list[int]) -> None:
+    def vllm_register_buffer(self, fa, fake_ipc_ptrs):
         own = self.handles[fa]
         own.registered[fake_ipc_ptrs[own.rank]] = list(fake_ipc_ptrs)
 
-    def vllm_all_reduce(
-        self, fa: int, inp: Any, out: Any, reg_buffer: int, reg_buffer_sz_bytes: int, num_ctas: int
-    ) -> None:
+    def vllm_all_reduce(self, fa, inp, out, reg_buffer, reg_buffer_sz_bytes, num_ctas):
         own = self.handles[fa]
         assert reg_buffer == 0
         assert num_ctas <= 36
@@ -146,11 +143,11 @@ class StandIn:
         addresses = own.registered[inp.data_ptr()]
         self.reduce(own.rank, out, [bytes_at(one, inp.numel() * inp.itemsize).view(inp.dtype) for one in addresses])
 
-    def vllm_get_graph_buffer_ipc_meta(self, fa: int) -> tuple[list[int], list[int]]:
+    def vllm_get_graph_buffer_ipc_meta(self, fa):
         addresses = self.handles[fa].in_graphs
         return [byte for one in addresses for byte in one.to_bytes(64, "little")], [0] * len(addresses)
 
-    def vllm_register_graph_buffers(self, fa: int, handles: list[list[int]], offsets: list[list[int]]) -> None:
+    def vllm_register_graph_buffers(self, fa, handles, offsets):
         own = self.handles[fa]
         calls = len(own.in_graphs)
         assert all(len(one) == 64 * calls for one in handles)
@@ -161,22 +158,15 @@ class StandIn:
         own.given = [list(one) for one in zip(*by_rank, strict=True)]
         own.in_graphs = []
 
-    def replay(self, rank: int) -> None:
+    def replay(self, rank):
         """Run the calls that a rank's graph holds: by the addresses that it was given."""
         own = self.handles[1000 + rank]
         for (inp, out), addresses in zip(own.graph_calls, own.given, strict=True):
             self.reduce(rank, out, [bytes_at(one, inp.numel() * inp.itemsize).view(inp.dtype) for one in addresses])
 
     def create_allreduce_fusion_workspace(
-        self,
-        backend: str = "auto",
-        world_size: Any = None,
-        rank: Any = None,
-        max_token_num: Any = None,
-        hidden_dim: Any = None,
-        dtype: Any = None,
-        group: Any = None,
-    ) -> Workspace:
+        self, backend="auto", world_size=None, rank=None, max_token_num=None, hidden_dim=None, dtype=None, group=None
+    ):
         assert backend == "trtllm", "the others want multicast"
         assert group is not None
         made = Workspace(self, rank, world_size, max_token_num * hidden_dim, dtype)
@@ -184,15 +174,8 @@ class StandIn:
         return made
 
     def allreduce_fusion(
-        self,
-        input: Any,
-        workspace: Any,
-        pattern: int,
-        launch_with_pdl: bool = False,
-        output: Any = None,
-        use_oneshot: Any = None,
-        fp32_acc: bool = False,
-    ) -> Any:
+        self, input, workspace, pattern, launch_with_pdl=False, output=None, use_oneshot=None, fp32_acc=False
+    ):
         rows, length = input.shape
         vectors = length * input.itemsize // 16
         assert pattern == AllReduceFusionPattern.kAllReduce
@@ -208,19 +191,19 @@ class StandIn:
         self.reduce(workspace.rank, output.view(-1), self.everyone("inputs", workspace.rank, input.reshape(-1).clone()))
         return output
 
-    def trtllm_destroy_ipc_workspace_for_all_reduce_fusion(self, workspace: Any, group: Any = None) -> None:
+    def trtllm_destroy_ipc_workspace_for_all_reduce_fusion(self, workspace, group=None):
         self.free(self.kept.pop(id(workspace))[0][0])
 
-    def CudaRTLibrary(self, so_file: Any = None) -> Any:
+    def CudaRTLibrary(self, so_file=None):
         library = self
 
         class Runtime:
-            def cudaFree(self, devPtr: Any) -> None:
+            def cudaFree(self, devPtr):
                 library.free(devPtr.value)
 
         return Runtime()
 
-    def reduce(self, rank: int, out: torch.Tensor, inputs: list[torch.Tensor]) -> None:
+    def reduce(self, rank, out, inputs):
         """All ranks meet, add, and meet again before anything is overwritten."""
         self.meeting.wait(PATIENCE_S)
         kept = [one for index, one in enumerate(inputs) if index != self.drops]
@@ -231,9 +214,9 @@ class StandIn:
         out.copy_(total.to(out.dtype))
 
     @contextlib.contextmanager
-    def as_module(self, monkeypatch: Any) -> Any:
+    def as_module(self, monkeypatch):
         """Within, `from flashinfer import comm` gives this."""
-        package: Any = ModuleType("flashinfer")
+        package = ModuleType("flashinfer")
         package.comm = self
         monkeypatch.setitem(sys.modules, "flashinfer", package)
         yield self

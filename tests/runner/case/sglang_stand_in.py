@@ -5,11 +5,8 @@ when a call begins, whole vectors, flags and epochs that begin at zero, a grid t
 in the order of ranks, or leaves a rank out (drops).
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
-from typing import Any
 
 import torch
 
@@ -24,20 +21,18 @@ BANKS, EPOCH_BYTES, FLAG_BYTES, TABLE_BYTES = 2, 4, 128, 64
 class StandIn:
     """Both modules, for all ranks of a world of threads; calls has what each call was given."""
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks):
         self.ranks = ranks
         self.meeting = threading.Barrier(ranks)
         self.lock = threading.Lock()
         self.local = threading.local()
-        self.shown: dict[int, int] = {}
-        self.drops: int | None = None
+        self.shown = {}
+        self.drops = None
         self.status = 0
-        self.calls: list[dict[str, Any]] = []
-        self.held: list[Any] = []
+        self.calls = []
+        self.held = []
 
-    def symmetric_buffer(
-        self, fabric: Any, dtype: torch.dtype, numel: int
-    ) -> tuple[torch.Tensor, str, tuple[int, ...]]:
+    def symmetric_buffer(self, fabric, dtype, numel):
         """runner.case.library_slots.symmetric_buffer among threads; fresh memory is full of ones."""
         memory = (ctypes.c_uint8 * (numel * dtype.itemsize + 256))()
         ctypes.memset(memory, 0xFF, len(memory))
@@ -50,22 +45,21 @@ class StandIn:
         self.meeting.wait(PATIENCE_S)
         return bytes_at(address, numel * dtype.itemsize).view(dtype), "the group", addresses
 
-    def symlab_banks(self) -> int:
+    def symlab_banks(self):
         return BANKS
 
-    def symlab_epoch_bytes(self) -> int:
+    def symlab_epoch_bytes(self):
         return EPOCH_BYTES
 
-    def symlab_flag_bytes(self) -> int:
+    def symlab_flag_bytes(self):
         return FLAG_BYTES
 
-    def symlab_table_bytes(self) -> int:
+    def symlab_table_bytes(self):
         return TABLE_BYTES
 
     def symlab_push(
-        self, type_: int, ranks: int, rank: int, inboxes: Any, epochs: Any, source: Any, target: Any, numel: int,
-        inbox_bytes: int, blocks: int, threads: int, stream: Any,
-    ) -> int:  # fmt: skip
+        self, type_, ranks, rank, inboxes, epochs, source, target, numel,
+        inbox_bytes, blocks, threads, stream):  # fmt: skip
         dtype = DTYPES[TYPES[type_]]
         size_bytes = numel * dtype.itemsize
         assert source.value == target.value, "SGLang pushes in place"
@@ -90,9 +84,8 @@ class StandIn:
         return self.done("push", rank, blocks, threads)
 
     def symlab_pull(
-        self, type_: int, ranks: int, rank: int, shots: int, flags: Any, table: Any, target: Any, numel: int,
-        blocks: int, threads: int, stream: Any,
-    ) -> int:  # fmt: skip
+        self, type_, ranks, rank, shots, flags, table, target, numel,
+        blocks, threads, stream):  # fmt: skip
         dtype = DTYPES[TYPES[type_]]
         size_bytes = numel * dtype.itemsize
         own = bytes_at(flags[rank], blocks * FLAG_BYTES)
@@ -108,14 +101,14 @@ class StandIn:
         own.fill_(1)
         return self.done(f"pull {shots}", rank, blocks, threads)
 
-    def add(self, target: torch.Tensor, inputs: list[torch.Tensor]) -> None:
+    def add(self, target, inputs):
         total = torch.zeros(target.shape)
         for rank, one in enumerate(inputs):
             if rank != self.drops:
                 total = total + one.float()
         target.copy_(total.to(target.dtype))
 
-    def done(self, what: str, rank: int, blocks: int, threads: int) -> int:
+    def done(self, what, rank, blocks, threads):
         self.meeting.wait(PATIENCE_S)
         with self.lock:
             self.calls.append({"what": what, "rank": rank, "grid": (blocks, threads)})

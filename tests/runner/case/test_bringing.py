@@ -1,12 +1,9 @@
 """Kernels named by their place in a request: run, planned, recorded, replayed, audited, and refused in one line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,7 +29,7 @@ sizes: [1K]
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def done(tmp_path_factory):
     """A folder with my/ring.py, and records of a real command that ran it, in records/."""
     folder = tmp_path_factory.mktemp("brought")
     write_ring(folder / "my")
@@ -43,25 +40,25 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def again(done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def again(done, tmp_path, monkeypatch):
     """The same folder, copied, as the working folder."""
     shutil.copytree(done, tmp_path / "again")
     monkeypatch.chdir(tmp_path / "again")
     return tmp_path / "again"
 
 
-def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def error_of(arguments, capsys):
     assert main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     return line
 
 
-def ring_json(folder: Path) -> Path:
+def ring_json(folder):
     (path,) = folder.glob("records/*/*ring*.json")
     return path
 
 
-def rewrite(path: Path, change: Any) -> None:
+def rewrite(path, change):
     document = json.loads(load(path).to_json())
     change(document)
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
@@ -69,7 +66,7 @@ def rewrite(path: Path, change: Any) -> None:
 
 
 @pytest.mark.slow
-def test_it_runs_beside_ours_and_the_record_says_what_ran(done: Path) -> None:
+def test_it_runs_beside_ours_and_the_record_says_what_ran(done):
     pull, ring = read([done / "records"])
     assert (pull.case.name, ring.case.name) == ("send_recv/pull", "send_recv/ring")
     assert (pull.verified, ring.verified) == (True, True)
@@ -81,7 +78,7 @@ def test_it_runs_beside_ours_and_the_record_says_what_ran(done: Path) -> None:
     assert [one["name"] for one in entry["files"]] == ["ring.py", "steps.py"]
 
 
-def test_the_text_is_kept_beside_the_record_and_sealed(done: Path) -> None:
+def test_the_text_is_kept_beside_the_record_and_sealed(done):
     folder = ring_json(done).parent
     assert broken(folder) == []
     for one in load(ring_json(done)).document()["request"]["brought"]["ring"]["files"]:
@@ -89,7 +86,7 @@ def test_the_text_is_kept_beside_the_record_and_sealed(done: Path) -> None:
         assert one["kept"].endswith(".py.txt"), "nothing takes it for code"
 
 
-def test_a_job_without_one_says_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_one_says_nothing_of_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main([*SMALL, "algorithms=[pull]"]) == 0
     (path,) = tmp_path.glob("records/*/send_recv*.json")
@@ -97,7 +94,7 @@ def test_a_job_without_one_says_nothing_of_it(tmp_path: Path, monkeypatch: pytes
     assert not (path.parent / "brought").exists()
 
 
-def test_a_plan_names_it_and_says_what_it_refuses(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_names_it_and_says_what_it_refuses(again, capsys):
     main([*SMALL, "algorithms=[pull,my/ring.py:SPEC]", "placement=both", "--plan"])
     out = capsys.readouterr().out
     assert "kernel: send_recv/ring from my/ring.py:SPEC" in out
@@ -106,9 +103,7 @@ def test_a_plan_names_it_and_says_what_it_refuses(again: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("place", ["ring.py", "../../my/ring.py"])
-def test_in_an_experiment_paths_begin_at_its_file_and_are_shown_without_detours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
-) -> None:
+def test_in_an_experiment_paths_begin_at_its_file_and_are_shown_without_detours(tmp_path, monkeypatch, capsys, place):
     exp = tmp_path / "conf" / "exp"
     ring = write_ring((exp / place).resolve().parent)
     exp.mkdir(parents=True, exist_ok=True)
@@ -121,7 +116,7 @@ def test_in_an_experiment_paths_begin_at_its_file_and_are_shown_without_detours(
 
 
 @pytest.mark.slow
-def test_a_sweep_may_go_over_places(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_may_go_over_places(again, capsys):
     assert main(["-m", *SMALL, "algorithms=[pull],[my/ring.py:SPEC]", "--plan"]) == 0
     assert "2 jobs, 2 cases" in capsys.readouterr().out
 
@@ -141,7 +136,7 @@ def test_a_sweep_may_go_over_places(again: Path, capsys: pytest.CaptureFixture[s
         "my/ours.py:SPEC",
     ],
 )
-def test_misuse_is_one_line(again: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
+def test_misuse_is_one_line(again, capsys, place):
     (again / "my" / "raises.py").write_text("1 / 0\n")
     (again / "my" / "ours.py").write_text("from kernels.catalogue import find\n\nSPEC = find('all_reduce/one_shot')\n")
     (again / "my" / "broken.py").write_text("def\n")
@@ -152,7 +147,7 @@ def test_misuse_is_one_line(again: Path, capsys: pytest.CaptureFixture[str], pla
 
 
 @needs("evidence")
-def test_it_is_replayed_from_its_file(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_replayed_from_its_file(again, capsys):
     assert main(["replay", "records", "--records", "new"]) == 0
     out = capsys.readouterr().out
     assert "2 BIT-EQUAL" in out
@@ -161,8 +156,8 @@ def test_it_is_replayed_from_its_file(again: Path, capsys: pytest.CaptureFixture
 
 
 @needs("evidence")
-def test_a_replay_says_that_the_file_is_another_one(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def older(document: Any) -> None:
+def test_a_replay_says_that_the_file_is_another_one(again, capsys):
+    def older(document):
         document["request"]["brought"]["ring"]["digest"] = f"sha256:{'0' * 64}"
 
     rewrite(ring_json(again), older)
@@ -177,7 +172,7 @@ def test_a_replay_says_that_the_file_is_another_one(again: Path, capsys: pytest.
 
 @needs("evidence")
 @pytest.mark.slow
-def test_changed_files_are_not_even_imported(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_files_are_not_even_imported(again, capsys):
     from tests.symlab.evidence.audit.complete_set import asked
 
     file = again / "my" / "ring.py"
@@ -189,7 +184,7 @@ def test_changed_files_are_not_even_imported(again: Path, capsys: pytest.Capture
 
 @needs("evidence")
 @pytest.mark.slow
-def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_came_with_the_records_is_not_imported(again, capsys):
     """The folder of a stranger, with code beside its records: only who names it has it run."""
     from tests.symlab.evidence.audit.complete_set import asked
 
@@ -198,7 +193,7 @@ def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: 
     for name in ("my", "records"):
         (again / name).rename(stranger / name)
 
-    def there(document: Any) -> None:
+    def there(document):
         document["request"]["brought"]["ring"]["place"] = "stranger/my/ring.py:SPEC"
 
     rewrite(ring_json(stranger), there)
@@ -211,7 +206,7 @@ def test_a_file_that_came_with_the_records_is_not_imported(again: Path, capsys: 
 
 
 @needs("evidence")
-def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_without_the_file_compares_the_rest(again, capsys):
     """What a record holds may be anybody's: code is taken from this machine's files alone, and its text never run."""
     records = read(["records"])
     assert sources(records, again, print)["same"] == ["send_recv/pull", "send_recv/ring"]
@@ -231,7 +226,7 @@ def test_a_replay_without_the_file_compares_the_rest(again: Path, capsys: pytest
 
 @needs("evidence")
 @pytest.mark.slow
-def test_an_audit_finds_all_cases_and_the_file(again: Path) -> None:
+def test_an_audit_finds_all_cases_and_the_file(again):
     from tests.symlab.evidence.audit.complete_set import asked
 
     said = asked(read(["records"]))
@@ -241,9 +236,7 @@ def test_an_audit_finds_all_cases_and_the_file(again: Path) -> None:
 
 
 @pytest.mark.slow
-def test_helpers_of_the_same_name_in_two_folders_are_two_kernels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_helpers_of_the_same_name_in_two_folders_are_two_kernels(tmp_path, monkeypatch):
     """One process brings both: neither takes the other's helper, its digest, or what it compiled to."""
     monkeypatch.chdir(tmp_path)
     for name, blocks in (("one", 2), ("two", 3)):

@@ -1,24 +1,19 @@
 """A kernel from a file of its user's runs, is checked and is recorded like those of the catalogue."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cases.case import Case
 from cases.documents import encoded
-from cases.record.record import Record, Status
+from cases.record.record import Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from kernels.baselines import BASELINES
 from kernels.brought import spec_at
 from kernels.catalogue import find, retuned
 from kernels.compile import executable
 from kernels.sources import digest_of
-from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
 from runner.case.check import merge
@@ -45,7 +40,7 @@ CASE = Case("send_recv", "ring", "uint8", "none", "none", 5000, 2)
 OPTIONS = SimulatorOptions(heap_bytes=1 << 20)
 
 
-def recorded(case: Case, brought: KernelSpec, compile_cache: Path) -> Record:
+def recorded(case, brought, compile_cache):
     """The record of a job of one case that the brought kernel does."""
     with hydra_over():
         arguments = [f"op={case.op}", "algorithms=all", "world_size=2", f"cache_dir={compile_cache}"]
@@ -58,7 +53,7 @@ def recorded(case: Case, brought: KernelSpec, compile_cache: Path) -> Record:
 
 
 @pytest.mark.slow
-def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, compile_cache: Path) -> None:
+def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path, compile_cache):
     spec = spec_at(f"{write_ring(tmp_path)}:SPEC")
     record = recorded(CASE, spec, compile_cache)
     assert (record.status, record.reason) == (Status.PASSED, "")
@@ -70,7 +65,7 @@ def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path: Path, comp
 
 
 @pytest.mark.slow
-def test_a_defect_in_a_helper_of_the_file_is_another_code_and_is_caught(tmp_path: Path, compile_cache: Path) -> None:
+def test_a_defect_in_a_helper_of_the_file_is_another_code_and_is_caught(tmp_path, compile_cache):
     right = recorded(CASE, spec_at(f"{write_ring(tmp_path / 'right')}:SPEC"), compile_cache)
     file = write_ring(tmp_path / "wrong")
     helper = file.with_name("steps.py")
@@ -83,7 +78,7 @@ def test_a_defect_in_a_helper_of_the_file_is_another_code_and_is_caught(tmp_path
     assert wrong.kernel.ptx_digest != right.kernel.ptx_digest
 
 
-def test_a_trial_tuning_stands_in_for_the_catalogues(compile_cache: Path) -> None:
+def test_a_trial_tuning_stands_in_for_the_catalogues(compile_cache):
     trial = retuned("all_reduce/one_shot", Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a trial"),)))
     case = Case("all_reduce", "one_shot", "float32", "float32", "sum", 1 << 14, 2)
     record = recorded(case, trial, compile_cache)
@@ -92,7 +87,7 @@ def test_a_trial_tuning_stands_in_for_the_catalogues(compile_cache: Path) -> Non
     assert find(case.name).launch(case).block[0] != 96
 
 
-def test_who_does_a_case_is_looked_up_once(tmp_path: Path) -> None:
+def test_who_does_a_case_is_looked_up_once(tmp_path):
     brought = spec_at(f"{write_ring(tmp_path)}:SPEC")
     assert spec_for(CASE, (brought,)) is brought
     assert spec_for(replace(CASE, algorithm="push"), (brought,)) is find("send_recv/push")
@@ -112,13 +107,13 @@ def test_who_does_a_case_is_looked_up_once(tmp_path: Path) -> None:
     ],
     ids=["another spec", "another library", "no executable", "another executable", "a library's executable"],
 )
-def test_what_a_contestant_is_made_of_belongs_together(tmp_path: Path, spec: Any, compiled: str | None) -> None:
+def test_what_a_contestant_is_made_of_belongs_together(tmp_path, spec, compiled):
     made = None if compiled is None else Executable(compiled, "kernel", "none", "", "sha256:0")
     with refused():
         Contestant(CASE, spec or spec_at(f"{write_ring(tmp_path)}:SPEC"), made)
 
 
-def test_plans_to_measure_travel_with_kernels_and_libraries(tmp_path: Path) -> None:
+def test_plans_to_measure_travel_with_kernels_and_libraries(tmp_path):
     spec = spec_at(f"{write_ring(tmp_path)}:TRIAL")
     compiled = Executable(spec.name, "kernel", "none", "", "sha256:0")
     library = Contestant(replace(CASE, algorithm="nccl"), BASELINES[0])
@@ -129,7 +124,7 @@ def test_plans_to_measure_travel_with_kernels_and_libraries(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_rank_processes_run_a_file_and_refuse_one_that_changed(tmp_path: Path) -> None:
+def test_rank_processes_run_a_file_and_refuse_one_that_changed(tmp_path):
     """Over the fabric of files, whose kernels are Python: what binds, launches and checks is what runs on GPUs."""
     file = write_ring(tmp_path / "my")
     spec = spec_at(f"{file}:TRIAL")
@@ -153,7 +148,7 @@ def test_rank_processes_run_a_file_and_refuse_one_that_changed(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_the_cache_tells_files_of_the_same_name_apart(tmp_path: Path) -> None:
+def test_the_cache_tells_files_of_the_same_name_apart(tmp_path):
     """Their variants are equal: only what they import differs."""
     files = [write_ring(tmp_path / name) for name in ("one", "other")]
     helper = files[1].with_name("steps.py")

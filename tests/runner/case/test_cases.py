@@ -1,14 +1,9 @@
 """From a request to cases, and what only the catalogue can refuse."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from cases.case import Case
 from cases.dtypes import ALL, REDUCTIONS
 from cases.ops import collective
 from cases.refusal import Refusal
@@ -16,26 +11,25 @@ from kernels.baselines import usual_names_for
 from kernels.catalogue import SPECS, find
 from kernels.flashinfer import MODULES as FLASHINFER
 from kernels.sglang import MODULES as SGLANG
-from kernels.spec import KernelSpec, refuses
+from kernels.spec import refuses
 from memory.fabric import Traits
 from runner.case.cases import cases_of, check_against_catalogue, names_of, resolved, sizes_of
 from runner.case.host_memory import check_host_memory
 from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, measured_in_turns
 from runner.request.compose import compose_jobs, hydra_over
-from runner.request.validate import Request, ResolvedRequest
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
 from tests.runner.conftest import TWO, on_its_fabric
 
 
-def request(*arguments: str) -> ResolvedRequest:
+def request(*arguments):
     """The first job's request, resolved; two algorithms, where neither an experiment nor a key says which."""
     own = any(part in " ".join(arguments) for part in ("algorithms=", "exp="))
     with hydra_over():
         return on_its_fabric(compose_jobs([*([] if own else [TWO]), *arguments], multirun=False)[0].request)
 
 
-def test_sizes_outside_algorithms_inside() -> None:
+def test_sizes_outside_algorithms_inside():
     wanted = request("+exp=allreduce_bf16", "sizes=[4K,1K]", "seed=7", "inputs=exact")
     cases = cases_of(wanted)
     assert [(case.size_bytes, case.algorithm) for case in cases] == [
@@ -77,19 +71,19 @@ def test_sizes_outside_algorithms_inside() -> None:
         "op=all_to_all placement=in_place sizes=[4K] algorithms=auto",
     ],
 )
-def test_what_the_catalogue_refuses(arguments: str) -> None:
+def test_what_the_catalogue_refuses(arguments):
     with refused(RequestError):
         check_against_catalogue(request(*arguments.split()))
 
 
-def test_dependent_launches_are_in_our_kernels_names_alone() -> None:
+def test_dependent_launches_are_in_our_kernels_names_alone():
     given = ["algorithms=[lamport,two_shot@t512b64l8p,nccl]", "timing.dependent_launch=true"]
     assert request(*given).algorithms == ("lamport@d", "two_shot@t512b64l8pd", "nccl")
     assert request(given[0]).algorithms == ("lamport", "two_shot@t512b64l8p", "nccl")
 
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
-def test_what_is_said_to_fit_fits_and_one_element_more_does_not(placement: str) -> None:
+def test_what_is_said_to_fit_fits_and_one_element_more_does_not(placement):
     heap_bytes = 1 << 20
     arguments = ("algorithms=two_shot", f"placement={placement}", f"fabric.heap_bytes={heap_bytes}")
     with pytest.raises(RequestError) as caught:
@@ -101,17 +95,17 @@ def test_what_is_said_to_fit_fits_and_one_element_more_does_not(placement: str) 
         check_against_catalogue(request(*arguments, f"sizes={most + 4}"))
 
 
-def as_asked(*arguments: str, specs: Sequence[KernelSpec] = SPECS) -> ResolvedRequest:
+def as_asked(*arguments, specs=SPECS):
     """The request, resolved, with nothing put before what was asked for."""
     return on_its_fabric(still_open(*arguments), specs)
 
 
-def still_open(*arguments: str) -> Request:
+def still_open(*arguments):
     with hydra_over():
         return compose_jobs(arguments, multirun=False)[0].request
 
 
-def test_nothing_is_left_open_in_a_resolved_request() -> None:
+def test_nothing_is_left_open_in_a_resolved_request():
     asked = still_open("algorithms=auto", "baselines=auto")
     assert (asked.algorithms, asked.baselines, asked.dtype, asked.fabric.name) == ("auto",) * 4
     found = on_its_fabric(asked)
@@ -141,16 +135,16 @@ def test_nothing_is_left_open_in_a_resolved_request() -> None:
         (["op=broadcast", "accumulator=none", "reduction=none"], ("float32", "none", "none")),
     ],
 )
-def test_what_is_left_open_suits_op_and_dtype(arguments: list[str], expected: tuple[str, str, str]) -> None:
+def test_what_is_left_open_suits_op_and_dtype(arguments, expected):
     found = as_asked(*arguments)
     assert (found.dtype, found.accumulator, found.reduction) == expected
     for case in cases_of(as_asked(*arguments)):
         assert (case.dtype, case.accumulator, case.reduction) == expected
 
 
-def kernels(op: str, **algorithms: dict[str, Any]) -> tuple[KernelSpec, ...]:
+def kernels(op, **algorithms):
     """kernels(op, algorithm={field: value}, ..): the op's kernels are these and no others, like one_shot else."""
-    like: dict[str, Any] = {
+    like = {
         "dtypes": ALL,
         "accumulators": ("native", "float32", "none"),
         "placements": ("out_of_place", "in_place"),
@@ -161,7 +155,7 @@ def kernels(op: str, **algorithms: dict[str, Any]) -> tuple[KernelSpec, ...]:
 
 
 @pytest.mark.slow
-def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do() -> None:
+def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do():
     specs = kernels("all_gather", pull={}, multimem={"needs_multicast": True}, push={})
     every, some = ("pull", "multimem", "push"), ("pull", "push")
     off = "fabric.multicast=false"
@@ -173,8 +167,8 @@ def test_algorithms_are_all_or_those_that_the_simulated_fabric_can_do() -> None:
     assert names_of(as_asked("op=all_gather", "algorithms=[push]", specs=specs)) == ("push",)
 
 
-def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype() -> None:
-    def refusal(case: Case, arch: str) -> Refusal | None:
+def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype():
+    def refusal(case, arch):
         return Refusal("sizes", "one token") if case.numel != 1 else None
 
     token = {"dtypes": ("uint32",), "max_size_bytes": 4}
@@ -188,7 +182,7 @@ def test_an_op_for_small_messages_of_one_dtype_needs_neither_size_nor_dtype() ->
 
 
 @pytest.mark.slow
-def test_sizes_are_rounded_down_to_what_ranks_can_divide_and_run_once() -> None:
+def test_sizes_are_rounded_down_to_what_ranks_can_divide_and_run_once():
     specs = kernels("all_to_all", push={})
     arguments = ("op=all_to_all", "world_size=3", "dtype=bfloat16", "sizes=[0,5,6,11,12,1000]")
     assert sizes_of(as_asked(*arguments, specs=specs)) == (0, 6, 12, 996)
@@ -197,7 +191,7 @@ def test_sizes_are_rounded_down_to_what_ranks_can_divide_and_run_once() -> None:
     assert sizes_of(as_asked("sizes=[5,6]", "world_size=3")) == (5, 6), "all_reduce divides nothing"
 
 
-def test_cases_say_root_offset_and_placement() -> None:
+def test_cases_say_root_offset_and_placement():
     specs = kernels("reduce", pull={})
     asked = ("op=reduce", "root=3", "world_size=4", "offset=2", "placement=in_place", "inputs=edge", "sizes=8")
     wanted = as_asked(*asked, specs=specs)
@@ -223,18 +217,18 @@ def test_cases_say_root_offset_and_placement() -> None:
         "op=reduce dtype=float8_e5m2 accumulator=float16",
     ],
 )
-def test_what_an_op_can_never_do_is_refused(arguments: str) -> None:
+def test_what_an_op_can_never_do_is_refused(arguments):
     specs = [spec for op in ("all_gather", "all_to_all", "reduce") for spec in kernels(op, pull={})]
     with refused(RequestError):
         check_against_catalogue(as_asked(*arguments.split(), specs=specs), specs)
 
 
-def on_gpus(*arguments: str) -> ResolvedRequest:
+def on_gpus(*arguments):
     return request("fabric=nvshmem", *arguments)
 
 
 @pytest.mark.slow
-def test_baselines_come_after_the_algorithms_on_gpus_and_not_in_the_simulator() -> None:
+def test_baselines_come_after_the_algorithms_on_gpus_and_not_in_the_simulator():
     own = ("one_shot", "two_shot")
     every = ("nccl", "nccl/symmetric", "torch/one_shot", "torch/two_shot", "torch/multimem", "nvshmem")
     every += (*FLASHINFER, *SGLANG)
@@ -250,7 +244,7 @@ def test_baselines_come_after_the_algorithms_on_gpus_and_not_in_the_simulator() 
     ]
 
 
-def test_a_baselines_case_says_what_runs_and_both_placements_are_cases_of_their_own() -> None:
+def test_a_baselines_case_says_what_runs_and_both_placements_are_cases_of_their_own():
     both = on_gpus("placement=both", "algorithms=[two_shot]", "sizes=[1K]")
     same_text("\n".join(f"{case.algorithm} {case.placement}" for case in cases_of(both)))
     assert len({case.id for case in cases_of(both)}) == 15
@@ -267,7 +261,7 @@ SECOND = [("two_shot", "in_place"), ("nvshmem", "in_place")]
 """What runs in both placements runs out of place, where the request leaves it open."""
 
 
-def test_what_does_not_fit_the_heap_together_takes_turns() -> None:
+def test_what_does_not_fit_the_heap_together_takes_turns():
     cases = cases_of(on_gpus("sizes=[256M]", "dtype=bfloat16", "algorithms=[one_shot,two_shot]"))
     names = [case.algorithm for case in cases]
     assert names == ["one_shot", "two_shot", "nccl", "nccl/symmetric", "torch/one_shot", "torch/two_shot", *names[6:]]
@@ -282,7 +276,7 @@ def test_what_does_not_fit_the_heap_together_takes_turns() -> None:
     assert measured_in_turns(cases[2:3], 1 << 30) == [(0,)]
 
 
-def test_a_kernel_for_small_messages_takes_no_memory_where_it_refuses() -> None:
+def test_a_kernel_for_small_messages_takes_no_memory_where_it_refuses():
     """all_reduce/ll beside one_shot at 64 MiB: its inboxes would be 4 n times as large, and it is refused."""
     asked = on_gpus("algorithms=[one_shot,ll]", "sizes=[64M]", "baselines=none", "world_size=8", "fabric.heap_bytes=1G")
     check_against_catalogue(asked)
@@ -292,7 +286,7 @@ def test_a_kernel_for_small_messages_takes_no_memory_where_it_refuses() -> None:
 
 
 @pytest.mark.parametrize("op", ["all_reduce", "all_to_all", "send_recv", "barrier"])
-def test_both_placements_are_possible_for_every_op_and_those_that_lack_one_end_refused(op: str) -> None:
+def test_both_placements_are_possible_for_every_op_and_those_that_lack_one_end_refused(op):
     wanted = as_asked(f"op={op}", "placement=both", *(["sizes=[4K]"] if op != "barrier" else []))
     check_against_catalogue(wanted)
     check_host_memory(wanted, 1 << 40)
@@ -306,7 +300,7 @@ def test_both_placements_are_possible_for_every_op_and_those_that_lack_one_end_r
         assert refusal is None or refusal.key == "placement"
 
 
-def test_a_placement_that_a_kernel_lacks_takes_no_memory() -> None:
+def test_a_placement_that_a_kernel_lacks_takes_no_memory():
     heap = "fabric.heap_bytes=1G"
     asked = on_gpus("placement=both", "algorithms=[one_shot]", "sizes=[64M]", "baselines=none", heap)
     both, alone = cases_of(asked), cases_of(asked)[:1]

@@ -1,14 +1,10 @@
 """The check: right results pass, and each way of being wrong is found, named and placed."""
 
-from __future__ import annotations
-
 import gc
 import math
 import pickle
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 import torch
@@ -16,11 +12,9 @@ import torch
 from cases.case import Case
 from cases.dtypes import DTYPES
 from cases.ops import collective as find_collective
-from cases.record.record import Check
 from kernels.numeric.exact import exact_sum
 from kernels.numeric.formats import FORMATS, round_to
 from kernels.numeric.numerics import fold
-from kernels.spec import Fold
 from runner.case import reference
 from runner.case.check import check_rank, merge
 from runner.case.inputs import make_input
@@ -29,28 +23,19 @@ from tests.runner.promises import owner, spec
 
 ALL_REDUCE = find_collective("all_reduce")
 PLAIN = ["float32", "float16", "bfloat16"]
-ORDERS: tuple[Fold, ...] = ("rank_order", "from_next_rank", "unordered")
+ORDERS = ("rank_order", "from_next_rank", "unordered")
 
 
-def case(
-    dtype: str = "bfloat16",
-    accumulator: str = "float32",
-    inputs: str = "normal",
-    world_size: int = 8,
-    numel: int = 1000,
-    op: str = "all_reduce",
-) -> Case:
+def case(dtype="bfloat16", accumulator="float32", inputs="normal", world_size=8, numel=1000, op="all_reduce"):
     size_bytes = numel * DTYPES[dtype].itemsize
     return Case(op, "made_up", dtype, accumulator, "sum", size_bytes, world_size, inputs=inputs)
 
 
-def contributions(one: Case) -> list[torch.Tensor]:
+def contributions(one):
     return [make_input(one, rank, one.numel) for rank in range(one.world_size)]
 
 
-def checked(
-    one: Case, order: Fold, outputs: Callable[[int], list[torch.Tensor]], inputs: list[torch.Tensor] | None = None
-) -> Check:
+def checked(one, order, outputs, inputs=None):
     """The merged check of what outputs(rank) gives."""
     the_spec = spec(order, one.op)
     checks = [check_rank(one, the_spec, rank, outputs(rank), (), inputs=inputs) for rank in range(one.world_size)]
@@ -59,22 +44,22 @@ def checked(
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept() -> None:
+def _nothing_kept():
     reference.forget_references()
 
 
-def right(one: Case, order: Fold) -> torch.Tensor:
+def right(one, order):
     first = (owner(one, 0) + 1) % one.world_size if order == "from_next_rank" else None
     return fold(contributions(one), one.accumulator, "sum", first)
 
 
-def test_one_wrong_element_is_placed() -> None:
+def test_one_wrong_element_is_placed():
     one = case("float32", inputs="exact")
     result = right(one, "rank_order")
     broken = result.clone()
     broken[417] += 2
 
-    def outputs(rank: int) -> list[torch.Tensor]:
+    def outputs(rank):
         return [result, broken if rank == 5 else result]
 
     found = checked(one, "rank_order", outputs)
@@ -91,7 +76,7 @@ def test_one_wrong_element_is_placed() -> None:
     assert any("repeated launches" in fault for fault in found.faults)
 
 
-def test_ranks_that_differ() -> None:
+def test_ranks_that_differ():
     one = case()
     low = round_to(torch.stack([part.double() for part in contributions(one)]).sum(0), torch.bfloat16)
     step = torch.nextafter(low, torch.full_like(low, math.inf))
@@ -110,7 +95,7 @@ def test_ranks_that_differ() -> None:
     assert any("ranks' results differ" in fault for fault in strict.faults)
 
 
-def special(dtype: torch.dtype) -> list[torch.Tensor]:
+def special(dtype):
     """Two ranks' payloads: -0.0, NaN, infinities, subnormals, overflow, cancellation."""
     tiny, large = FORMATS[dtype].smallest_subnormal, FORMATS[dtype].largest
     left = [-0.0, -0.0, 0.0, math.nan, math.inf, math.inf, tiny, -tiny, large, large, 1.5]
@@ -120,7 +105,7 @@ def special(dtype: torch.dtype) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("dtype", PLAIN)
 @pytest.mark.parametrize("accumulator", ["float32", "native"])
-def test_special_payloads(dtype: str, accumulator: str) -> None:
+def test_special_payloads(dtype, accumulator):
     tiny = FORMATS[DTYPES[dtype]].smallest_subnormal
     parts = special(DTYPES[dtype])
     one = case(dtype, accumulator, world_size=2, numel=len(parts[0]))
@@ -137,17 +122,17 @@ def test_special_payloads(dtype: str, accumulator: str) -> None:
     for index, bad in ((0, 0.0), (1, -0.0), (3, 1.0), (4, math.nan), (5, math.inf), (6, 0.0), (7, tiny), (8, 1.0)):
         broken = expected.clone()
         broken[index] = bad
-        found = checked(one, "rank_order", lambda rank, broken=broken: [broken], parts)  # type: ignore[misc]
+        found = checked(one, "rank_order", lambda rank, broken=broken: [broken], parts)
         assert found.wrong == 2
         assert found.first_mismatch.index == index
     assert found.max_absolute_error == math.inf  # 1.0 where infinity must be
 
 
-def test_the_reference_is_made_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
+def test_the_reference_is_made_once_for_all_threads(monkeypatch):
+    calls = []
     for name, made in (("exact_sum", exact_sum), ("fold", fold)):
 
-        def counted(*given: Any, name: str = name, made: Any = made) -> Any:
+        def counted(*given, name=name, made=made):
             calls.append(name)
             return made(*given)
 
@@ -161,8 +146,8 @@ def test_the_reference_is_made_once_for_all_threads(monkeypatch: pytest.MonkeyPa
     assert sorted(calls) == ["exact_sum", "fold"]
 
 
-def test_references_are_kept_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    def look(numel: int) -> None:
+def test_references_are_kept_within_limits(monkeypatch):
+    def look(numel):
         one = case(numel=numel)
         check_rank(one, spec(), 0, [right(one, "rank_order")], ())
 
@@ -179,12 +164,12 @@ def test_references_are_kept_within_limits(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(reference._references._on_cpu) == len(reference._totals._on_cpu) == 1
 
 
-def test_outputs_of_a_wrong_shape_are_our_own_error() -> None:
+def test_outputs_of_a_wrong_shape_are_our_own_error():
     with refused(AssertionError):
         check_rank(case(), spec(), 3, [torch.zeros(7, dtype=torch.bfloat16)], ())
 
 
-def test_outputs_that_were_looked_at_are_given_up_but_the_latest() -> None:
+def test_outputs_that_were_looked_at_are_given_up_but_the_latest():
     """A sweep looks at thousands of them: what kept each would fill the memory."""
     expected = reference.Reference("bytes", torch.zeros(8), torch.zeros(8))
     outputs = []

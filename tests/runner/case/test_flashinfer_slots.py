@@ -1,13 +1,8 @@
 """flashinfer's all-reduces on slots: what they are called with, what they are given, and what is given back."""
 
-from __future__ import annotations
-
 import ast
 import inspect
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -35,30 +30,30 @@ PLACES = sorted(CONF.parent.glob(".venv-foreign/lib/python3*/site-packages/flash
 class GpuLike:
     """A rank of the simulator that passes for a GPU's."""
 
-    def __init__(self, fabric: Any, library: StandIn | None = None) -> None:
+    def __init__(self, fabric, library=None):
         self.fabric = fabric
         self.device = torch.device("cpu")
         if library is not None:
             library.local.rank = fabric.rank
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self.fabric, name)
 
-    def note_queued(self, what: str) -> None:
+    def note_queued(self, what):
         assert what.startswith(("all_reduce/flashinfer/", "all_reduce/sglang/"))
 
 
 @pytest.fixture
-def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+def two(monkeypatch):
     yield from stand_in(2, monkeypatch)
 
 
 @pytest.fixture
-def four(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+def four(monkeypatch):
     yield from stand_in(4, monkeypatch)
 
 
-def stand_in(ranks: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+def stand_in(ranks, monkeypatch):
     library = StandIn(ranks)
     monkeypatch.setattr(flashinfer_slots, "process_group", lambda: "the group")
     monkeypatch.setattr(flashinfer_slots, "lent_bytes", lambda address, size, device: (bytes_at(address, size), None))
@@ -66,18 +61,18 @@ def stand_in(ranks: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
         yield library
 
 
-def case_of(name: str, ranks: int, dtype: str = "bfloat16", size_bytes: int = 4096, **changes: Any) -> Case:
+def case_of(name, ranks, dtype="bfloat16", size_bytes=4096, **changes):
     return Case("all_reduce", name, dtype, "library", "sum", size_bytes, ranks, **changes)
 
 
-def checked(library: StandIn, case: Case, launches: int = 3) -> Any:
+def checked(library, case, launches=3):
     """The check of a case that ran on all ranks."""
     return judged(case, find_baseline(case.algorithm), launches=launches, wrap=lambda fabric: GpuLike(fabric, library))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", [VLLM_ONE_SHOT, TRTLLM_LAMPORT, TRTLLM_TWO_SHOT])
-def test_each_runs_is_checked_and_gives_everything_back(name: str, dtype: str, two: StandIn) -> None:
+def test_each_runs_is_checked_and_gives_everything_back(name, dtype, two):
     check = checked(two, case_of(name, 2, dtype))
     assert (check.method, check.wrong, check.launches) == ("bound", 0, 3)
     assert check.ranks_equal_promised
@@ -85,17 +80,17 @@ def test_each_runs_is_checked_and_gives_everything_back(name: str, dtype: str, t
     assert len(two.calls) == 3 * 2
 
 
-def test_two_stages_have_room_for_what_a_rank_reduces(four: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_two_stages_have_room_for_what_a_rank_reduces(four, monkeypatch):
+    asked = []
     allocate = four.allocate
-    monkeypatch.setattr(four, "allocate", lambda what, size: asked.append(size) or allocate(what, size))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(four, "allocate", lambda what, size: asked.append(size) or allocate(what, size))
     size_bytes = (512 << 10) + 3 * 16
     assert checked(four, case_of(VLLM_TWO_SHOT, 4, size_bytes=size_bytes), launches=1).wrong == 0
     share_bytes = size_bytes // 16 // 4 * 16 + 3 * 16
     assert sorted(asked)[:4] == [256 + share_bytes] * 4, "the last rank takes the three vectors that are left over"
 
 
-def test_a_librarys_accumulator_is_in_the_bound() -> None:
+def test_a_librarys_accumulator_is_in_the_bound():
     case = case_of(TRTLLM_LAMPORT, 4, size_bytes=1 << 14)
     parts = [make_input(case, rank, case.numel) for rank in range(4)]
     narrow = parts[0] + parts[1] + parts[2] + parts[3]
@@ -107,28 +102,28 @@ def test_a_librarys_accumulator_is_in_the_bound() -> None:
     assert check_rank(case, flashinfer, 0, [right], ()).wrong == 0
 
 
-def test_trtllm_is_asked_for_the_shot_and_the_rows(two: StandIn) -> None:
+def test_trtllm_is_asked_for_the_shot_and_the_rows(two):
     checked(two, case_of(TRTLLM_LAMPORT, 2, size_bytes=64 << 10), launches=1)
     checked(two, case_of(TRTLLM_TWO_SHOT, 2, size_bytes=64 << 10), launches=1)
     assert [(one["one_shot"], one["rows"]) for one in two.calls] == [(True, 4)] * 2 + [(False, 4)] * 2
 
 
-def opened(library: StandIn, case: Case, use: Any) -> list[Any]:
+def opened(library, case, use):
     """What use(fabric, contestant) gives on each rank, with three slots open."""
 
-    def program(fabric: Any, _: None) -> Any:
+    def program(fabric, _):
         with SymmetricPool(fabric) as pool:
-            like: Any = GpuLike(fabric, library)
+            like = GpuLike(fabric, library)
             with open_baseline(case.algorithm, like, pool, case, 3) as contestant:
                 return use(fabric, contestant)
 
     return ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 20)).run(program, None, NEVER_S)
 
 
-def test_calls_in_graphs_get_their_peers_addresses_once_the_graph_was_made(two: StandIn) -> None:
+def test_calls_in_graphs_get_their_peers_addresses_once_the_graph_was_made(two):
     case = case_of(VLLM_ONE_SHOT, 2, "float32", 64)
 
-    def use(fabric: Any, contestant: Any) -> list[float]:
+    def use(fabric, contestant):
         for slot in range(3):
             contestant.write(slot, torch.full((16,), float(1 + fabric.rank + 10 * slot)))
         fabric.barrier()
@@ -147,13 +142,11 @@ def test_calls_in_graphs_get_their_peers_addresses_once_the_graph_was_made(two: 
 
 
 @pytest.mark.parametrize("table_bytes", [None, 64 * 5])
-def test_calls_of_graphs_that_differ_or_are_too_many_for_the_table_are_told(
-    two: StandIn, monkeypatch: pytest.MonkeyPatch, table_bytes: int | None
-) -> None:
+def test_calls_of_graphs_that_differ_or_are_too_many_for_the_table_are_told(two, monkeypatch, table_bytes):
     if table_bytes is not None:
         monkeypatch.setattr(flashinfer_slots, "VLLM_TABLE_BYTES", table_bytes)
 
-    def use(fabric: Any, contestant: Any) -> None:
+    def use(fabric, contestant):
         two.is_capturing = True
         for _ in range(3 if table_bytes is not None else 1 + fabric.rank):
             contestant.launch(0)
@@ -165,10 +158,10 @@ def test_calls_of_graphs_that_differ_or_are_too_many_for_the_table_are_told(
 
 
 @pytest.mark.parametrize("name", [VLLM_ONE_SHOT, TRTLLM_LAMPORT])
-def test_after_a_failure_nothing_waits_for_the_others(name: str, two: StandIn) -> None:
+def test_after_a_failure_nothing_waits_for_the_others(name, two):
     """Giving back is collective, and what ran may run still: the world ends with its processes."""
 
-    def use(fabric: Any, contestant: Any) -> None:
+    def use(fabric, contestant):
         raise KeyError(fabric.rank)
 
     with pytest.raises(WorldFailure, match="KeyError"):
@@ -176,12 +169,12 @@ def test_after_a_failure_nothing_waits_for_the_others(name: str, two: StandIn) -
     assert two.live, "the processes' end gives it back"
 
 
-def _definitions(path: Path) -> dict[str, ast.FunctionDef | ast.ClassDef]:
+def _definitions(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {one.name: one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))}
 
 
-def _real(name: str, comm: Path) -> ast.FunctionDef:
+def _real(name, comm):
     """The function that flashinfer.comm has by a name."""
     for one in ast.parse((comm / "__init__.py").read_text(encoding="utf-8")).body:
         for alias in one.names if isinstance(one, ast.ImportFrom) and one.module else ():
@@ -194,7 +187,7 @@ def _real(name: str, comm: Path) -> ast.FunctionDef:
     raise AssertionError(f"flashinfer.comm has no {name}")
 
 
-def _shape(function: ast.FunctionDef) -> list[tuple[str, bool, str]]:
+def _shape(function):
     """Of each parameter its name, whether it is for keywords only, and its default."""
     given = function.args
     defaults = [None] * (len(given.args) - len(given.defaults)) + list(given.defaults)
@@ -205,7 +198,7 @@ def _shape(function: ast.FunctionDef) -> list[tuple[str, bool, str]]:
 
 @pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")
 @pytest.mark.parametrize("name", PUBLIC)
-def test_the_stand_in_has_flashinfers_own_signatures(name: str) -> None:
+def test_the_stand_in_has_flashinfers_own_signatures(name):
     """In their order, beside others that have defaults there."""
     ours = [
         (one.name, one.kind is one.KEYWORD_ONLY, "-" if one.default is one.empty else repr(one.default))
@@ -218,7 +211,7 @@ def test_the_stand_in_has_flashinfers_own_signatures(name: str) -> None:
 
 
 @pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")
-def test_flashinfer_has_what_else_is_rested_on() -> None:
+def test_flashinfer_has_what_else_is_rested_on():
     """The names that are loaded, the limits in its source, and what its destroy() leaves to us."""
     comm = PLACES[-1] / "comm"
     ipc, trtllm, vllm = (_definitions(comm / f"{name}.py") for name in ("cuda_ipc", "trtllm_ar", "vllm_ar"))
@@ -239,7 +232,7 @@ def test_flashinfer_has_what_else_is_rested_on() -> None:
 
 
 @pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")
-def test_flashinfers_build_has_what_is_rested_on() -> None:
+def test_flashinfers_build_has_what_is_rested_on():
     jit = PLACES[-1] / "jit"
     comm, core, cpp = (_definitions(jit / f"{name}.py") for name in ("comm", "core", "cpp_ext"))
     assert {"gen_vllm_comm_module", "gen_trtllm_comm_module"} <= set(comm)

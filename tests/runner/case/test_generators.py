@@ -1,11 +1,8 @@
 """Random numbers as a device makes them, here on torch's CPU tensors, against NumPy's own generator: the same bits."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,14 +26,14 @@ BITS = [("exact", "and"), ("exact", "or"), ("normal", "xor")]
 
 
 @pytest.mark.parametrize(("seed", "key"), [(0, (0,)), (7, (3,)), (123456789012345678901, (0, 1))])
-def test_words_are_numpys_wherever_a_piece_begins(seed: int, key: tuple[int, ...]) -> None:
+def test_words_are_numpys_wherever_a_piece_begins(seed, key):
     host, device = HostGenerator(seed, key), DeviceGenerator(seed, key, CPU)
     assert all(torch.equal(device.words(count), host.words(count)) for count in PIECES)
 
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("seed", [0, 5])
-def test_normal_numbers_are_numpys_wherever_a_piece_begins(seed: int, wide: bool) -> None:
+def test_normal_numbers_are_numpys_wherever_a_piece_begins(seed, wide):
     host, device = HostGenerator(seed, (2,)), DeviceGenerator(seed, (2,), CPU)
     largest = 0.0
     for count in (*PIECES, 60_000, 3):
@@ -46,7 +43,7 @@ def test_normal_numbers_are_numpys_wherever_a_piece_begins(seed: int, wide: bool
     assert largest > 3.66, "no number of the tail was among them"
 
 
-def test_attempts_begin_unless_one_before_them_took_their_word() -> None:
+def test_attempts_begin_unless_one_before_them_took_their_word():
     draws = np.random.default_rng(3)
     for density in (0.05, 0.5, 0.95):
         slow = torch.from_numpy((draws.random(300) < density).nonzero()[0])
@@ -65,7 +62,7 @@ def test_attempts_begin_unless_one_before_them_took_their_word() -> None:
         assert covered.nonzero().flatten().tolist() == [one for one in itertools.chain(*taken) if one < 300]
 
 
-def streams() -> list[Stream]:
+def streams():
     """Every kind of stream with every dtype, of 3 ranks and of 72."""
     cases = [
         Case("all_reduce", "x", dtype, "native", reduction, 64, ranks, inputs=kind)
@@ -77,7 +74,7 @@ def streams() -> list[Stream]:
 
 
 @pytest.mark.parametrize("stream", streams(), ids=lambda one: f"{one.kind}-{one.dtype}-{one.world_size}-{one.largest}")
-def test_a_device_draws_what_the_host_draws(stream: Stream) -> None:
+def test_a_device_draws_what_the_host_draws(stream):
     expected = draw(stream, 4, 1, 3001, 1 << 20)
     made = draw(stream, 4, 1, 3001, 997, partial(DeviceGenerator, device=CPU))
     assert made.dtype == expected.dtype
@@ -85,7 +82,7 @@ def test_a_device_draws_what_the_host_draws(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_numbers_of_another_method_are_noticed(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_of_another_method_are_noticed(wide, monkeypatch):
     """A NumPy with another method, or a C library with another log1p, in its last bit."""
     assert agrees_with_numpy.__wrapped__(CPU, wide)
     ziggurat = device_generator._ziggurat(wide)
@@ -96,10 +93,10 @@ def test_numbers_of_another_method_are_noticed(wide: bool, monkeypatch: pytest.M
     assert not agrees_with_numpy.__wrapped__(CPU, wide)
 
 
-def test_where_a_device_would_draw_other_numbers_the_host_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_device_would_draw_other_numbers_the_host_draws(monkeypatch):
     stream = Stream("normal", torch.bfloat16)
     expected = draw(stream, 0, 0, 100, 100)
-    elsewhere: Any = SimpleNamespace(type="elsewhere")
+    elsewhere = SimpleNamespace(type="elsewhere")
     drawn = []
     monkeypatch.setattr(inputs, "draw", lambda *given: drawn.append(len(given)) or expected)
     monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self)

@@ -1,40 +1,34 @@
 """Our own kernels under the limits of each GPU: they pass, and where they would not fit they are refused before."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from cases import ops
 from cases.case import Case
 from kernels import catalogue
 from kernels.compile import executable
-from kernels.spec import KernelSpec, refuses
+from kernels.spec import refuses
 from runner.case.check import merge
 from runner.case.program import Plan, run_case
 from runner.gpu.names import gpu_names
 from runner.request.gpu_types import arch_of, gpu_of
 from runner.world.threads import ThreadWorld
-from simulator.gpu import Gpu
 from simulator.options import traits_of
 from simulator.world import SimulatorOptions
 
 RANKS, SIZE_BYTES = 2, 4096
 
 
-def known(name: str) -> Gpu:
+def known(name):
     return gpu_of(name)
 
 
-def case_of(spec: KernelSpec, size_bytes: int = SIZE_BYTES, ranks: int = RANKS) -> Case:
+def case_of(spec, size_bytes=SIZE_BYTES, ranks=RANKS):
     types = (spec.dtypes[0], spec.accumulators[0], spec.reductions[0])
     return Case(spec.op, spec.algorithm, *types, 4 if spec.op == "barrier" else size_bytes, ranks)
 
 
 @pytest.fixture(scope="module", params=[name for name in gpu_names() if name not in ("a100", "gb200_nvl72")])
-def limited_world(request: pytest.FixtureRequest) -> Iterator[tuple[Gpu, ThreadWorld]]:
+def limited_world(request):
     gpu = known(request.param)
     world = ThreadWorld(RANKS, SimulatorOptions(arch=arch_of(gpu), gpu=gpu, heap_bytes=1 << 24))
     yield gpu, world
@@ -43,9 +37,7 @@ def limited_world(request: pytest.FixtureRequest) -> Iterator[tuple[Gpu, ThreadW
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", catalogue.SPECS, ids=lambda spec: spec.name)
-def test_every_kernel_passes_on_every_gpu(
-    limited_world: tuple[Gpu, ThreadWorld], spec: KernelSpec, compile_cache: Path
-) -> None:
+def test_every_kernel_passes_on_every_gpu(limited_world, spec, compile_cache):
     gpu, world = limited_world
     case = case_of(spec)
     plan = Plan(case, spec, executable(spec, case, arch_of(gpu), compile_cache), launches=1, between=0)
@@ -56,7 +48,7 @@ def test_every_kernel_passes_on_every_gpu(
     assert found["blocks_at_once"] >= spec.launch(case).blocks
 
 
-def test_no_kernel_is_built_for_an_a100() -> None:
+def test_no_kernel_is_built_for_an_a100():
     traits = traits_of(RANKS, "sm_80", 1 << 24, True, known("a100"))
     for spec in catalogue.SPECS:
         reason = refuses(spec, ops.collective(spec.op), case_of(spec), traits)
@@ -64,7 +56,7 @@ def test_no_kernel_is_built_for_an_a100() -> None:
 
 
 @pytest.mark.parametrize("spec", catalogue.SPECS, ids=lambda spec: spec.name)
-def test_a_grid_of_more_blocks_than_multiprocessors_is_refused(spec: KernelSpec) -> None:
+def test_a_grid_of_more_blocks_than_multiprocessors_is_refused(spec):
     """As on a GPU with so few of them."""
     case = case_of(spec, 1 << 26 if spec.max_size_bytes is None else spec.max_size_bytes, 8)
     blocks = spec.launch(case).blocks

@@ -1,11 +1,8 @@
 """What a simulated job needs of the host's memory: the bound holds, and what does not fit is refused in one line."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +19,7 @@ from runner.command import plan
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.configured import configured, plain_configuration
 from runner.request.schema import HostMemory
-from runner.request.validate import ResolvedRequest, validate
+from runner.request.validate import validate
 from runner.request_error import RequestError
 from simulator.run.decode import SPECIAL, decode
 from tests.golden import refused, same_text
@@ -32,19 +29,19 @@ GIB, MIB = 1 << 30, 1 << 20
 LARGE = ("world_size=72", "sizes=[1K,100M]", "fabric.heap_bytes=1G", "algorithms=[one_shot,two_shot]")
 
 
-def request(*arguments: str) -> ResolvedRequest:
+def request(*arguments):
     with hydra_over():
         return on_its_fabric(compose_jobs(["fabric=simulator", "track=none", *arguments], multirun=False)[0].request)
 
 
-def refusal(wanted: ResolvedRequest, available_bytes: int) -> str:
+def refusal(wanted, available_bytes):
     with pytest.raises(RequestError) as caught:
         check_host_memory(wanted, available_bytes)
     return str(caught.value)
 
 
 @pytest.mark.slow
-def test_what_does_not_fit_the_host_is_refused_with_what_would() -> None:
+def test_what_does_not_fit_the_host_is_refused_with_what_would():
     text = refusal(request(*LARGE), 8 * GIB)
     found = re.fullmatch(
         r"simulating 100M with world_size=72 takes up to (\d+\.\d)G of host memory, and 8\.0G is available "
@@ -63,7 +60,7 @@ def test_what_does_not_fit_the_host_is_refused_with_what_would() -> None:
     assert 2 <= most_ranks < 72
 
 
-def test_sizes_that_fit_are_multiples_of_what_the_op_divides() -> None:
+def test_sizes_that_fit_are_multiples_of_what_the_op_divides():
     wanted = ("op=all_to_all", "algorithms=[pull]", "world_size=9", "fabric.heap_bytes=2G")
     text = refusal(request(*wanted, "sizes=900M"), 8 * GIB)
     most_bytes = int(re.findall(r"at most (\d+) bytes", text)[0])
@@ -71,7 +68,7 @@ def test_sizes_that_fit_are_multiples_of_what_the_op_divides() -> None:
     check_host_memory(request(*wanted, f"sizes={most_bytes}"), 8 * GIB)
 
 
-def test_ranks_below_the_root_are_not_offered() -> None:
+def test_ranks_below_the_root_are_not_offered():
     wanted = ("op=broadcast", "algorithms=[pull]", "world_size=8", "root=7", "sizes=16M")
     assert "or world_size=" not in refusal(request(*wanted), GIB)
     text = refusal(request(*wanted, "root=1"), GIB)
@@ -79,7 +76,7 @@ def test_ranks_below_the_root_are_not_offered() -> None:
     check_host_memory(request(*wanted, "root=1", f"world_size={ranks}"), GIB)
 
 
-def test_jobs_before_it_leave_inputs_and_references() -> None:
+def test_jobs_before_it_leave_inputs_and_references():
     """A world is kept between the jobs of a sweep, and what is kept between its cases with it."""
     jobs = [request("world_size=4", "sizes=8M", "algorithms=[two_shot]", f"seed={seed}") for seed in range(3)]
     alone = host_bytes_needed(jobs[0])
@@ -96,9 +93,7 @@ def test_jobs_before_it_leave_inputs_and_references() -> None:
 
 
 @pytest.mark.parametrize("seeds", ["seed=0,1,2", ""], ids=["a sweep", "a job"])
-def test_a_command_beyond_the_host_ends_before_it_begins(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, seeds: str
-) -> None:
+def test_a_command_beyond_the_host_ends_before_it_begins(monkeypatch, capsys, tmp_path, seeds):
     """A sweep is refused where its first job alone would fit."""
     job = ("world_size=4", "sizes=8M", "algorithms=[two_shot]", "fabric=simulator", "track=none")
     alone = host_bytes_needed(request(*job))
@@ -110,13 +105,13 @@ def test_a_command_beyond_the_host_ends_before_it_begins(
     assert not (tmp_path / "records").exists()
 
 
-def test_where_nothing_fits_it_says_so() -> None:
+def test_where_nothing_fits_it_says_so():
     with refused(RequestError):
         check_host_memory(request("world_size=2", "sizes=1K"), MIB)
 
 
 @pytest.mark.slow
-def test_host_memory_ignore_lets_it_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_host_memory_ignore_lets_it_run(monkeypatch, tmp_path):
     check_host_memory(request(*LARGE, "host_memory=ignore"), MIB)
     refusal(request(*LARGE, "host_memory=check"), MIB)
     monkeypatch.setattr(plan, "available_bytes", lambda: MIB)
@@ -129,20 +124,20 @@ def test_host_memory_ignore_lets_it_run(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert kept["request"]["configuration"]["host_memory"] == "ignore"
 
 
-def test_a_configuration_from_before_the_key_means_check() -> None:
+def test_a_configuration_from_before_the_key_means_check():
     """As records of earlier versions have it."""
     older = {key: value for key, value in plain_configuration(configured({})).items() if key != "host_memory"}
     assert validate(configured(older)).host_memory == HostMemory.check
 
 
 @pytest.mark.parametrize("arguments", [("fabric=nvshmem",), ()], ids=["on GPUs", "unknown"])
-def test_nothing_is_checked_on_gpus_or_where_the_memory_is_unknown(arguments: tuple[str, ...]) -> None:
+def test_nothing_is_checked_on_gpus_or_where_the_memory_is_unknown(arguments):
     check_host_memory(request(*LARGE, *arguments), 1 << 20 if arguments else None)
 
 
 @pytest.mark.slow
-def test_each_part_counts() -> None:
-    def needed(*arguments: str) -> int:
+def test_each_part_counts():
+    def needed(*arguments):
         return host_bytes_needed(request("world_size=8", "algorithms=[one_shot]", "sizes=4M", *arguments))
 
     base, payload = needed(), 8 * (4 << 20)
@@ -159,7 +154,7 @@ def test_each_part_counts() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
-def test_every_case_has_a_bound(op: str) -> None:
+def test_every_case_has_a_bound(op):
     """Of no bytes, of one element a rank, of types that a kernel refuses, on one rank and on 72."""
     for world_size in (1, 72):
         for dtype in ("float8_e5m2", "uint32", "float64") if op != "barrier" else ("uint32",):
@@ -169,7 +164,7 @@ def test_every_case_has_a_bound(op: str) -> None:
                 assert host_memory.BASE_BYTES < host_bytes_needed(request(*wanted)) < 40 * GIB
 
 
-def test_limits_are_those_of_what_is_kept() -> None:
+def test_limits_are_those_of_what_is_kept():
     assert host_memory.KEPT_INPUT_BYTES == inputs.KEPT_BYTES
     assert host_memory.KEPT_REFERENCE_ELEMENTS == reference.KEPT_ELEMENTS
     assert host_memory.CHUNK_ELEMENTS == inputs.CHUNK_ELEMENTS
@@ -196,7 +191,7 @@ LANES = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "world_size", "dtype"), LANES)
-def test_the_bound_of_a_lane_covers_its_registers(name: str, world_size: int, dtype: str, tmp_path: Path) -> None:
+def test_the_bound_of_a_lane_covers_its_registers(name, world_size, dtype, tmp_path):
     """With half of the copies that spins are compared with. What would turn it red: a kernel unrolled further."""
     spec = find(name)
     reduction, accumulator = ("none", "none") if "none" in spec.reductions else ("sum", "float32")
@@ -221,7 +216,7 @@ JOBS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", JOBS, ids=["all_reduce", "launches", "all_to_all"])
-def test_a_run_stays_below_the_bound(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_run_stays_below_the_bound(arguments, tmp_path):
     """Peak resident memory of the command itself, compiler included."""
     command = [*arguments, "fabric=simulator", "track=none", f"records={tmp_path / 'records'}"]
     # From a small process: a child counts what its parent held when it was forked, and the tests hold gigabytes.
@@ -237,7 +232,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 @pytest.mark.slow
-def test_the_answer_comes_without_torch() -> None:
+def test_the_answer_comes_without_torch():
     program = """
 import sys
 from runner.case.cases import resolved

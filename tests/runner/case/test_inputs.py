@@ -1,7 +1,5 @@
 """Inputs: reproducible to the bit, exact where they say so, and unkind to a dropped rank or a shifted index."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 
@@ -18,9 +16,7 @@ from tests.golden import refused
 WORLD_SIZES = [1, 2, 3, 8, 16, 72]
 
 
-def case(
-    dtype: str = "bfloat16", world_size: int = 8, kind: str = "exact", seed: int = 0, reduction: str = "sum"
-) -> Case:
+def case(dtype="bfloat16", world_size=8, kind="exact", seed=0, reduction="sum"):
     return Case("all_reduce", "one_shot", dtype, "float32", reduction, 4096, world_size, inputs=kind, seed=seed)
 
 
@@ -29,7 +25,7 @@ PLAIN = ["float32", "float16", "bfloat16"]
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept() -> None:
+def _nothing_kept():
     inputs.forget_inputs()
 
 
@@ -40,20 +36,20 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("kind", DIGESTS)
-def test_pinned_bits(kind: str) -> None:
+def test_pinned_bits(kind):
     """A change here changes what every seed in every record means."""
     made = [make_input(case(dtype, kind=kind, seed=7), rank=3, numel=1000) for dtype in PLAIN]
     assert tuple(digest_of(one)[:16] for one in made) == DIGESTS[kind]
 
 
-def whole_numbers(part: torch.Tensor) -> list[int]:
+def whole_numbers(part):
     """Exact integers of any type."""
     if part.dtype.is_floating_point:
         numbers = to_float64(part).tolist()
         assert all(number.is_integer() for number in numbers)
         return [int(number) for number in numbers]
     name = str(part.dtype).removeprefix("torch.")
-    return part.view(torch.uint8).numpy().view(name).tolist()  # type: ignore[no-any-return]
+    return part.view(torch.uint8).numpy().view(name).tolist()
 
 
 LIMITS = {"float64": 2**53, "float32": 2**24, "float16": 2**11, "bfloat16": 2**8, "float8_e4m3fn": 16, "float8_e5m2": 8}
@@ -62,7 +58,7 @@ LIMITS |= {"int32": 2**31 - 1, "int64": 2**63 - 1, "uint32": 2**32 - 1, "uint64"
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("world_size", WORLD_SIZES)
-def test_exact_means_exact(dtype: str, world_size: int) -> None:
+def test_exact_means_exact(dtype, world_size):
     """Every partial sum in any order is an integer within the format's, and the sum of all sizes bounds them all.
 
     Those of 64 bits need more than half of them: or a float32 accumulator, or a sum of 32 bits, would pass."""
@@ -84,7 +80,7 @@ def test_exact_means_exact(dtype: str, world_size: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
-def test_exact_minima_and_maxima_have_the_whole_range(dtype: str) -> None:
+def test_exact_minima_and_maxima_have_the_whole_range(dtype):
     parts = [make_input(case(dtype, 8, reduction=one), 3, 4000) for one in ("min", "max")]
     assert torch.equal(bits_of(parts[0]), bits_of(parts[1]))
     numbers = whole_numbers(parts[0])
@@ -94,7 +90,7 @@ def test_exact_minima_and_maxima_have_the_whole_range(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("world_size", [2, 8, 72])
-def test_a_rank_left_out_of_bitwise_reductions_shows(dtype: str, world_size: int) -> None:
+def test_a_rank_left_out_of_bitwise_reductions_shows(dtype, world_size):
     for reduction, combine in (("and", torch.bitwise_and), ("or", torch.bitwise_or), ("xor", torch.bitwise_xor)):
         one = case(dtype, world_size, reduction=reduction)
         parts = [bits_of(make_input(one, rank, 500)) for rank in range(world_size)]
@@ -107,7 +103,7 @@ def test_a_rank_left_out_of_bitwise_reductions_shows(dtype: str, world_size: int
 
 
 @pytest.mark.parametrize("dtype", ALL)
-def test_ops_that_only_move_data_get_patterns_of_any_kind(dtype: str) -> None:
+def test_ops_that_only_move_data_get_patterns_of_any_kind(dtype):
     made = [make_input(case(dtype, kind=kind, reduction="none"), 1, 2000) for kind in ("exact", "normal")]
     assert torch.equal(bits_of(made[0]), bits_of(made[1]))
     assert int(bits_of(made[0]).unique().numel()) > 250
@@ -116,7 +112,7 @@ def test_ops_that_only_move_data_get_patterns_of_any_kind(dtype: str) -> None:
     assert 0.2 < changed < 0.5
 
 
-def test_which_streams_there_are() -> None:
+def test_which_streams_there_are():
     """By what each kind must be: sums and averages share theirs, and only some depend on the world size."""
     kinds = {
         (dtype, reduction, kind): stream_of(case(dtype, 72, kind, reduction=reduction)).kind
@@ -137,7 +133,7 @@ def test_which_streams_there_are() -> None:
 
 
 @pytest.mark.parametrize("kind", ["exact", "normal", "edge"])
-def test_a_smaller_buffer_is_the_beginning_of_a_larger_one(kind: str) -> None:
+def test_a_smaller_buffer_is_the_beginning_of_a_larger_one(kind):
     for dtype, reduction in (("bfloat16", "sum"), ("float8_e5m2", "sum"), ("int32", "or"), ("uint8", "none")):
         one = case(dtype, 72, kind, reduction=reduction)
         long = make_input(one, 1, 5000)
@@ -146,7 +142,7 @@ def test_a_smaller_buffer_is_the_beginning_of_a_larger_one(kind: str) -> None:
             assert torch.equal(bits_of(make_input(one, 1, numel)), bits_of(long[:numel]))
 
 
-def test_kept_inputs_are_shared_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_inputs_are_shared_and_bounded(monkeypatch):
     """Smaller ones are slices of the largest."""
     first = make_input(case(), 0, 100)
     other_algorithm = replace(case(), algorithm="two_shot", accumulator="native", placement="in_place")
@@ -167,13 +163,13 @@ def test_kept_inputs_are_shared_and_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.equal(make_input(case(), 0, 100), first)
 
 
-def test_unknown_requests() -> None:
+def test_unknown_requests():
     for changes in ({"kind": "ones"}, {"seed": -1}):
         with refused():
-            make_input(case(**changes), 0, 4)  # type: ignore[arg-type]
+            make_input(case(**changes), 0, 4)
 
 
-def test_all_ranks_inputs_at_once_are_what_each_alone_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_ranks_inputs_at_once_are_what_each_alone_is(monkeypatch):
     alone = [make_input(case(kind="normal"), rank, 3000) for rank in range(8)]
     inputs.forget_inputs()
     monkeypatch.setattr(inputs, "CHUNK_ELEMENTS", 1000)
@@ -184,7 +180,7 @@ def test_all_ranks_inputs_at_once_are_what_each_alone_is(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("reduction", ["sum", "none", "xor", "and"])
 @pytest.mark.parametrize("kind", ["exact", "normal", "edge"])
-def test_an_input_of_no_elements_has_bytes_too(kind: str, reduction: str) -> None:
+def test_an_input_of_no_elements_has_bytes_too(kind, reduction):
     """On 2026-11-22 GPUs refused it: NumPy's empty arrays have a stride of 0, and torch sees no bytes in such."""
     dtype = "bfloat16" if reduction in ("sum", "none") else "int32"
     made = make_input(case(dtype, kind=kind, reduction=reduction), 0, 0)
@@ -193,7 +189,7 @@ def test_an_input_of_no_elements_has_bytes_too(kind: str, reduction: str) -> Non
     assert digest_of(made) == hashlib.sha256(b"").hexdigest()
 
 
-def test_the_digest_is_of_the_elements_in_order_whatever_the_strides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_is_of_the_elements_in_order_whatever_the_strides(monkeypatch):
     """It is made once."""
     whole = torch.arange(12, dtype=torch.bfloat16).view(3, 4)
     one = torch.ones((), dtype=torch.bfloat16)

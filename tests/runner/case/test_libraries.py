@@ -1,16 +1,11 @@
 """How libraries' collectives are called: slots, and the words each library is asked in, with stand-ins for GPUs."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -31,11 +26,11 @@ from tests.patience import NEVER_S
 RANKS = 4
 
 
-def test_slots_are_slices_that_begin_at_their_stride_and_each_call_is_noted() -> None:
+def test_slots_are_slices_that_begin_at_their_stride_and_each_call_is_noted():
     buffer, other = torch.zeros(3 * 128), torch.zeros(3 * 64)
-    called: list[int] = []
-    noted: list[str] = []
-    fabric: Any = SimpleNamespace(rank=0, note_queued=noted.append)
+    called = []
+    noted = []
+    fabric = SimpleNamespace(rank=0, note_queued=noted.append)
     case = Case("all_reduce", "nccl", "float32", "library", "sum", 400, RANKS)
     slots = LibrarySlots(fabric, case, [buffer], 3, lambda data: called.append(data.storage_offset()))
     slots.write(1, torch.ones(100))
@@ -53,11 +48,11 @@ def test_slots_are_slices_that_begin_at_their_stride_and_each_call_is_noted() ->
     assert noted == ["all_reduce/nccl", "reduce_scatter/nccl"]
 
 
-def test_a_staged_call_leaves_its_input_and_reduces_in_the_one_buffer() -> None:
+def test_a_staged_call_leaves_its_input_and_reduces_in_the_one_buffer():
     source, target, stage = torch.ones(4), torch.zeros(4), torch.full((4,), 9.0)
-    seen: list[list[float]] = []
+    seen = []
 
-    def reduce(data: torch.Tensor) -> None:
+    def reduce(data):
         seen.append(data.tolist())
         data.mul_(3)
 
@@ -73,19 +68,19 @@ def test_a_staged_call_leaves_its_input_and_reduces_in_the_one_buffer() -> None:
         ("all_to_all_v", Slices(200, 256), Slices(100, 256)),
     ],
 )
-def test_slots_have_room_for_what_the_op_gives_and_takes(op: str, source: Slices, target: Slices) -> None:
+def test_slots_have_room_for_what_the_op_gives_and_takes(op, source, target):
     case = Case(op, "nccl", "bfloat16", "library", "none", 200, RANKS)
     assert slices_of(case) == (source, target)
 
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
-def test_nvshmem_reads_the_input_and_writes_the_output_and_each_call_is_noted(on_ranks: Any, placement: str) -> None:
+def test_nvshmem_reads_the_input_and_writes_the_output_and_each_call_is_noted(on_ranks, placement):
     from tests.memory.nvshmem_stand_in import StandInWorld
 
     case = Case("all_reduce", "nvshmem", "float32", "library", "sum", 20, RANKS, placement=placement)
-    noted: list[str] = []
+    noted = []
 
-    def program(fabric: Any) -> list[float]:
+    def program(fabric):
         note = fabric.note_queued
         fabric.note_queued = lambda name: [noted.append(name), note(name)]
         with SymmetricPool(fabric) as pool, open_baseline("nvshmem", fabric, pool, case, 2) as opened:
@@ -145,7 +140,7 @@ distributed.destroy_process_group()
 
 
 @pytest.mark.slow
-def test_torchs_own_collectives_do_what_the_ops_mean(tmp_path: Path) -> None:
+def test_torchs_own_collectives_do_what_the_ops_mean(tmp_path):
     """By the same calls, on the CPU (Gloo): roots, directions, and which of two buffers is which."""
     ranks = [
         subprocess.Popen(
@@ -164,35 +159,35 @@ def test_torchs_own_collectives_do_what_the_ops_mean(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+def calls(monkeypatch):
     """Calls of torch.distributed's functions, which are kept and not made."""
-    found: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+    found = []
     names = "all_reduce reduce broadcast reduce_scatter_tensor all_gather_into_tensor all_to_all_single"
     for name in names.split():
 
-        def keep(*arguments: Any, name: str = name, **named: Any) -> None:
+        def keep(*arguments, name=name, **named):
             found.append((name, arguments, named))
 
         monkeypatch.setattr(distributed, name, keep)
     return found
 
 
-def nccl_case(op: str, dtype: str = "bfloat16", **changes: Any) -> Case:
+def nccl_case(op, dtype="bfloat16", **changes):
     baseline = find_baseline("nccl")
     offer = baseline.offer(op)
-    values: dict[str, Any] = {"placement": offer.placements[0], "reduction": offer.reductions[0], "root": 0}
+    values = {"placement": offer.placements[0], "reduction": offer.reductions[0], "root": 0}
     return Case(op, "nccl", dtype, "library", size_bytes=64, world_size=RANKS, **(values | changes))
 
 
 @pytest.mark.parametrize("reduction", ["sum", "min", "max", "avg"])
 @pytest.mark.parametrize("op", ["all_reduce", "reduce", "reduce_scatter"])
-def test_nccl_is_asked_for_the_reduction(calls: Any, op: str, reduction: str) -> None:
+def test_nccl_is_asked_for_the_reduction(calls, op, reduction):
     case = nccl_case(op, reduction=reduction, root=3 if op == "reduce" else 0)
     source, target = (torch.zeros(one.numel, dtype=torch.bfloat16) for one in slices_of(case))
     given = (source,) if case.placement == "in_place" else (source, target)
     nccl_call(case, "the group", 1)(*given)
     ((name, arguments, named),) = calls
-    assert name == find_baseline("nccl").offer(op).call.rpartition(".")[2]  # type: ignore[union-attr]
+    assert name == find_baseline("nccl").offer(op).call.rpartition(".")[2]
     assert named["op"] == getattr(distributed.ReduceOp, reduction.upper())
     assert named["group"] == "the group"
     assert [one.data_ptr() for one in arguments] == [one.data_ptr() for one in reversed(given)], "the output is first"
@@ -201,7 +196,7 @@ def test_nccl_is_asked_for_the_reduction(calls: Any, op: str, reduction: str) ->
 
 @pytest.mark.parametrize("dtype", ALL)
 @pytest.mark.parametrize("op", ["all_gather", "all_to_all", "broadcast"])
-def test_data_that_moves_goes_as_bytes(calls: Any, op: str, dtype: str) -> None:
+def test_data_that_moves_goes_as_bytes(calls, op, dtype):
     case = nccl_case(op, dtype, root=2 if op == "broadcast" else 0)
     source, target = (torch.zeros(one.numel, dtype=DTYPES[dtype]) for one in slices_of(case))
     nccl_call(case, "the group", 1)(*((source,) if op == "broadcast" else (source, target)))
@@ -212,17 +207,17 @@ def test_data_that_moves_goes_as_bytes(calls: Any, op: str, dtype: str) -> None:
     assert named.get("src", 2) == 2
 
 
-def test_split_sizes_are_made_once_and_not_within_a_timed_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_split_sizes_are_made_once_and_not_within_a_timed_call(monkeypatch):
     meant = libraries.collective("all_to_all_v")
     sends, asked = meant.sends, list[Case]()
 
-    def counted_sends(case: Case) -> tuple[tuple[int, ...], ...]:
+    def counted_sends(case):
         asked.append(case)
         return sends(case)
 
-    called: list[tuple[list[int], list[int]]] = []
+    called = []
 
-    def all_to_all_single(target: Any, source: Any, got: list[int], given: list[int], group: Any) -> None:
+    def all_to_all_single(target, source, got, given, group):
         assert source.numel() == sum(given)
         called.append((got, given))
 
@@ -237,14 +232,14 @@ def test_split_sizes_are_made_once_and_not_within_a_timed_call(monkeypatch: pyte
     assert len(asked) == 1
 
 
-def test_a_ring_of_sends_gives_each_rank_its_predecessors_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    posted: dict[int, list[tuple[str, torch.Tensor, int]]] = {}
-    waited: list[int] = []
+def test_a_ring_of_sends_gives_each_rank_its_predecessors_data(monkeypatch):
+    posted = {}
+    waited = []
 
-    def transfer(operation: Any, tensor: torch.Tensor, peer: int, group: int) -> tuple[int, str, torch.Tensor, int]:
+    def transfer(operation, tensor, peer, group):
         return group, "send" if operation is distributed.isend else "receive", tensor, peer
 
-    def batch(transfers: list[Any]) -> list[Any]:
+    def batch(transfers):
         posted[transfers[0][0]] = [one[1:] for one in transfers]
         return [SimpleNamespace(wait=lambda: waited.append(1))]
 
@@ -274,15 +269,15 @@ def test_a_ring_of_sends_gives_each_rank_its_predecessors_data(monkeypatch: pyte
         ("broadcast", "float8_e4m3fn", {"root": 3}, LibraryCall("broadcast", "torch.uint8", 64, root=3)),
     ],
 )
-def test_nvshmem_is_asked_in_its_own_words(op: str, dtype: str, changes: dict[str, Any], expected: LibraryCall) -> None:
+def test_nvshmem_is_asked_in_its_own_words(op, dtype, changes, expected):
     values = {"reduction": "none"} | changes
     assert nvshmem_call(Case(op, "nvshmem", dtype, "library", size_bytes=64, world_size=RANKS, **values)) == expected
 
 
 @pytest.fixture
-def windows(monkeypatch: pytest.MonkeyPatch) -> Any:
+def windows(monkeypatch):
     """NCCL and torch's pools of memory, whose calls are kept in order."""
-    calls: list[Any] = []
+    calls = []
     made = MagicMock(device=torch.device("cpu"), rank=1, mem_allocator="NCCL's allocator", calls=calls)
     made._get_backend.return_value = made
     made.synchronize.side_effect = lambda: calls.append("synchronize")
@@ -292,7 +287,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Any:
     zeros = torch.zeros
 
     @contextlib.contextmanager
-    def using(pool: str) -> Iterator[None]:
+    def using(pool):
         calls.append("begin")
         yield
         calls.append("end")
@@ -306,7 +301,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("op", ["all_reduce", "reduce_scatter", "all_gather"])
-def test_all_slots_lie_in_windows_as_long_as_the_contestant_is_open(op: str, windows: Any) -> None:
+def test_all_slots_lie_in_windows_as_long_as_the_contestant_is_open(op, windows):
     case = replace(nccl_case(op), algorithm="nccl/symmetric")
     pool = "a pool of NCCL's allocator"
     buffers = 1 if case.placement == "in_place" else 2
@@ -318,10 +313,10 @@ def test_all_slots_lie_in_windows_as_long_as_the_contestant_is_open(op: str, win
     assert windows.calls == ["synchronize", "barrier", ("deregister", pool)]
 
 
-def test_after_a_failure_no_window_is_taken_away(windows: Any) -> None:
+def test_after_a_failure_no_window_is_taken_away(windows):
     """Taking one away is collective, and the other ranks may be gone."""
 
-    def fail() -> None:
+    def fail():
         windows.calls.clear()
         raise KeyError
 

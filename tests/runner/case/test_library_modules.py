@@ -1,13 +1,10 @@
 """Compiling a module of flashinfer's: who does it, how long it may take, what is left of it, and what is told."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,11 +17,11 @@ from tests.golden import same_text
 from tests.patience import NEVER_S, PATIENCE_S, until
 
 
-def builder(code: str) -> list[str]:
+def builder(code):
     return [sys.executable, "-c", code]
 
 
-def test_the_last_line_says_what_compiled_it_and_the_compilers_first_error_why_it_failed() -> None:
+def test_the_last_line_says_what_compiled_it_and_the_compilers_first_error_why_it_failed():
     code = "print('ninja: no work to do'); print('{\"compiled_with\": \"PyTorch 2.11.0, nvcc 13.0\"}')"
     assert run_builder(builder(code), "vllm_comm", 30) == Brought("", "PyTorch 2.11.0, nvcc 13.0")
     code = (
@@ -45,11 +42,11 @@ def test_the_last_line_says_what_compiled_it_and_the_compilers_first_error_why_i
     ],
     ids=["nothing", "no error", "a long line", "Python's", "nvcc's"],
 )
-def test_the_line_that_names_the_error_is_found(output: str) -> None:
+def test_the_line_that_names_the_error_is_found(output):
     same_text(first_error(output))
 
 
-def gone(process: int) -> bool:
+def gone(process):
     """Whether a process has ended."""
     state = Path(f"/proc/{process}/stat")
     return not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
@@ -60,13 +57,13 @@ CHILD = (
 )
 
 
-def child_of(place: Path) -> int:
+def child_of(place):
     until(lambda: place.exists() and place.read_text(), "the child's start")
     return int(place.read_text())
 
 
 @pytest.mark.slow
-def test_a_compiler_that_does_not_end_is_ended_with_what_it_started(tmp_path: Path) -> None:
+def test_a_compiler_that_does_not_end_is_ended_with_what_it_started(tmp_path):
     place = tmp_path / "child"
     code = f"{CHILD}; child.wait()"
     found = run_builder([*builder(code), str(place)], "trtllm_comm", 1.5)
@@ -74,7 +71,7 @@ def test_a_compiler_that_does_not_end_is_ended_with_what_it_started(tmp_path: Pa
     until(lambda: gone(child_of(place)), "the child's end")
 
 
-def test_the_builder_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
+def test_the_builder_ends_with_whoever_waits_for_it(tmp_path):
     """A rank that is killed runs no code of its own: its end of the builder's standard input closes."""
     place = tmp_path / "child"
     code = f"""
@@ -94,10 +91,10 @@ child.wait()
     until(lambda: gone(child), "the child's end")
 
 
-def test_an_interrupt_ends_the_compiler_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_the_compiler_too(tmp_path, monkeypatch):
     place = tmp_path / "child"
 
-    def interrupted(process: Any, limit_s: float) -> tuple[str, str]:
+    def interrupted(process, limit_s):
         child_of(place)
         raise KeyboardInterrupt
 
@@ -107,32 +104,32 @@ def test_an_interrupt_ends_the_compiler_too(tmp_path: Path, monkeypatch: pytest.
     until(lambda: gone(child_of(place)), "the child's end")
 
 
-def brought(monkeypatch: pytest.MonkeyPatch, hosts: str, compiled: Any, load: Any) -> list[Brought]:
+def brought(monkeypatch, hosts, compiled, load):
     """What bring_module gives each of four ranks on these hosts, one letter a rank."""
     monkeypatch.setattr(library_modules, "compiled", compiled)
     monkeypatch.setattr(library_modules, "load", load)
 
     class OnAHost:
-        def __init__(self, fabric: Any) -> None:
+        def __init__(self, fabric):
             self.fabric, self.rank, self.told = fabric, fabric.rank, 0
 
-        def exchange(self, note: str) -> tuple[str, ...]:
+        def exchange(self, note):
             self.told += 1
             found = self.fabric.exchange(hosts[self.rank] if self.told == 1 else note)
             return tuple(found)
 
-    def program(fabric: Any, plan: ModulePlan) -> Brought:
-        return bring_module(OnAHost(fabric), plan)  # type: ignore[arg-type]
+    def program(fabric, plan):
+        return bring_module(OnAHost(fabric), plan)
 
     world = ThreadWorld(len(hosts), SimulatorOptions(heap_bytes=1 << 20))
     return world.run(program, ModulePlan("vllm_comm", 5.0), NEVER_S)
 
 
-def test_the_first_rank_of_each_host_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled: list[tuple[str, float]] = []
-    loaded: list[str] = []
+def test_the_first_rank_of_each_host_compiles(monkeypatch):
+    compiled = []
+    loaded = []
 
-    def compile_it(module: str, limit_s: float) -> Brought:
+    def compile_it(module, limit_s):
         compiled.append((module, limit_s))
         return Brought("", "PyTorch 2.11.0, nvcc 13.0")
 
@@ -142,18 +139,18 @@ def test_the_first_rank_of_each_host_compiles(monkeypatch: pytest.MonkeyPatch) -
     assert loaded == ["vllm_comm"] * 4
 
 
-def test_what_one_host_can_not_compile_no_rank_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_host_can_not_compile_no_rank_loads(monkeypatch):
     problems = iter(["", "vllm_comm did not compile: error"])
-    loaded: list[str] = []
+    loaded = []
     found = brought(monkeypatch, "aabb", lambda module, limit_s: Brought(next(problems)), loaded.append)
     assert [one.problem for one in found] == ["vllm_comm did not compile: error"] * 4
     assert loaded == []
 
 
-def test_what_one_rank_can_not_load_is_told_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_rank_can_not_load_is_told_by_all(monkeypatch):
     ranks = iter(range(4))
 
-    def load(module: str) -> None:
+    def load(module):
         if next(ranks) == 2:
             raise OSError("libcudart.so.13: cannot open shared object file")
 
@@ -162,10 +159,10 @@ def test_what_one_rank_can_not_load_is_told_by_all(monkeypatch: pytest.MonkeyPat
     same_text(problems.pop())
 
 
-def test_a_module_is_compiled_once_a_process_by_a_builder(monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[list[str]] = []
+def test_a_module_is_compiled_once_a_process_by_a_builder(monkeypatch):
+    commands = []
 
-    def run(command: list[str], module: str, limit_s: float) -> Brought:
+    def run(command, module, limit_s):
         commands.append(command)
         return Brought("")
 
@@ -192,9 +189,7 @@ gen_trtllm_comm_module = None
 
 
 @pytest.mark.parametrize(("aot", "said"), [(True, "module brought compiled"), (False, "nvcc 13.0")])
-def test_the_builder_asks_flashinfer_and_says_what_it_used(
-    aot: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_builder_asks_flashinfer_and_says_what_it_used(aot, said, tmp_path, monkeypatch):
     jit = tmp_path / "flashinfer" / "jit"
     jit.mkdir(parents=True)
     (tmp_path / "flashinfer" / "__init__.py").touch()

@@ -1,10 +1,7 @@
 """library.nccl_algo, nccl_proto and nccl_channels: a world each, in the ranks' environment, in records and tables, and
 refused where NCCL has nothing for them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -19,7 +16,6 @@ from cases.record.nccl_settings import (
     said_choice,
     said_settings,
 )
-from cases.record.record import Record
 from memory.fabric import Traits
 from reports.table.compare import contestants, rows, split
 from runner.case.expected import expected_refusal
@@ -38,14 +34,14 @@ GPUS = Traits("nvshmem", "sm_90a", 4, 1 << 30, True)
 ASKED = ("library.nccl_algo=Ring", "library.nccl_proto=LL", "library.nccl_channels=8")
 
 
-def test_a_request_has_them() -> None:
+def test_a_request_has_them():
     assert requested("fabric=nvshmem", *ASKED).fabric.nccl_settings == RING_LL
     assert requested("fabric=nvshmem").fabric.nccl_settings.is_own_choice
     one = requested("fabric=nvshmem", "library.nccl_channels=1").fabric.nccl_settings
     assert (one.text, one.is_own_choice) == ("1 channel", False)
 
 
-def test_the_mixing_of_graphs_restricts_no_choice() -> None:
+def test_the_mixing_of_graphs_restricts_no_choice():
     without = requested("fabric=nvshmem", "library.nccl_graph_mixing=false").fabric.nccl_settings
     assert (without.text, without.is_own_choice) == ("no graph mixing", True)
     assert without.variables == {"NCCL_GRAPH_MIXING_SUPPORT": "0"}
@@ -62,9 +58,7 @@ def test_the_mixing_of_graphs_restricts_no_choice() -> None:
         assert contradiction(lie).endswith("asked NCCL for no graph mixing, and names nothing")
 
 
-def test_a_world_that_torchrun_started_is_taken_if_its_environment_says_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_world_that_torchrun_started_is_taken_if_its_environment_says_the_same(monkeypatch):
     fabric = requested("fabric=nvshmem", "library.nccl_graph_mixing=false").fabric
     with refused(RequestError):
         resolve(fabric, 2, lambda: HostOffer(2, "", True), OUTER)
@@ -86,7 +80,7 @@ def test_a_world_that_torchrun_started_is_taken_if_its_environment_says_the_same
         *(f"fabric=simulator {asked}" for asked in ASKED),
     ],
 )
-def test_what_nccl_or_the_simulator_does_not_have_is_refused_at_once(asked: str) -> None:
+def test_what_nccl_or_the_simulator_does_not_have_is_refused_at_once(asked):
     with refused(RequestError):
         requested(*asked.split())
 
@@ -94,7 +88,7 @@ def test_what_nccl_or_the_simulator_does_not_have_is_refused_at_once(asked: str)
 OUTER = Outer("torchrun", 0, 2, 0, "localhost", 1)
 
 
-def test_they_need_gpus_and_a_world_of_our_own() -> None:
+def test_they_need_gpus_and_a_world_of_our_own():
     fabric = requested("fabric=auto", *ASKED).fabric
     with refused(RequestError):
         resolve(fabric, 2, lambda: HostOffer(0, "no GPU driver found", True))
@@ -103,10 +97,10 @@ def test_they_need_gpus_and_a_world_of_our_own() -> None:
         resolve(fabric, 2, lambda: HostOffer(2, "", True), OUTER)
 
 
-def test_every_rank_gets_them_and_each_setting_is_another_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[dict[str, str]] = []
+def test_every_rank_gets_them_and_each_setting_is_another_world(monkeypatch):
+    started = []
 
-    def start(*given: Any, env: dict[str, str], **named: Any) -> None:
+    def start(*given, env, **named):
         started.append(env)
         raise InterruptedError("that is all that was to be seen")
 
@@ -123,7 +117,7 @@ def test_every_rank_gets_them_and_each_setting_is_another_world(monkeypatch: pyt
     assert len({plain, replace(plain, nccl_settings=RING_LL), replace(plain, nccl_settings=TREE_LL)}) == 3
 
 
-def nccl(op: str = "all_reduce", name: str = "nccl") -> Case:
+def nccl(op="all_reduce", name="nccl"):
     reduction = "none" if op in ("all_gather", "all_to_all", "broadcast") else "sum"
     place = "in_place" if op in ("all_reduce", "broadcast", "reduce") else "out_of_place"
     return Case(op, name, "bfloat16", "library", reduction, 4096, 4, place)
@@ -143,7 +137,7 @@ NVLS = NcclSettings(NcclAlgorithm.NVLS, NcclProtocol.Simple)
         (RING_LL, nccl(name="nccl/symmetric"), "library"),
     ],
 )
-def test_what_nccl_has_nothing_for_is_refused(settings: NcclSettings, case: Case, key: str) -> None:
+def test_what_nccl_has_nothing_for_is_refused(settings, case, key):
     found = refuses_settings(settings, case, GPUS)
     assert found.key == key
     same_text(str(found))
@@ -151,7 +145,7 @@ def test_what_nccl_has_nothing_for_is_refused(settings: NcclSettings, case: Case
     assert expected_refusal(case, fabric) == found
 
 
-def test_what_it_has_is_not_refused_nor_what_is_not_nccls() -> None:
+def test_what_it_has_is_not_refused_nor_what_is_not_nccls():
     has = [(RING_LL, nccl(op)) for op in ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")]
     has += [(TREE_LL, nccl()), (NVLS, nccl()), (NcclSettings(), nccl("all_to_all"))]
     has += [(TREE_LL, nccl("all_gather", name)) for name in ("nvshmem", "pull")]
@@ -159,11 +153,11 @@ def test_what_it_has_is_not_refused_nor_what_is_not_nccls() -> None:
     same_text(str(refuses_settings(NVLS, nccl(), WITHOUT_SWITCH)))
 
 
-def both() -> list[Record]:
+def both():
     return [nccl_record(one, KIB, world) for world, one in enumerate((RING_LL, TREE_LL, OWN, RING_LL))]
 
 
-def test_a_record_says_what_was_asked_and_what_ran() -> None:
+def test_a_record_says_what_was_asked_and_what_ran():
     made = nccl_record(RING_LL, KIB)
     assert made.library == "NCCL 0.0.0 (Ring, LL, 8 channels)"
     assert (asked_settings(made), said_settings(made)) == (RING_LL, "Ring, LL, 8 channels")
@@ -173,7 +167,7 @@ def test_a_record_says_what_was_asked_and_what_ran() -> None:
         assert said_settings(replace(made, library=RING_LL.named(library))) == RING_LL.text
 
 
-def test_no_row_curve_series_or_pair_mixes_two_settings() -> None:
+def test_no_row_curve_series_or_pair_mixes_two_settings():
     (section,) = split(both())[0]
     named = {row.algorithm: len(row.records) for row in rows(section)}
     assert named == {"nccl 0.0.0 (Ring, LL, 8 channels)": 2, "nccl 0.0.0 (Tree, LL, 16 channels)": 1, "nccl 0.0.0": 1}
@@ -181,7 +175,7 @@ def test_no_row_curve_series_or_pair_mixes_two_settings() -> None:
 
 
 @needs("evidence")
-def test_audits_and_histories_tell_restrictions_apart() -> None:
+def test_audits_and_histories_tell_restrictions_apart():
     from symlab.evidence.audit.pairing import paired
     from symlab.evidence.history.series import series_of
 

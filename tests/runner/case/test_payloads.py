@@ -1,9 +1,5 @@
 """-0.0, NaN, infinities, subnormals and the largest finite values, through the real kernels in the simulator."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -23,7 +19,7 @@ NUMEL = 1999
 HALVES = ("float16", "bfloat16")
 
 
-def special_input(case: Case, rank: int, numel: int, device: torch.device | None = None) -> torch.Tensor:
+def special_input(case, rank, numel, device=None):
     """Every element drawn from the values that arithmetic treats in a special way."""
     dtype = DTYPES[case.dtype]
     limits = torch.finfo(dtype)
@@ -39,9 +35,7 @@ def special_input(case: Case, rank: int, numel: int, device: torch.device | None
 @pytest.mark.parametrize("multimem", ["exact", "stated"])
 @pytest.mark.parametrize("types", ["float32 float32", *(f"{a} {b}" for a in HALVES for b in ("float32", "native"))])
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "multimem_two_shot"])
-def test_special_values(
-    algorithm: str, types: str, multimem: str, compile_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_special_values(algorithm, types, multimem, compile_cache, monkeypatch):
     dtype, accumulator = types.split()
     spec = catalogue.find(f"all_reduce/{algorithm}")
     if not spec.needs_multicast and multimem == "stated":

@@ -1,11 +1,8 @@
 """The per-rank program: how it binds memory and arguments, what it notices, and that it leaves nothing behind."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -55,19 +52,19 @@ EXECUTABLE = Executable("all_reduce/tried", "tried", "none", "", "sha256:0")
 
 
 @pytest.fixture(autouse=True)
-def _check(monkeypatch: pytest.MonkeyPatch) -> None:
+def _check(monkeypatch):
     """Only binding and noticing are tested here: the check gives back what it was given."""
     monkeypatch.setattr(program, "check_rank", lambda case, spec, rank, outputs, faults, **_: (outputs, tuple(faults)))
 
 
 @pytest.fixture
-def machine(dictionary_world: Any) -> Any:
+def machine(dictionary_world):
     made = dictionary_world(4)
     made.kernels["tried"] = lambda fabric, *arguments: sum_kernel(fabric.world, *arguments)
     return made
 
 
-def sum_kernel(world: Any, source: int, target: int, peers: int, *others: int) -> None:
+def sum_kernel(world, source, target, peers, *others):
     """All ranks' bfloat16 added up in rank order into the own output; in place that is not to be looked at."""
     numel = others[3]
     total = torch.zeros(numel)
@@ -76,23 +73,23 @@ def sum_kernel(world: Any, source: int, target: int, peers: int, *others: int) -
     world.at(target, 2 * numel).view(torch.bfloat16).copy_(total)
 
 
-def run(machine: Any, plan: Plan) -> list[Any]:
+def run(machine, plan):
     outcomes = ThreadWorld(plan.case.world_size, machine=machine).run(run_case, plan, NEVER_S)
     assert [outcome.rank for outcome in outcomes] == list(range(plan.case.world_size))
     assert nothing_held(machine)
     return [outcome.check for outcome in outcomes]
 
 
-def nothing_held(machine: Any) -> bool:
+def nothing_held(machine):
     return not any(machine.live_regions(rank) for rank in range(machine.world_size))
 
 
 @pytest.mark.parametrize("size_bytes", [2, 16, 30, 1000])
-def test_arguments_are_what_the_spec_declares(machine: Any, size_bytes: int) -> None:
+def test_arguments_are_what_the_spec_declares(machine, size_bytes):
     case = replace(CASE, size_bytes=size_bytes)
-    seen: list[tuple[int, ...]] = []
+    seen = []
 
-    def kernel(fabric: Any, *arguments: int) -> None:
+    def kernel(fabric, *arguments):
         world = fabric.world
         source, target, inputs, multicast, flags, flags_of_peers, numel, rank = arguments
         assert (numel, rank) == (size_bytes // 2, fabric.rank)
@@ -121,11 +118,11 @@ def test_arguments_are_what_the_spec_declares(machine: Any, size_bytes: int) -> 
     [(1, -4, 1), (1, -256, 1), (1, 34, 1), (1, 34 + 255, 1), (1, -16, 16), (0, -1, 1), (0, 12, 1), (4, 48, 1)],
 )
 @pytest.mark.parametrize("launch", [0, 1, 2])
-def test_a_write_beyond_the_output_is_a_fault(machine: Any, argument: int, offset: int, size: int, launch: int) -> None:
+def test_a_write_beyond_the_output_is_a_fault(machine, argument, offset, size, launch):
     """Of one byte, and of poison, as it is around fresh memory."""
-    launched: list[int] = []
+    launched = []
 
-    def kernel(fabric: Any, *arguments: int) -> None:
+    def kernel(fabric, *arguments):
         sum_kernel(fabric.world, *arguments)
         if fabric.rank == 2:
             launched.append(0)
@@ -139,27 +136,27 @@ def test_a_write_beyond_the_output_is_a_fault(machine: Any, argument: int, offse
 
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
-def test_between_checked_launches_others_run_on_complemented_data(machine: Any, placement: str) -> None:
+def test_between_checked_launches_others_run_on_complemented_data(machine, placement):
     """All bytes of what they read are other ones: or a kernel that reads too early would give the right result.
 
     Each of them has new ones, in place of what the launch before it has left, and poison in an output of its own. A
     checked launch is followed by them before ranks meet: or a rank that was let go too early would spoil nothing.
     """
-    seen: list[list[list[int]]] = [[] for _ in range(4)]
-    met: list[list[list[int]]] = [[] for _ in range(4)]
-    inputs: dict[int, int] = {}
+    seen = [[] for _ in range(4)]
+    met = [[] for _ in range(4)]
+    inputs = {}
     fabric_of = machine.fabric
 
-    def kernel(fabric: Any, source: int, target: int, *others: int) -> None:
+    def kernel(fabric, source, target, *others):
         inputs[fabric.rank] = source
         seen[fabric.rank] += [fabric.world.at(address, 34).tolist() for address in (source, target)]
         fabric.world.at(target, 34).fill_(7)
 
-    def watched(rank: int) -> Any:
+    def watched(rank):
         fabric = fabric_of(rank)
         barrier = fabric.barrier
 
-        def meet() -> None:
+        def meet():
             if rank in inputs and len(met[rank]) < 3:
                 met[rank].append(fabric.world.at(inputs[rank], 34).tolist())
             barrier()
@@ -178,7 +175,7 @@ def test_between_checked_launches_others_run_on_complemented_data(machine: Any, 
         assert met[rank] == [other] * 3
 
 
-def test_without_check_nothing_comes_home(machine: Any) -> None:
+def test_without_check_nothing_comes_home(machine):
     assert run(machine, Plan(CASE, SPEC, EXECUTABLE, check=False, between=0)) == [None] * 4
 
 
@@ -192,18 +189,18 @@ def test_without_check_nothing_comes_home(machine: Any) -> None:
         {"executable": None},
     ],
 )
-def test_a_plan_that_can_not_be_is_refused(changes: dict[str, Any]) -> None:
+def test_a_plan_that_can_not_be_is_refused(changes):
     with refused():
         Plan(**{"case": CASE, "spec": SPEC, "executable": EXECUTABLE} | changes)
 
 
-def test_a_case_for_another_world_is_refused(machine: Any) -> None:
+def test_a_case_for_another_world_is_refused(machine):
     plan = Plan(replace(CASE, world_size=2), SPEC, EXECUTABLE, between=0)
     with refused(WorldFailure):
         ThreadWorld(4, machine=machine).run(run_case, plan, NEVER_S)
 
 
-def test_a_heap_too_small_is_a_failure_that_names_the_buffer(dictionary_world: Any) -> None:
+def test_a_heap_too_small_is_a_failure_that_names_the_buffer(dictionary_world):
     small = dictionary_world(4, heap_bytes=1 << 12)
     plan = Plan(replace(CASE, size_bytes=1 << 12), SPEC, EXECUTABLE, between=0)
     with refused(WorldFailure) as caught:
@@ -212,19 +209,19 @@ def test_a_heap_too_small_is_a_failure_that_names_the_buffer(dictionary_world: A
     assert nothing_held(small)
 
 
-def test_patience_is_what_the_plan_gives_and_none_in_a_simulation(machine: Any) -> None:
+def test_patience_is_what_the_plan_gives_and_none_in_a_simulation(machine):
     spec, traits = (
         replace(SPEC, parameters=(Parameter("patience"),), workspaces=lambda case: ()),
         machine.fabric(0).traits,
     )
-    buffer = Buffer("", SimpleNamespace(), 0, 0)  # type: ignore[arg-type]
+    buffer = Buffer("", SimpleNamespace(), 0, 0)
     for simulated, nanoseconds in ((True, 0), (False, 2_500_000_000)):
-        gpu: Any = SimpleNamespace(rank=0, traits=replace(traits, simulated=simulated))
+        gpu = SimpleNamespace(rank=0, traits=replace(traits, simulated=simulated))
         kernel = BoundKernel(gpu, SlotsMemory([(buffer, buffer)], (), {}), spec, [CASE], [EXECUTABLE], 2.5)
         assert kernel.arguments[0][0].value == nanoseconds
 
 
-def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_in_the_status_words_is_a_deadlock(machine, monkeypatch):
     """A kernel that gave up a wait ends; what it left says where."""
     spec = replace(
         SPEC,
@@ -233,9 +230,9 @@ def test_a_report_in_the_status_words_is_a_deadlock(machine: Any, monkeypatch: p
     )
     described = SimpleNamespace(describe=lambda words, rank: f"rank {rank}: waited for rank {words[1]}")
     monkeypatch.setitem(sys.modules, "kernels.dsl.status", described)
-    launched: list[int] = []
+    launched = []
 
-    def kernel(fabric: Any, *arguments: int) -> None:
+    def kernel(fabric, *arguments):
         sum_kernel(fabric.world, *arguments)
         launched.append(fabric.rank)
         if fabric.rank == 2 and launched.count(2) == 2:

@@ -3,8 +3,6 @@
 The kernel here is Python and does what the collective says, through the addresses that it was given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -36,20 +34,20 @@ SPEC = replace(test_program.SPEC, dtypes=ALL, needs_multicast=False, parameters=
 Touch = Callable[[Any, tuple[int, ...], int], None]
 
 
-def case_of(op: str, **changes: Any) -> Case:
+def case_of(op, **changes):
     return replace(Case(op, "tried", "uint8", "none", "none", 24, 4), **changes)
 
 
-def plan_of(case: Case, launches: int) -> Plan:
+def plan_of(case, launches):
     compiled = Executable(case.name, "tried", "none", "", "sha256:0")
     return Plan(case, replace(SPEC, op=case.op), compiled, launches=launches, between=0)
 
 
 @pytest.fixture(autouse=True)
-def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+def _stand_ins(monkeypatch):
     """Inputs are known bytes, and the check gives back what it was given."""
 
-    def known_bytes(case: Case, rank: int, numel: int, device: Any = None) -> torch.Tensor:
+    def known_bytes(case, rank, numel, device=None):
         made = torch.arange(numel * case.itemsize, dtype=torch.int64) * 7 + 31 * rank + case.seed + 1
         return (made % 251).to(torch.uint8).view(DTYPES[case.dtype])
 
@@ -57,23 +55,23 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "check_rank", lambda case, spec, rank, outputs, faults, **_: (outputs, tuple(faults)))
 
 
-def given(case: Case, rank: int) -> torch.Tensor:
+def given(case, rank):
     """A rank's input as bytes."""
     return program.make_input(case, rank, layout_of(case).input_bytes // case.itemsize).view(torch.uint8)
 
 
-def wanted(case: Case, rank: int) -> torch.Tensor | None:
+def wanted(case, rank):
     """What the stand-in kernel puts out: the first part of what the collective would reduce."""
     parts = collective(case.op).outputs([given(case, peer) for peer in range(case.world_size)], rank, case.root)
     return None if parts is None else parts[0]
 
 
-def run(dictionary_world: Any, case: Case, touch: Touch | None = None, launches: int = 3) -> list[Any]:
+def run(dictionary_world, case, touch=None, launches=3):
     """Outputs and faults of each rank. touch(world, arguments, launch) is called on each rank after the kernel."""
     machine = dictionary_world(case.world_size)
     count = [0] * case.world_size
 
-    def kernel(fabric: Any, *arguments: int) -> None:
+    def kernel(fabric, *arguments):
         source, target, inputs, outputs, numel, rank, root = arguments
         world, layout = fabric.world, layout_of(case)
         assert (numel, rank, root) == (case.numel, fabric.rank, case.root)
@@ -107,9 +105,7 @@ OPS_AND_PLACEMENTS = [
 
 @pytest.mark.parametrize("offset", [0, 1, 5])
 @pytest.mark.parametrize(("op", "placement"), OPS_AND_PLACEMENTS)
-def test_every_op_comes_out_right_and_without_a_fault(
-    dictionary_world: Any, op: str, placement: str, offset: int
-) -> None:
+def test_every_op_comes_out_right_and_without_a_fault(dictionary_world, op, placement, offset):
     root = 2 if collective(op).rooted else 0
     case = case_of(op, placement=placement, offset=offset, root=root)
     for rank, (outputs, faults) in enumerate(run(dictionary_world, case)):
@@ -122,7 +118,7 @@ def test_every_op_comes_out_right_and_without_a_fault(
 
 @pytest.mark.parametrize("dtype", ALL)
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
-def test_every_dtype_is_brought_home_with_its_bits(dictionary_world: Any, dtype: str, placement: str) -> None:
+def test_every_dtype_is_brought_home_with_its_bits(dictionary_world, dtype, placement):
     itemsize = DTYPES[dtype].itemsize
     case = case_of("all_gather", dtype=dtype, size_bytes=12 * itemsize, world_size=3, placement=placement, offset=3)
     for outputs, faults in run(dictionary_world, case):
@@ -134,9 +130,7 @@ def test_every_dtype_is_brought_home_with_its_bits(dictionary_world: Any, dtype:
 
 @pytest.mark.parametrize("world_size", [1, 3])
 @pytest.mark.parametrize(("op", "placement"), OPS_AND_PLACEMENTS)
-def test_an_empty_message_has_empty_buffers_between_guards(
-    dictionary_world: Any, op: str, placement: str, world_size: int
-) -> None:
+def test_an_empty_message_has_empty_buffers_between_guards(dictionary_world, op, placement, world_size):
     case = case_of(op, size_bytes=0, world_size=world_size, placement=placement, offset=3)
     for outputs, faults in run(dictionary_world, case):
         assert faults == ()
@@ -145,9 +139,9 @@ def test_an_empty_message_has_empty_buffers_between_guards(
 
 @pytest.mark.parametrize("offset", [0, 1, 7, 16])
 @pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float64"])
-def test_an_offset_is_counted_in_elements_from_a_boundary(dictionary_world: Any, dtype: str, offset: int) -> None:
+def test_an_offset_is_counted_in_elements_from_a_boundary(dictionary_world, dtype, offset):
     case = case_of("all_reduce", dtype=dtype, offset=offset)
-    seen: list[int] = []
+    seen = []
     run(dictionary_world, case, lambda fabric, arguments, launch: seen.extend(arguments[:2]))
     assert len(seen) == 24
     assert {(address - offset * case.itemsize) % 16 for address in seen} == {0}
@@ -168,12 +162,10 @@ def test_an_offset_is_counted_in_elements_from_a_boundary(dictionary_world: Any,
         ("reduce_scatter", {"placement": "in_place"}, 0, 12, 1),
     ],
 )
-def test_what_a_rank_must_leave_is_watched_to_the_byte(
-    dictionary_world: Any, op: str, changes: dict[str, Any], argument: int, byte: int, size: int, launch: int
-) -> None:
+def test_what_a_rank_must_leave_is_watched_to_the_byte(dictionary_world, op, changes, argument, byte, size, launch):
     """Around a misaligned or empty buffer, an output that is not the rank's to give, and other ranks' chunks."""
 
-    def touch(fabric: Any, arguments: tuple[int, ...], number: int) -> None:
+    def touch(fabric, arguments, number):
         if fabric.rank == 1 and op.startswith("reduce"):
             fabric.world.at(arguments[1], 6).fill_(0)  # the root's output, or its own chunk
         if fabric.rank == 3 and number == launch:
@@ -184,12 +176,12 @@ def test_what_a_rank_must_leave_is_watched_to_the_byte(
     same_text(checks[3][1][0])
 
 
-def test_in_place_what_is_not_input_is_poison_before_each_launch(dictionary_world: Any) -> None:
-    seen: list[bool] = []
+def test_in_place_what_is_not_input_is_poison_before_each_launch(dictionary_world):
+    seen = []
     case = case_of("all_gather", placement="in_place")
     machine = dictionary_world(4)
 
-    def kernel(fabric: Any, *arguments: int) -> None:
+    def kernel(fabric, *arguments):
         whole = fabric.world.at(arguments[1], 24).clone()
         own = whole[6 * fabric.rank :][:6]
         seen.append(torch.equal(own, given(case, fabric.rank)))
@@ -203,7 +195,7 @@ def test_in_place_what_is_not_input_is_poison_before_each_launch(dictionary_worl
     assert seen == [True] * 24
 
 
-def test_there_is_no_multicast_of_what_begins_elsewhere_on_every_rank(dictionary_world: Any) -> None:
+def test_there_is_no_multicast_of_what_begins_elsewhere_on_every_rank(dictionary_world):
     fabric = dictionary_world(1).fabric(0)
     with SymmetricPool(fabric) as pool:
         whole = guarded(pool, "whole", 24, 256, 3)

@@ -1,21 +1,16 @@
 """The real program with real kernels on the simulator: right results, and an empty heap however it ends."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from cases.case import Case
-from cases.record.record import Check
 from kernels import catalogue
 from kernels.compile import executable
 from memory.pool import SymmetricPool
@@ -33,26 +28,26 @@ OPTIONS = SimulatorOptions(heap_bytes=1 << 22)
 CASE = Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", 70, 3)
 
 
-def plan_of(case: Case, compile_cache: Path) -> Plan:
+def plan_of(case, compile_cache):
     spec = catalogue.find(case.name)
     return Plan(case, spec, executable(spec, case, OPTIONS.arch, compile_cache))
 
 
-def held(machine: SimulatedWorld) -> list[str]:
+def held(machine):
     return [f"rank {rank}: {one.name}" for rank in range(machine.world_size) for one in machine.live_regions(rank)]
 
 
-def sha256(data: torch.Tensor) -> str:
+def sha256(data):
     return hashlib.sha256(data.view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
-def checked(case: Case, compile_cache: Path) -> Check:
+def checked(case, compile_cache):
     plan = plan_of(case, compile_cache)
     return judged(case, plan.spec, plan.executable)
 
 
 @pytest.mark.slow
-def test_digests_are_of_what_went_in_and_of_what_came_out(compile_cache: Path) -> None:
+def test_digests_are_of_what_went_in_and_of_what_came_out(compile_cache):
     case = Case("broadcast", "pull", "int32", "none", "none", 40, 3, root=1)
     check = checked(case, compile_cache)
     given = [sha256(make_input(case, rank, 10)) for rank in range(3)]
@@ -67,15 +62,15 @@ def test_digests_are_of_what_went_in_and_of_what_came_out(compile_cache: Path) -
 class InterruptedMachine:
     """A simulated world whose rank 1 is interrupted at the count-th call of a method of its fabric."""
 
-    def __init__(self, machine: Any, interrupted: Any, method: str, count: int, error: BaseException) -> None:
+    def __init__(self, machine, interrupted, method, count, error):
         self.machine = machine
         self.interrupted = lambda fabric: interrupted(fabric, count, error, method)
 
-    def fabric(self, rank: int) -> Any:
+    def fabric(self, rank):
         fabric = self.machine.fabric(rank)
         return self.interrupted(fabric) if rank == 1 else fabric
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self.machine, name)
 
 
@@ -84,9 +79,7 @@ class InterruptedMachine:
     ("method", "counts"),
     [("allocate", 7), ("launch", 5), ("free", 7), ("exchange", 8), ("write", 28), ("synchronize", 10), ("barrier", 3)],
 )
-def test_a_failure_at_each_call_ends_all_ranks_and_empties_the_heap(
-    compile_cache: Path, interrupted: Any, method: str, counts: int, kind: type[BaseException]
-) -> None:
+def test_a_failure_at_each_call_ends_all_ranks_and_empties_the_heap(compile_cache, interrupted, method, counts, kind):
     plan = plan_of(CASE, compile_cache)
     for count in range(1, counts + 1):
         machine = SimulatedWorld(3, OPTIONS)
@@ -102,12 +95,12 @@ def test_a_failure_at_each_call_ends_all_ranks_and_empties_the_heap(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_the_middle_of_a_run_empties_the_heap(number: signal.Signals) -> None:
+def test_a_signal_in_the_middle_of_a_run_empties_the_heap(number):
     machine = SimulatedWorld(2, OPTIONS)
     world = ThreadWorld(2, machine=machine)
     running = threading.Event()
 
-    def program(fabric: Any, argument: None) -> None:
+    def program(fabric, argument):
         with SymmetricPool(fabric) as pool:
             pool.tensor(100, torch.float32, name="data", fill=1)
             with pool.scope():
@@ -116,7 +109,7 @@ def test_a_signal_in_the_middle_of_a_run_empties_the_heap(number: signal.Signals
                     fabric.barrier()
                     running.set()
 
-    def send() -> None:
+    def send():
         if running.wait(PATIENCE_S):
             os.kill(os.getpid(), number)
 
@@ -127,11 +120,11 @@ def test_a_signal_in_the_middle_of_a_run_empties_the_heap(number: signal.Signals
     assert not world.healthy
 
 
-def test_a_slice_that_outlives_its_tensor_is_named() -> None:
+def test_a_slice_that_outlives_its_tensor_is_named():
     machine = SimulatedWorld(2, OPTIONS)
-    kept: list[torch.Tensor] = []
+    kept = []
 
-    def program(fabric: Any, argument: None) -> None:
+    def program(fabric, argument):
         with SymmetricPool(fabric) as pool:
             data = pool.tensor(100, torch.float32, name="data", fill=1)
             inside = data.local[3:5] + 1  # a copy, which may stay
@@ -146,19 +139,19 @@ def test_a_slice_that_outlives_its_tensor_is_named() -> None:
 
 
 @pytest.mark.slow
-def test_sigterm_at_every_call_of_a_rank_empties_the_heap(compile_cache: Path, interrupted: Any) -> None:
+def test_sigterm_at_every_call_of_a_rank_empties_the_heap(compile_cache, interrupted):
     plan = replace(plan_of(replace(CASE, world_size=2), compile_cache), launches=1)
-    codes: list[int] = []
+    codes = []
     count = 0
     while len(codes) == count:
         count += 1
         machine = SimulatedWorld(2, OPTIONS)
 
-        def fabric(rank: int, machine: Any = machine, count: int = count) -> Any:
+        def fabric(rank, machine=machine, count=count):
             made = SimulatedWorld.fabric(machine, rank)
             return made if rank else interrupted(made, count, signal.SIGTERM)
 
-        machine.fabric = fabric  # type: ignore[method-assign,assignment]
+        machine.fabric = fabric
         try:
             with interruptible():
                 ThreadWorld(2, machine=machine).run(run_case, plan, NEVER_S)

@@ -1,9 +1,6 @@
 """Each of the project's kernels keeps each of its promises, in two random orders of four ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +8,7 @@ from cases.case import Case
 from cases.ops import collective
 from kernels.catalogue import SPECS
 from kernels.compile import executable
-from kernels.spec import KernelSpec, cases_in_turn, refuses_stress
+from kernels.spec import cases_in_turn, refuses_stress
 from runner.case.check import merge
 from runner.case.stress import StressPlan, run_stressed, unnamed_death
 from runner.world.threads import ThreadWorld
@@ -20,7 +17,7 @@ from simulator.world import SimulatorOptions
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-def test_a_kernel_keeps_its_promises(spec: KernelSpec, tmp_path: Path) -> None:
+def test_a_kernel_keeps_its_promises(spec, tmp_path):
     op = collective(spec.op)
     dtype = "float32" if "float32" in spec.dtypes else spec.dtypes[0]
     types = (dtype, "native", "sum") if op.reduces else (dtype, "none", "none")

@@ -7,17 +7,12 @@ adding is the switch's own, are not comparable so.
 GPUs need seconds for all of it, compiling and simulating minutes on one core: so processes do that ahead, a case each.
 """
 
-from __future__ import annotations
-
 import hashlib
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -52,7 +47,7 @@ MOST_PROCESSES = 16
 """Processes that compile and simulate ahead, of as many cores; each imports torch and the compiler."""
 
 
-def cases(spec: KernelSpec, world_size: int) -> Iterator[Case]:
+def cases(spec, world_size):
     """One dtype and accumulator each, at the largest size; sizes() gives the others."""
     op = ops.collective(spec.op)
     dtypes = DTYPES if spec.op == "all_reduce" else DTYPES[2:] if DTYPES[2] in spec.dtypes else spec.dtypes[:1]
@@ -62,7 +57,7 @@ def cases(spec: KernelSpec, world_size: int) -> Iterator[Case]:
             yield Case(spec.op, spec.algorithm, dtype, accumulator, reduction, LARGEST_BYTES, world_size)
 
 
-def sizes(case: Case) -> list[Case]:
+def sizes(case):
     """The case at every size that the kernel takes, out of place and in place where it can."""
     spec, op = catalogue.find(case.name), ops.collective(case.op)
     traits = Traits("any", "sm_90a", case.world_size, 1 << 40, multicast=False)
@@ -73,7 +68,7 @@ def sizes(case: Case) -> list[Case]:
 
 
 @cache
-def heap_bytes(world_size: int) -> int:
+def heap_bytes(world_size):
     """The heap of a world that runs any of its cases, simulated or on GPUs: one for all, so that worlds are kept."""
     return max(
         heap_bytes_needed(one, catalogue.find(one.name), rules)
@@ -84,7 +79,7 @@ def heap_bytes(world_size: int) -> int:
     )
 
 
-def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
+def outputs(fabric, plans):
     """The output's bytes after each launch of each plan, on this rank."""
     found = []
     for plan in plans:
@@ -105,12 +100,12 @@ def outputs(fabric: Any, plans: Sequence[Plan]) -> list[bytes]:
     return found
 
 
-def digests(fabric: Any, plans: Sequence[Plan]) -> list[str]:
+def digests(fabric, plans):
     """SHA-256 of each of outputs(): some gigabytes of them need not come home."""
     return [hashlib.sha256(content).hexdigest() for content in outputs(fabric, plans)]
 
 
-def named(case: Case) -> str:
+def named(case):
     return f"{case.op}-{case.algorithm}-{case.dtype}-{case.accumulator}-{case.world_size}"
 
 
@@ -118,42 +113,40 @@ PEER_TO_PEER = [spec for spec in catalogue.SPECS if not spec.needs_multicast]
 CASES = [case for world_size in (2, 4, 8) for spec in PEER_TO_PEER for case in cases(spec, world_size)]
 
 
-def plan_of(case: Case, arch: str, cache_dir: Path) -> Plan:
+def plan_of(case, arch, cache_dir):
     spec = catalogue.find(case.name)
     return Plan(case, spec, executable(spec, case, arch, cache_dir), launches=LAUNCHES)
 
 
 @pytest.fixture(scope="session")
-def compiled(compile_cache: Path) -> Callable[[Case, str], Plan]:
+def compiled(compile_cache):
     return lambda case, arch: plan_of(case, arch, compile_cache)
 
 
-def simulated(
-    plans: Sequence[Plan], arch: str, program: Callable[[Any, Sequence[Plan]], list[Any]] = outputs
-) -> list[list[Any]]:
+def simulated(plans, arch, program=outputs):
     """What the program gives on the ranks of a simulated world."""
     ranks = plans[0].case.world_size
     world = SimulatedWorld(ranks, SimulatorOptions(arch=arch, heap_bytes=heap_bytes(ranks)))
     return good(run_ranks(world, lambda fabric: program(fabric, plans)))
 
 
-def simulated_digests(case: Case, arch: str, cache_dir: Path) -> list[list[str]]:
+def simulated_digests(case, arch, cache_dir):
     """Compile a case at every size into the cache, and simulate it: what a process does ahead."""
     torch.set_num_threads(1)
     return simulated([plan_of(one, arch, cache_dir) for one in sizes(case)], arch, digests)
 
 
 @pytest.fixture(scope="session")
-def ahead(request: pytest.FixtureRequest, compile_cache: Path) -> Iterator[Callable[[Case, str], list[list[str]]]]:
+def ahead(request, compile_cache):
     """ahead(case, arch): simulated_digests. The first call begins with all cases that GPUs are given in this run."""
     count = torch.cuda.device_count()
     callspecs = [getattr(item, "callspec", None) for item in request.session.items]
     asked = [one.params["case"] for one in callspecs if one is not None and one.params.get("case") in CASES]
-    begun: dict[tuple[Case, str], Future[list[list[str]]]] = {}
+    begun = {}
     processes = min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
 
-    def get(case: Case, arch: str) -> list[list[str]]:
+    def get(case, arch):
         for one in dict.fromkeys([case, *(one for one in asked if one.world_size <= count)]):
             if (one, arch) not in begun:
                 begun[one, arch] = pool.submit(simulated_digests, one, arch, compile_cache)
@@ -164,12 +157,12 @@ def ahead(request: pytest.FixtureRequest, compile_cache: Path) -> Iterator[Calla
 
 
 @pytest.mark.parametrize("world_size", sorted({case.world_size for case in CASES}))
-def test_every_case_fits_the_heap_of_its_world(world_size: int) -> None:
+def test_every_case_fits_the_heap_of_its_world(world_size):
     """By the case that needs the most: all that the program allocates, and no launch."""
     here = [one for case in CASES if case.world_size == world_size for one in sizes(case)]
     largest = max(here, key=lambda case: heap_bytes_needed(case, catalogue.find(case.name)))
 
-    def allocated(fabric: Any) -> bool:
+    def allocated(fabric):
         with SymmetricPool(fabric) as pool:
             bind(fabric, pool, catalogue.find(largest.name), [largest], [NOT_COMPILED], patience_s=NEVER_S)
         return True
@@ -178,7 +171,7 @@ def test_every_case_fits_the_heap_of_its_world(world_size: int) -> None:
     assert good(run_ranks(world, allocated)) == [True] * world_size
 
 
-def test_the_program_brings_home_what_was_added(compiled: Callable[[Case, str], Plan]) -> None:
+def test_the_program_brings_home_what_was_added(compiled):
     """That the comparison compares something: exact inputs, whose sum has one value, in the simulator."""
     case = replace(CASES[0], size_bytes=1001 * CASES[0].itemsize, inputs="exact")
     dtype = make_input(case, 0, 1).dtype
@@ -191,13 +184,7 @@ def test_the_program_brings_home_what_was_added(compiled: Callable[[Case, str], 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_gpus_give_the_simulated_bits(
-    case: Case,
-    compiled: Callable[[Case, str], Plan],
-    ahead: Callable[[Case, str], list[list[str]]],
-    gpu_worlds: Callable[[int, int], Any],
-    on_ranks: Any,
-) -> None:
+def test_gpus_give_the_simulated_bits(case, compiled, ahead, gpu_worlds, on_ranks):
     world = gpu_worlds(case.world_size, heap_bytes(case.world_size))
     arch = str(good(on_ranks(world, lambda fabric: fabric.traits.arch))[0])
     expected = ahead(case, arch)

@@ -1,7 +1,5 @@
 """References of every op, dtype and reduction: right results pass, and each kind of wrong one is found."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -11,11 +9,9 @@ import torch
 from cases.case import Case
 from cases.dtypes import ALL, DTYPES, FLOATS, INTEGERS, ITEMSIZES, NONE, accumulators_of, reductions_of
 from cases.ops import OPS, collective
-from cases.record.record import Check
 from kernels.catalogue import SPECS
 from kernels.numeric.formats import FORMATS, bits_of, is_nan, narrow, to_float64
 from kernels.numeric.numerics import average_of_sum, fold
-from kernels.spec import Fold, KernelSpec
 from runner.case import reference
 from runner.case.check import check_rank, merge
 from runner.case.reference import method_of, reference_of
@@ -24,24 +20,18 @@ from tests.runner.promises import owner, parts_of, right, spec
 
 REDUCING = [op for op in OPS if collective(op).reduces]
 MOVING = [op for op in OPS if not collective(op).reduces]
-ORDERS: tuple[Fold, ...] = ("rank_order", "from_next_rank", "unordered")
+ORDERS = ("rank_order", "from_next_rank", "unordered")
 CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept() -> None:
+def _nothing_kept():
     reference.forget_references()
 
 
 def case(
-    op: str = "all_reduce",
-    dtype: str = "bfloat16",
-    accumulator: str = "native",
-    reduction: str = "sum",
-    inputs: str = "normal",
-    world_size: int = 4,
-    numel: int = 96,
-) -> Case:
+    op="all_reduce", dtype="bfloat16", accumulator="native", reduction="sum", inputs="normal", world_size=4, numel=96
+):
     if not collective(op).reduces:
         accumulator = reduction = NONE
     root = world_size - 1 if collective(op).rooted else 0
@@ -49,7 +39,7 @@ def case(
     return Case(op, "made_up", dtype, accumulator, reduction, size_bytes, world_size, inputs=inputs, root=root)
 
 
-def checked(one: Case, promise: KernelSpec, outputs: list[torch.Tensor | None]) -> Check:
+def checked(one, promise, outputs):
     """The merged check of an output a rank, each of two launches; None: what a rank without one has."""
     nothing = torch.zeros(3, dtype=torch.uint8).view(torch.uint8)
     checks = [
@@ -59,11 +49,11 @@ def checked(one: Case, promise: KernelSpec, outputs: list[torch.Tensor | None]) 
     return merge(one, promise, checks)
 
 
-def honest(one: Case, promise: KernelSpec) -> list[torch.Tensor | None]:
+def honest(one, promise):
     return [right(one, promise, rank) for rank in range(one.world_size)]
 
 
-def with_bits(value: torch.Tensor, index: int, change: int) -> torch.Tensor:
+def with_bits(value, index, change):
     broken = bits_of(value).clone()
     broken[index] ^= change
     return broken.view(value.dtype)
@@ -72,7 +62,7 @@ def with_bits(value: torch.Tensor, index: int, change: int) -> torch.Tensor:
 @pytest.mark.parametrize("op", REDUCING)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("inputs", ["exact", "normal", "edge"])
-def test_right_results_of_every_reduction_pass(op: str, dtype: str, inputs: str) -> None:
+def test_right_results_of_every_reduction_pass(op, dtype, inputs):
     for reduction in reductions_of(dtype):
         for accumulator, order in itertools.product(accumulators_of(dtype, reduction), ORDERS):
             one = case(op, dtype, accumulator, reduction, inputs, 4 if inputs == "exact" else 3)
@@ -94,7 +84,7 @@ def test_right_results_of_every_reduction_pass(op: str, dtype: str, inputs: str)
 
 @pytest.mark.parametrize("op", REDUCING)
 @pytest.mark.parametrize("order", ORDERS)
-def test_one_wrong_bit_is_found_in_every_dtype(op: str, order: Fold) -> None:
+def test_one_wrong_bit_is_found_in_every_dtype(op, order):
     promise = spec(order, op)
     for dtype in (*FLOATS, *INTEGERS):
         for reduction in reductions_of(dtype):
@@ -124,7 +114,7 @@ def test_one_wrong_bit_is_found_in_every_dtype(op: str, order: Fold) -> None:
         ("uint64", "xor", "edge", 3, "bitwise", "bitwise"),
     ],
 )
-def test_methods(dtype: str, reduction: str, inputs: str, world_size: int, ordered: str, unordered: str) -> None:
+def test_methods(dtype, reduction, inputs, world_size, ordered, unordered):
     one = case("all_reduce", dtype, "native", reduction, inputs, world_size)
     op = collective("all_reduce")
     assert [method_of(one, spec(order), op) for order in ORDERS] == [ordered, ordered, unordered]
@@ -136,7 +126,7 @@ def test_methods(dtype: str, reduction: str, inputs: str, world_size: int, order
 
 @pytest.mark.parametrize("op", MOVING)
 @pytest.mark.parametrize("dtype", ALL)
-def test_moved_data_is_compared_byte_by_byte(op: str, dtype: str) -> None:
+def test_moved_data_is_compared_byte_by_byte(op, dtype):
     promise = spec("rank_order", op)
     for inputs in ("exact", "edge"):
         one = case(op, dtype, inputs=inputs)
@@ -153,7 +143,7 @@ def test_moved_data_is_compared_byte_by_byte(op: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("op", "wrong"), [("all_gather", 2), ("all_reduce", 0)])
-def test_a_nan_of_another_payload_is_another_byte(op: str, wrong: int) -> None:
+def test_a_nan_of_another_payload_is_another_byte(op, wrong):
     one, promise = case(op, "float32", inputs="edge"), spec("rank_order", op)
     first, *others = honest(one, promise)
     index = int(is_nan(first).to(torch.uint8).argmax())
@@ -163,7 +153,7 @@ def test_a_nan_of_another_payload_is_another_byte(op: str, wrong: int) -> None:
 
 
 @pytest.mark.parametrize("op", MOVING)
-def test_what_moved_ops_are_to_give(op: str) -> None:
+def test_what_moved_ops_are_to_give(op):
     """From the definitions, not from the collectives."""
     one = case(op, "int32", inputs="normal", numel=12)
     given = [data.tolist() for data in reference.make_inputs(one, range(4), collective(op).counts(12, 4)[0])]
@@ -180,10 +170,10 @@ def test_what_moved_ops_are_to_give(op: str) -> None:
         assert found == expected[op]
 
 
-def test_a_rank_without_an_output_has_nothing_to_compare() -> None:
+def test_a_rank_without_an_output_has_nothing_to_compare():
     for inputs, order in (("exact", "rank_order"), ("normal", "unordered"), ("normal", "from_next_rank")):
         one = replace(case("reduce", inputs=inputs), root=2)
-        promise = spec(order, "reduce")  # type: ignore[arg-type]
+        promise = spec(order, "reduce")
         assert [collective("reduce").gives(one, rank) for rank in range(4)] == [False, False, True, False]
         result = right(one, promise, 2)
         for launches in (2, 0):
@@ -200,7 +190,7 @@ def test_a_rank_without_an_output_has_nothing_to_compare() -> None:
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("inputs", ["exact", "normal", "edge"])
-def test_an_empty_message(op: str, order: Fold, inputs: str) -> None:
+def test_an_empty_message(op, order, inputs):
     for dtype in ("bfloat16", "float8_e4m3fn", "uint32"):
         for reduction in ("sum", "avg", "max"):
             one = case(op, dtype, "native", reduction, inputs, numel=0)
@@ -213,7 +203,7 @@ def test_an_empty_message(op: str, order: Fold, inputs: str) -> None:
 
 @pytest.mark.parametrize("kernel", SPECS, ids=lambda one: one.name)
 @pytest.mark.parametrize("inputs", ["exact", "normal", "edge"])
-def test_every_spec_of_the_catalogue_can_be_checked(kernel: KernelSpec, inputs: str) -> None:
+def test_every_spec_of_the_catalogue_can_be_checked(kernel, inputs):
     for dtype in kernel.dtypes:
         reduction = next((one for one in reversed(kernel.reductions) if one in reductions_of(dtype)), NONE)
         accumulator = (*accumulators_of(dtype, reduction), NONE)[0]
@@ -223,7 +213,7 @@ def test_every_spec_of_the_catalogue_can_be_checked(kernel: KernelSpec, inputs: 
             assert checked(replace(one, algorithm=kernel.algorithm), kernel, outputs).faults == ()
 
 
-def test_positive_zeros_are_demanded_where_they_are_promised() -> None:
+def test_positive_zeros_are_demanded_where_they_are_promised():
     one = case("all_reduce", "float32", inputs="edge", world_size=3, numel=240)
     plain, promised = spec(), spec(positive_zero="inputs")
     zeros = honest(one, plain), honest(one, promised)
@@ -234,7 +224,7 @@ def test_positive_zeros_are_demanded_where_they_are_promised() -> None:
     assert (mismatch.index, mismatch.expected_bits, mismatch.actual_bits) == (3, "0x00000000", "0x80000000")
 
 
-def test_references_tell_roots_orders_reductions_and_promises_apart() -> None:
+def test_references_tell_roots_orders_reductions_and_promises_apart():
     """Each differs from the others in bits, and none is kept for another."""
     usual, edge = case(numel=4000), case(inputs="edge", numel=4000)
     cases = [
@@ -258,14 +248,14 @@ def test_references_tell_roots_orders_reductions_and_promises_apart() -> None:
     assert len(reference._references._on_cpu) == len(cases)
 
 
-def test_an_owner_may_depend_on_where_the_buffer_lies() -> None:
-    def shifted(one: Case, rank: int) -> torch.Tensor:
+def test_an_owner_may_depend_on_where_the_buffer_lies():
+    def shifted(one, rank):
         return (owner(one, rank) + one.offset + (one.placement == "in_place")) % one.world_size
 
     promise = replace(spec("from_next_rank"), owner=shifted)
     bits = []
     for changes in ({}, {"offset": 1}, {"offset": 2}, {"placement": "in_place"}):
-        one = replace(case(numel=4000), **changes)  # type: ignore[arg-type]
+        one = replace(case(numel=4000), **changes)
         found = reference_of(one, promise, collective("all_reduce"), 0, CPU).expected
         bits.append(bits_of(found))
     assert not torch.equal(bits[0], bits[1])
@@ -273,7 +263,7 @@ def test_an_owner_may_depend_on_where_the_buffer_lies() -> None:
     assert torch.equal(bits[1], bits[3])
 
 
-def test_reduce_scatter_owners_are_asked_by_rank() -> None:
+def test_reduce_scatter_owners_are_asked_by_rank():
     one = case("reduce_scatter", numel=4000)
     promise = replace(spec("from_next_rank", "reduce_scatter"), owner=lambda one, rank: torch.full((1000,), rank))
     for rank in range(4):
@@ -286,7 +276,7 @@ def test_reduce_scatter_owners_are_asked_by_rank() -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_the_switchs_edge_results_pass_in_either_way(dtype: str) -> None:
+def test_the_switchs_edge_results_pass_in_either_way(dtype):
     """min and max of the numbers or NaN; sums of float8 saturated or overflown; averages multiplied before or after."""
     kind = DTYPES[dtype]
     promise = spec("unordered")
@@ -312,7 +302,7 @@ def test_the_switchs_edge_results_pass_in_either_way(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", [name for name in FLOATS if name != "float64"])
 @pytest.mark.parametrize(("reduction", "divisor"), [("sum", 1), ("avg", 3)])
-def test_errors_are_counted_from_the_exact_result_rounded_once(dtype: str, reduction: str, divisor: int) -> None:
+def test_errors_are_counted_from_the_exact_result_rounded_once(dtype, reduction, divisor):
     one = case("all_reduce", dtype, "native", reduction, "normal", world_size=3, numel=600)
     parts = torch.stack([to_float64(part) for part in parts_of(one, 0) or []])
     nearest = narrow(parts.sum(0) / divisor, DTYPES[dtype])
@@ -323,7 +313,7 @@ def test_errors_are_counted_from_the_exact_result_rounded_once(dtype: str, reduc
     assert found.max_ulp_error >= 1
 
 
-def test_float64_and_wide_integers_keep_their_errors_finite() -> None:
+def test_float64_and_wide_integers_keep_their_errors_finite():
     one = case("all_reduce", "int64", "native", "sum", "edge", numel=24)
     outputs = honest(one, spec())
     lowest = torch.full((24,), -(2**63), dtype=torch.int64)

@@ -1,7 +1,5 @@
 """References that are made in pieces, and outputs compared in pieces, are what they are as a whole."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -12,10 +10,9 @@ from cases.case import Case
 from cases.dtypes import ALL, FLOATS, ITEMSIZES, accumulators_of, reductions_of
 from cases.ops import collective
 from kernels.numeric.formats import bits_of, same_bits, to_float64
-from kernels.spec import Fold, KernelSpec
 from runner.case import reference
 from runner.case.digests import sha256_of
-from runner.case.reference import LIMITS, Comparison, Reference, reference_of
+from runner.case.reference import LIMITS, reference_of
 from tests.runner.promises import right, spec
 
 CPU = torch.device("cpu")
@@ -23,16 +20,16 @@ NUMEL = 96
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept() -> None:
+def _nothing_kept():
     reference.forget_references()
 
 
-def made(case: Case, promise: KernelSpec, rank: int, device: torch.device = CPU) -> Reference:
+def made(case, promise, rank, device=CPU):
     reference.forget_references()
     return reference_of(case, promise, collective(case.op), rank, device)
 
 
-def same(one: torch.Tensor | None, other: torch.Tensor | None, by_value: bool = False) -> bool:
+def same(one, other, by_value=False):
     """Whether two tensors have the same bits; any NaN counts as any. by_value: -0.0 counts as +0.0."""
     if one is None or other is None:
         return one is other
@@ -42,7 +39,7 @@ def same(one: torch.Tensor | None, other: torch.Tensor | None, by_value: bool = 
     return bool(same_bits(one, other).all())
 
 
-def assert_same(whole: Reference, pieces: Reference) -> None:
+def assert_same(whole, pieces):
     for name in ("nearest", "expected", "exact"):
         # Which NaN and which zero these are depends on the place in memory; the method "bound" compares values.
         assert same(getattr(whole, name), getattr(pieces, name), by_value=whole.method == "bound"), name
@@ -59,7 +56,7 @@ def assert_same(whole: Reference, pieces: Reference) -> None:
         assert torch.equal(*(nowhere if one is None else one.cpu() for one in found))
 
 
-def assert_alike(whole: Comparison, pieces: Comparison) -> None:
+def assert_alike(whole, pieces):
     """The same but for sums, whose order is another one."""
     assert repr(replace(whole, squared_ulp_error=0.0, scale=None)) == repr(
         replace(pieces, squared_ulp_error=0.0, scale=None)
@@ -72,7 +69,7 @@ def assert_alike(whole: Comparison, pieces: Comparison) -> None:
         assert pieces.scale.squared_result == pytest.approx(whole.scale.squared_result)
 
 
-def cases(dtype: str) -> list[tuple[Case, Fold]]:
+def cases(dtype):
     """Of every reduction and accumulator one case, with kinds of inputs, ops and orders in turn."""
     found = []
     turn = 0
@@ -85,11 +82,11 @@ def cases(dtype: str) -> list[tuple[Case, Fold]]:
                 found.append((Case(op, "made_up", dtype, accumulator, reduction, size_bytes, 3, inputs=inputs), order))
                 turn += 1
             turn += 1
-    return found  # type: ignore[return-value]
+    return found
 
 
 @pytest.mark.parametrize("dtype", ALL)
-def test_pieces_give_what_the_whole_gives(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_give_what_the_whole_gives(dtype, monkeypatch):
     for case, order in cases(dtype):
         promise = spec(order, case.op)
         output = right(case, promise, 1)
@@ -108,7 +105,7 @@ def test_pieces_give_what_the_whole_gives(dtype: str, monkeypatch: pytest.Monkey
         assert expected[0].wrong == 0
 
 
-def test_the_first_wrong_element_of_a_later_piece_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_wrong_element_of_a_later_piece_is_named(monkeypatch):
     monkeypatch.setattr(reference, "PIECE_ELEMENTS", 10)
     case = Case("all_reduce", "made_up", "float32", "native", "sum", 4 * NUMEL, 3)
     promise = spec("rank_order", "all_reduce")
@@ -119,14 +116,14 @@ def test_the_first_wrong_element_of_a_later_piece_is_named(monkeypatch: pytest.M
     assert math.isnan(found.max_absolute_error)
 
 
-def test_outputs_of_the_same_bits_are_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_of_the_same_bits_are_hashed_once(monkeypatch):
     """References of several orders look at them; a tensor of other bits, or of another type, is another one."""
     hashed = []
     monkeypatch.setattr(reference, "sha256_of", lambda bits: hashed.append(bits) or sha256_of(bits))
     case = Case("all_reduce", "made_up", "float32", "native", "sum", 4 * NUMEL, 2)
     digests = []
     for order in ("rank_order", "unordered"):
-        promise = spec(order, "all_reduce")  # type: ignore[arg-type]
+        promise = spec(order, "all_reduce")
         output = right(case, spec("rank_order", "all_reduce"), 0)
         digests.append(reference_of(case, promise, collective(case.op), 0, CPU).look_at(output).digest)
     assert len(hashed) == 1
@@ -140,7 +137,7 @@ def test_outputs_of_the_same_bits_are_hashed_once(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ALL)
-def test_a_gpu_finds_what_the_host_finds(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_finds_what_the_host_finds(dtype, monkeypatch):
     """Inputs, references and findings: the same bits."""
     monkeypatch.setattr(reference, "PIECE_ELEMENTS", 4096)
     gpu = torch.device("cuda", 0)

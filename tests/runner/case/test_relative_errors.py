@@ -1,7 +1,5 @@
 """Errors against the results' root mean square, and orders that differ between ranks: what a check says of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -10,7 +8,6 @@ import torch
 
 from cases.case import Case
 from cases.dtypes import DTYPES
-from cases.record.record import Check
 from kernels.catalogue import find
 from kernels.numeric.numerics import fold
 from runner.case.check import check_rank, merge
@@ -18,28 +15,28 @@ from runner.case.check import check_rank, merge
 ROTATED, ONE_SHOT = find("all_reduce/one_shot_rotated"), find("all_reduce/one_shot")
 
 
-def case_of(dtype: str = "bfloat16", accumulator: str = "native", world_size: int = 4, **changes: object) -> Case:
+def case_of(dtype="bfloat16", accumulator="native", world_size=4, **changes):
     base = Case("all_reduce", "one_shot_rotated", dtype, accumulator, "sum", 512, world_size)
-    return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(base, **changes)
 
 
-def inputs_of(case: Case, seed: int = 1) -> list[torch.Tensor]:
+def inputs_of(case, seed=1):
     generator = torch.Generator().manual_seed(seed)
     wide = torch.randn(case.world_size, case.numel, generator=generator, dtype=torch.float64)
     return list(wide.to(DTYPES[case.dtype]))
 
 
-def rotated(case: Case, inputs: list[torch.Tensor], rank: int) -> torch.Tensor:
+def rotated(case, inputs, rank):
     first = torch.full((case.numel,), (rank + 1) % case.world_size)
     return fold(inputs, case.accumulator, "sum", first)
 
 
-def checked(case: Case, inputs: list[torch.Tensor], outputs: list[torch.Tensor], spec: object = ROTATED) -> Check:
-    ranks = [check_rank(case, spec, rank, [output], (), inputs=inputs) for rank, output in enumerate(outputs)]  # type: ignore[arg-type]
-    return merge(case, spec, ranks)  # type: ignore[arg-type]
+def checked(case, inputs, outputs, spec=ROTATED):
+    ranks = [check_rank(case, spec, rank, [output], (), inputs=inputs) for rank, output in enumerate(outputs)]
+    return merge(case, spec, ranks)
 
 
-def test_each_rank_is_held_to_its_own_order_and_may_differ_from_others() -> None:
+def test_each_rank_is_held_to_its_own_order_and_may_differ_from_others():
     case = case_of()
     inputs = inputs_of(case)
     outputs = [rotated(case, inputs, rank) for rank in range(4)]
@@ -50,7 +47,7 @@ def test_each_rank_is_held_to_its_own_order_and_may_differ_from_others() -> None
     assert swapped.wrong > 0
 
 
-def test_where_no_order_matters_they_have_to_agree() -> None:
+def test_where_no_order_matters_they_have_to_agree():
     case = case_of(dtype="int32", size_bytes=64)
     inputs = [torch.arange(16, dtype=torch.int32) + rank for rank in range(4)]
     total = torch.stack(inputs).sum(0).to(torch.int32)
@@ -59,7 +56,7 @@ def test_where_no_order_matters_they_have_to_agree() -> None:
     assert (found.max_relative_error, found.rms_relative_error) == (None, None)
 
 
-def test_relative_errors_are_shares_of_the_results_root_mean_square() -> None:
+def test_relative_errors_are_shares_of_the_results_root_mean_square():
     case = case_of("float32", "native")
     inputs = inputs_of(case)
     outputs = [rotated(case, inputs, rank) for rank in range(4)]
@@ -72,7 +69,7 @@ def test_relative_errors_are_shares_of_the_results_root_mean_square() -> None:
     assert 0 < found.rms_relative_error < 2.0**-22
 
 
-def test_a_sum_that_is_rounded_once_has_none() -> None:
+def test_a_sum_that_is_rounded_once_has_none():
     case = case_of("bfloat16", "float32", algorithm="one_shot")
     inputs = inputs_of(case)
     outputs = [fold(inputs, "float32")] * 4
@@ -80,7 +77,7 @@ def test_a_sum_that_is_rounded_once_has_none() -> None:
     assert (found.max_relative_error, found.rms_relative_error, found.results) == (0.0, 0.0, 1)
 
 
-def test_what_is_not_finite_does_not_count() -> None:
+def test_what_is_not_finite_does_not_count():
     case = case_of(inputs="edge")
     inputs = inputs_of(case)
     inputs[0][:8] = torch.tensor([math.inf, math.nan, -math.inf, 3e38] * 2)
@@ -89,7 +86,7 @@ def test_what_is_not_finite_does_not_count() -> None:
     assert math.isfinite(found.rms_relative_error)
 
 
-def test_data_that_moves_has_no_error_to_compare() -> None:
+def test_data_that_moves_has_no_error_to_compare():
     case = Case("broadcast", "push", "bfloat16", "none", "none", 64, 2)
     inputs = inputs_of(case)
     found = checked(case, inputs, [inputs[0].clone()] * 2, find("broadcast/push"))

@@ -3,27 +3,21 @@
 Missing barriers are caught with less kindness than the runner has: tests/kernels/test_missing_barriers.py.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from cases.case import Case
 from cases.dtypes import ITEMSIZES
-from cases.record.record import Check
 from kernels.compile import executable
-from kernels.spec import KernelSpec
 from tests.runner.judged import judged
 
 
 @pytest.fixture
-def checked(compile_cache: Path, sabotaged: dict[str, KernelSpec]) -> Callable[..., Check]:
+def checked(compile_cache, sabotaged):
     """checked(name, case, launches, **options of the simulator): what the runner finds of that kernel."""
 
-    def check(name: str, case: Case, launches: int = 2, **options: object) -> Check:
+    def check(name, case, launches=2, **options):
         spec = sabotaged[name]
         case = replace(case, op=spec.op, algorithm=spec.algorithm)
         return judged(case, spec, executable(spec, case, "sm_90a", compile_cache), launches, **options)
@@ -31,17 +25,15 @@ def checked(compile_cache: Path, sabotaged: dict[str, KernelSpec]) -> Callable[.
     return check
 
 
-def case_of(**changes: object) -> Case:
+def case_of(**changes):
     values = Case("all_reduce", "", "bfloat16", "float32", "sum", 40_010, 4, inputs="exact")
-    return replace(values, **changes)  # type: ignore[arg-type]
+    return replace(values, **changes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world_size", [1, 2, 3, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("dtype", "placement"), [("float32", "out_of_place"), ("bfloat16", "in_place")])
-def test_a_pushed_two_shot_folds_as_a_pulled_one(
-    checked: Callable[..., Check], dtype: str, placement: str, world_size: int
-) -> None:
+def test_a_pushed_two_shot_folds_as_a_pulled_one(checked, dtype, placement, world_size):
     """Normal inputs, to the bit, of sizes with and without whole vectors, slices and blocks, from any element on.
 
     Every addition rounds: sums of a few bfloat16 in float32 are mostly exact, and would not tell orders apart.
@@ -64,9 +56,7 @@ def test_a_pushed_two_shot_folds_as_a_pulled_one(
         ("all_reduce/multimem_one_shot_no_wide_accumulator", "normal", "stated"),
     ],
 )
-def test_a_wrong_sum_is_caught_by_the_check(
-    checked: Callable[..., Check], name: str, inputs: str, multimem: str
-) -> None:
+def test_a_wrong_sum_is_caught_by_the_check(checked, name, inputs, multimem):
     check = checked(name, case_of(inputs=inputs, world_size=8, size_bytes=40_000), multimem=multimem)
     assert check.wrong > 100
     assert check.first_mismatch is not None
@@ -75,7 +65,7 @@ def test_a_wrong_sum_is_caught_by_the_check(
 @pytest.mark.parametrize(
     "name", ["all_gather/push_short", "broadcast/two_shot_short", "all_to_all/pull_short", "send_recv/push_short"]
 )
-def test_an_element_that_was_left_out_is_caught(checked: Callable[..., Check], name: str) -> None:
+def test_an_element_that_was_left_out_is_caught(checked, name):
     moved = {"accumulator": "none", "reduction": "none", "inputs": "normal", "size_bytes": 40_000}
     check = checked(name, case_of(**moved))
     assert check.wrong >= 4
@@ -83,7 +73,7 @@ def test_an_element_that_was_left_out_is_caught(checked: Callable[..., Check], n
 
 
 @pytest.mark.slow
-def test_a_wrong_root_is_caught(checked: Callable[..., Check]) -> None:
+def test_a_wrong_root_is_caught(checked):
     moved = case_of(accumulator="none", reduction="none", inputs="normal", root=2)
     assert checked("broadcast/pull_of_rank_0", moved).wrong > 100
     everywhere = checked("reduce/pull_for_all", case_of(root=2))

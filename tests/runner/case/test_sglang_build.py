@@ -1,13 +1,8 @@
 """Compiling SGLang's kernels: with what, when again, and which files are trusted."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -28,7 +23,7 @@ echo made > "$made"
 
 
 @pytest.fixture(autouse=True)
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def installed(tmp_path, monkeypatch):
     """A compiler that only writes down that it was called, and packages with one header."""
     sources = tmp_path / "sglang" / "jit_kernel"
     header = sources / "include" / "sgl_kernel" / "utils.cuh"
@@ -47,16 +42,16 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     forget()
 
 
-def forget() -> None:
+def forget():
     place_of.cache_clear()
     sglang_build._release.cache_clear()
 
 
-def calls(folder: Path) -> int:
+def calls(folder):
     return len((folder / "calls").read_text().splitlines()) if (folder / "calls").exists() else 0
 
 
-def test_the_compiler_is_given_the_packages_headers_and_the_architecture(installed: Path) -> None:
+def test_the_compiler_is_given_the_packages_headers_and_the_architecture(installed):
     given = command("sglang_push", installed / "made.so")
     assert given[0] == str(installed / "nvcc")
     assert "arch=compute_90,code=sm_90" in given
@@ -66,7 +61,7 @@ def test_the_compiler_is_given_the_packages_headers_and_the_architecture(install
     assert "-DSYMLAB_PULL" in command("sglang_pull", installed / "made.so")
 
 
-def test_it_is_compiled_once_and_again_when_a_header_changes(installed: Path) -> None:
+def test_it_is_compiled_once_and_again_when_a_header_changes(installed):
     assert build("sglang_push") == "nvcc 13.0"
     first = place_of("sglang_push")
     assert first.read_text() == "made\n"
@@ -83,14 +78,14 @@ def test_it_is_compiled_once_and_again_when_a_header_changes(installed: Path) ->
     assert sorted(one.suffix for one in first.parent.iterdir()) == [".so"] * 3, "nothing half made is left"
 
 
-def test_what_does_not_compile_leaves_nothing(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_compile_leaves_nothing(installed, monkeypatch):
     monkeypatch.setenv("BROKEN", "1")
     with pytest.raises(subprocess.CalledProcessError):
         build("sglang_push")
     assert list((installed / "cache").iterdir()) == []
 
 
-def test_a_file_that_others_can_write_to_is_not_loaded() -> None:
+def test_a_file_that_others_can_write_to_is_not_loaded():
     with pytest.raises(FileNotFoundError):
         load("sglang_push")
     build("sglang_push")
@@ -111,7 +106,7 @@ needs_sglang = pytest.mark.skipif(not FOREIGN, reason="sglang is not installed i
 
 
 @needs_sglang
-def test_the_table_has_sglangs_own_thresholds_and_grids() -> None:
+def test_the_table_has_sglangs_own_thresholds_and_grids():
     distributed = FOREIGN[-1] / "jit_kernel" / "csrc" / "distributed"
     push, pull = (
         (distributed / f"custom_all_reduce_{one}.cuh").read_text(encoding="utf-8") for one in ("push", "pull")
@@ -142,9 +137,7 @@ def test_the_table_has_sglangs_own_thresholds_and_grids() -> None:
 @needs_sglang
 @pytest.mark.slow
 @pytest.mark.parametrize("module", sorted(sglang.MODULES.values()))
-def test_our_functions_compile_with_sglangs_headers(
-    module: str, installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_functions_compile_with_sglangs_headers(module, installed, monkeypatch):
     """For Hopper, by the nvcc of .venv-foreign: every dtype and number of ranks has its kernel, and nothing else."""
     packages = FOREIGN[-1].parent
     toolkit_home = packages / "nvidia" / "cu13"
@@ -154,10 +147,10 @@ def test_our_functions_compile_with_sglangs_headers(
     monkeypatch.setenv("LIBRARY_PATH", str(toolkit_home / "lib"))
     forget()
     build(module)
-    library: Any = load(module)
+    library = load(module)
     addresses, null = (ctypes.c_void_p * 8)(*[4096] * 8), ctypes.c_void_p(0)
 
-    def status(type_: int, ranks: int) -> int:
+    def status(type_, ranks):
         if module == sglang.MODULES[sglang.PUSH]:
             given = (type_, ranks, 0, addresses, null, null, null, 512, 2 << 20, 132, 128, null)
             return int(library.symlab_push(*given))

@@ -1,9 +1,5 @@
 """SGLang's all-reduces on slots: what its kernels are launched with, on what memory, and what they leave there."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
@@ -26,8 +22,8 @@ MULTIPROCESSORS = 12
 
 
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def make(ranks: int) -> StandIn:
+def stand_in(monkeypatch):
+    def make(ranks):
         library = StandIn(ranks)
         monkeypatch.setattr(sglang_slots, "symmetric_buffer", library.symmetric_buffer)
         monkeypatch.setattr(library_modules, "load", lambda module: library)
@@ -43,18 +39,18 @@ class Meeting(GpuLike):
 
     barriers = 0
 
-    def barrier(self) -> None:
+    def barrier(self):
         self.barriers += 1
         self.fabric.barrier()
 
 
-def case_of(name: str, ranks: int, size_bytes: int, dtype: str = "bfloat16") -> Case:
+def case_of(name, ranks, size_bytes, dtype="bfloat16"):
     baseline = find_baseline(name)
     placement = baseline.placement("all_reduce", "out_of_place", ranks)
     return Case("all_reduce", name, dtype, "library", "sum", size_bytes, ranks, placement=placement)
 
 
-def checked(case: Case, launches: int = 3) -> Any:
+def checked(case, launches=3):
     """The check of a case that ran on all ranks."""
     return judged(case, find_baseline(case.algorithm), launches=launches, wrap=GpuLike)
 
@@ -69,9 +65,7 @@ def checked(case: Case, launches: int = 3) -> Any:
         (PULL, 4, 512 << 10, "pull 2", (MULTIPROCESSORS, 512)),
     ],
 )
-def test_each_runs_as_sglang_launches_it_and_is_right(
-    name: str, ranks: int, size_bytes: int, what: str, grid: tuple[int, int], dtype: str, stand_in: Any
-) -> None:
+def test_each_runs_as_sglang_launches_it_and_is_right(name, ranks, size_bytes, what, grid, dtype, stand_in):
     library = stand_in(ranks)
     check = checked(case_of(name, ranks, size_bytes, dtype))
     assert (check.method, check.wrong, check.launches) == ("bound", 0, 3)
@@ -81,12 +75,12 @@ def test_each_runs_as_sglang_launches_it_and_is_right(
 
 
 @pytest.mark.parametrize("name", [PUSH, PULL])
-def test_slots_are_their_own_memory(name: str, stand_in: Any) -> None:
+def test_slots_are_their_own_memory(name, stand_in):
     """Three slots in turns, each twice: what one holds is not another's, and inboxes are empty between calls."""
     stand_in(4)
     case = case_of(name, 4, 512 << 10 if name == PULL else 64, "float32")
 
-    def program(fabric: Any, _: None) -> list[float]:
+    def program(fabric, _):
         rank, found = Meeting(fabric), []
         with SymmetricPool(fabric) as pool:
             with open_baseline(name, rank, pool, case, 3) as contestant:
@@ -107,7 +101,7 @@ def test_slots_are_their_own_memory(name: str, stand_in: Any) -> None:
     assert world.run(program, None, NEVER_S) == [[10.0, 50.0, 90.0, 410.0, 450.0, 490.0]] * 4
 
 
-def test_a_launch_that_fails_is_named(stand_in: Any) -> None:
+def test_a_launch_that_fails_is_named(stand_in):
     library = stand_in(2)
     library.status = 98
     with refused(WorldFailure, r"(?<=sglang_slots.py:)\d+"):

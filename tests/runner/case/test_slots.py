@@ -1,21 +1,15 @@
 """Contestants on the simulator: every slot has its own data, addresses and result; nothing stays behind."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
 from cases.case import Case
 from cases.ops import collective
 from kernels.catalogue import find
-from memory.fabric import Fabric, HeapFull
+from memory.fabric import HeapFull
 from memory.pool import SymmetricPool
 from runner.case.allocation import COUNTS
 from runner.case.binding import bind, open_kernel
-from runner.case.contestant import Contestant
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
@@ -27,21 +21,21 @@ from tests.runner.measuring import contestant
 SLOTS = 3
 
 
-def data_of(rank: int, slot: int, numel: int) -> torch.Tensor:
+def data_of(rank, slot, numel):
     """Small integers, other ones in every slot and rank: their sums are exact."""
     return ((torch.arange(numel) + 3 * rank + 7 * slot) % 13 + 1).to(torch.bfloat16)
 
 
-def meet(fabric: Fabric) -> None:
+def meet(fabric):
     fabric.synchronize()
     fabric.barrier()
 
 
-def ranks_of(ranks: int, program: Any, argument: Any = None) -> list[Any]:
+def ranks_of(ranks, program, argument=None):
     return ThreadWorld(ranks, SimulatorOptions(heap_bytes=1 << 22)).run(program, argument, NEVER_S)
 
 
-def run(fabric: Fabric, wanted: Contestant) -> list[list[torch.Tensor]]:
+def run(fabric, wanted):
     """Two rounds over all slots in reverse, each on fresh inputs; the outputs by round and slot."""
     case = wanted.case
     found = []
@@ -72,7 +66,7 @@ def run(fabric: Fabric, wanted: Contestant) -> list[list[torch.Tensor]]:
     ],
 )
 @pytest.mark.parametrize("size_bytes", [34, 4096])
-def test_each_slot_has_its_own_result(compile_cache: Path, algorithm: str, placement: str, size_bytes: int) -> None:
+def test_each_slot_has_its_own_result(compile_cache, algorithm, placement, size_bytes):
     wanted = contestant(compile_cache, algorithm, placement=placement, size_bytes=size_bytes, world_size=3)
     numel = wanted.case.numel
     for rounds in ranks_of(3, run, wanted):
@@ -88,14 +82,12 @@ GATHER = {"op": "all_gather", "accumulator": "none", "reduction": "none"}
 
 @pytest.mark.parametrize("size_bytes", [0, 36, 4032])
 @pytest.mark.parametrize(("algorithm", "placement", "offset"), MOVED)
-def test_slots_of_an_all_gather_begin_where_the_case_says(
-    compile_cache: Path, algorithm: str, placement: str, offset: int, size_bytes: int
-) -> None:
+def test_slots_of_an_all_gather_begin_where_the_case_says(compile_cache, algorithm, placement, offset, size_bytes):
     changes = {"placement": placement, "offset": offset, "size_bytes": size_bytes, "world_size": 3}
     wanted = contestant(compile_cache, algorithm, **GATHER, **changes)
     count = wanted.case.numel // 3
 
-    def program(fabric: Fabric, _: None) -> list[torch.Tensor]:
+    def program(fabric, _):
         with SymmetricPool(fabric) as pool, open_kernel(fabric, pool, wanted, SLOTS, 10.0) as contestant:
             for slot in range(SLOTS):
                 contestant.write(slot, data_of(fabric.rank, slot, count))
@@ -116,18 +108,18 @@ def test_slots_of_an_all_gather_begin_where_the_case_says(
             assert torch.equal(output, torch.cat([data_of(rank, slot, count) for rank in range(3)]))
 
 
-def test_two_contestants_live_side_by_side_and_launching_is_all_the_host_does(compile_cache: Path) -> None:
+def test_two_contestants_live_side_by_side_and_launching_is_all_the_host_does(compile_cache):
     wanted = [contestant(compile_cache, "one_shot"), contestant(compile_cache, "two_shot")]
 
-    def program(fabric: Any, _: None) -> list[torch.Tensor]:
-        seen: list[str] = []
+    def program(fabric, _):
+        seen = []
 
         class Watched:
-            def __getattr__(self, name: str) -> Any:
+            def __getattr__(self, name):
                 seen.append(name)
                 return getattr(fabric, name)
 
-        watched: Any = Watched()
+        watched = Watched()
         with SymmetricPool(fabric) as pool:
             with (
                 open_kernel(watched, pool, wanted[0], 2, 1.0) as one,
@@ -151,13 +143,13 @@ def test_two_contestants_live_side_by_side_and_launching_is_all_the_host_does(co
         assert torch.equal(one, data_of(0, 0, 2048) + data_of(1, 0, 2048))
 
 
-def test_each_slot_is_told_its_own_counts() -> None:
+def test_each_slot_is_told_its_own_counts():
     spec, sends = find("all_to_all_v/push"), collective("all_to_all_v").sends
     cases = [Case(spec.op, "push", "float32", "none", "none", 1200, 3, counts="skewed", seed=seed) for seed in (1, 2)]
     assert sends(cases[0]) != sends(cases[1])
     place = [one.kind for one in spec.parameters].index("counts")
 
-    def program(fabric: Fabric, _: None) -> list[list[int]]:
+    def program(fabric, _):
         with SymmetricPool(fabric) as pool:
             kernel = bind(fabric, pool, spec, cases, [NOT_COMPILED] * 2, 1.0)
             table = kernel.memory.tables[COUNTS]
@@ -168,13 +160,13 @@ def test_each_slot_is_told_its_own_counts() -> None:
     assert ranks_of(3, program) == [[list(sends(case)[rank]) for case in cases] for rank in range(3)]
 
 
-def test_what_does_not_fit_is_said_and_no_slots_are_an_error(compile_cache: Path) -> None:
+def test_what_does_not_fit_is_said_and_no_slots_are_an_error(compile_cache):
     world = ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 14))
     with pytest.raises(WorldFailure, match="all_reduce/one_shot") as caught:
         world.run(run, contestant(compile_cache, "one_shot", size_bytes=8192), NEVER_S)
     assert any(isinstance(error, HeapFull) for error in caught.value.errors.values())
 
-    def program(fabric: Fabric, wanted: Contestant) -> None:
+    def program(fabric, wanted):
         with SymmetricPool(fabric) as pool, open_kernel(fabric, pool, wanted, 0, 1.0):
             pass
 

@@ -1,7 +1,5 @@
 """Streams of numbers: what each kind is made of, and where special values lie."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -14,23 +12,23 @@ ROUND = KINDS * TOGETHER
 """After so many elements the kinds of special elements come again."""
 
 
-def made(stream: Stream, rank: int, numel: int, seed: int = 5) -> torch.Tensor:
+def made(stream, rank, numel, seed=5):
     return draw(stream, seed, rank, numel, 1 << 20)
 
 
-def unsigned(value: torch.Tensor) -> list[int]:
+def unsigned(value):
     """The patterns."""
     return value.view(torch.uint8).numpy().view(f"u{value.dtype.itemsize}").tolist()
 
 
-def edge_parts(dtype: str, world_size: int, numel: int) -> list[torch.Tensor]:
+def edge_parts(dtype, world_size, numel):
     base = "normal" if dtype in FLOATS else "bits"
     return [made(Stream("edge", DTYPES[dtype], world_size, base=base), rank, numel) for rank in range(world_size)]
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("world_size", [9, 17, 72])
-def test_sparse_elements_come_from_as_many_ranks(dtype: str, world_size: int) -> None:
+def test_sparse_elements_come_from_as_many_ranks(dtype, world_size):
     most = 1 << FORMATS[DTYPES[dtype]].significand_bits
     if most >= world_size:
         return
@@ -44,7 +42,7 @@ def test_sparse_elements_come_from_as_many_ranks(dtype: str, world_size: int) ->
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_specials_of_floats(dtype: str) -> None:
+def test_specials_of_floats(dtype):
     form, width = FORMATS[DTYPES[dtype]], DTYPES[dtype].itemsize
     patterns = np.array(specials(DTYPES[dtype]), dtype=f"u{width}")
     values = torch.from_numpy(patterns.view(f"i{width}")).view(DTYPES[dtype])
@@ -60,7 +58,7 @@ def test_specials_of_floats(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, "uint8"])
-def test_specials_of_integers(dtype: str) -> None:
+def test_specials_of_integers(dtype):
     info = np.iinfo(dtype)
     patterns = np.array(specials(DTYPES[dtype]), dtype=f"u{DTYPES[dtype].itemsize}").view(dtype).tolist()
     wanted = {int(info.min), int(info.max), 0, 1, int(info.max) - 1}
@@ -70,7 +68,7 @@ def test_specials_of_integers(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("world_size", [2, 3, 8])
-def test_most_elements_have_one_or_two_special_ranks(dtype: str, world_size: int) -> None:
+def test_most_elements_have_one_or_two_special_ranks(dtype, world_size):
     numel = 100 * ROUND
     kind = DTYPES[dtype]
     base = Stream("normal" if dtype in FLOATS else "bits", kind)
@@ -90,7 +88,7 @@ def test_most_elements_have_one_or_two_special_ranks(dtype: str, world_size: int
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("world_size", [1, 2, 8])
-def test_elements_that_are_special_on_all_ranks(dtype: str, world_size: int) -> None:
+def test_elements_that_are_special_on_all_ranks(dtype, world_size):
     numel = 100 * ROUND
     kind = DTYPES[dtype]
     form = FORMATS[kind]
@@ -115,7 +113,7 @@ def test_elements_that_are_special_on_all_ranks(dtype: str, world_size: int) -> 
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_integers_that_are_special_on_all_ranks(dtype: str) -> None:
+def test_integers_that_are_special_on_all_ranks(dtype):
     info = np.iinfo(dtype)
     low, high, ones = int(info.min), int(info.max), -1 if info.min else int(info.max)
     parts = edge_parts(dtype, 4, 20 * ROUND)
@@ -127,7 +125,7 @@ def test_integers_that_are_special_on_all_ranks(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ALL)
-def test_a_stream_drawn_in_pieces_is_the_same(dtype: str) -> None:
+def test_a_stream_drawn_in_pieces_is_the_same(dtype):
     kind = DTYPES[dtype]
     streams = [Stream("bits", kind), Stream("edge", kind, 3, base="bits")]
     if dtype in FLOATS:
@@ -143,7 +141,7 @@ def test_a_stream_drawn_in_pieces_is_the_same(dtype: str) -> None:
         assert not bool(same_bits(draw(stream, 2, 2, 3001, 1 << 20), whole).all()), "the seed matters"
 
 
-def test_nothing_is_drawn_of_nothing() -> None:
+def test_nothing_is_drawn_of_nothing():
     for kind in ("bits", "normal"):
         assert made(Stream(kind, torch.float16), 0, 0).shape == (0,)
     assert made(Stream("edge", torch.float16, 2, base="normal"), 0, 0).shape == (0,)

@@ -1,11 +1,7 @@
 """Cases under stress: right kernels pass; kernels that promise too much are found within a stated number of seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,24 +31,22 @@ SMALL = Tuning((Step(threads=96, blocks=2, loads_in_flight=8, reason="few thread
 
 
 @pytest.fixture(scope="module")
-def compiled(compile_cache: Path) -> Compiled:
+def compiled(compile_cache):
     return lambda spec, case: executable(spec, case, "sm_90a", compile_cache)
 
 
 @pytest.fixture
-def found(compiled: Compiled) -> Callable[..., list[str]]:
+def found(compiled):
     """found(spec, stress, seeds, ..): what is wrong, by seed: the faults of the check, or how it failed."""
 
-    def find_in(
-        spec: KernelSpec, stress: str, seeds: int = 1, world_size: int = 2, rounds: int = 2, **options: Any
-    ) -> list[str]:
+    def find_in(spec, stress, seeds=1, world_size=2, rounds=2, **options):
         case = replace(case_of(spec, stress), world_size=world_size)
         cases = cases_in_turn(spec, collective(case.op), case)
         plan = StressPlan(cases, spec, tuple(compiled(spec, one) for one in cases), rounds)
         faults = []
         for seed in range(seeds):
             schedule = {"schedule": "random", "seed": seed} | options
-            world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 22, **schedule))  # type: ignore[arg-type]
+            world = ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=1 << 22, **schedule))
             try:
                 outcomes = world.run(run_stressed, plan, NEVER_S)
             except WorldFailure as failure:
@@ -66,17 +60,17 @@ def found(compiled: Compiled) -> Callable[..., list[str]]:
     return find_in
 
 
-def case_of(spec: KernelSpec, stress: str, size_bytes: int = 768) -> Case:
+def case_of(spec, stress, size_bytes=768):
     reduces = collective(spec.op).reduces
     types = ("float32", "native", "sum") if reduces else (spec.dtypes[0], "none", "none")
     return Case(spec.op, spec.algorithm, *types, 4 if spec.op == "barrier" else size_bytes, 2, stress=stress)
 
 
-def promising(spec: KernelSpec, promise: str) -> KernelSpec:
+def promising(spec, promise):
     return replace(spec, promises=spec.promises | {promise})
 
 
-def is_found(found: Callable[..., list[str]], spec: KernelSpec, stress: str) -> bool:
+def is_found(found, spec, stress):
     """Whether one of SEEDS seeds shows that a promise is broken."""
     return any(found(spec, stress, rounds=ROUNDS, seed=seed)[0] for seed in range(SEEDS))
 
@@ -86,12 +80,12 @@ def is_found(found: Callable[..., list[str]], spec: KernelSpec, stress: str) -> 
 @pytest.mark.parametrize(
     "spec", [retuned("all_reduce/one_shot", SMALL), retuned("all_reduce/ll", SMALL)], ids=lambda spec: spec.name
 )
-def test_right_kernels_are_right(found: Callable[..., list[str]], spec: KernelSpec, stress: str) -> None:
+def test_right_kernels_are_right(found, spec, stress):
     assert found(spec, stress, 3) == [""] * 3
 
 
-def test_a_graph_captures_loaded_kernels(found: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[tuple[int, str]] = []
+def test_a_graph_captures_loaded_kernels(found, monkeypatch):
+    said = []
     monkeypatch.setattr(SimulatorFabric, "load", lambda fabric, _: said.append((fabric.rank, "load")))
     monkeypatch.setattr(stress, "captured", lambda fabric, queue: said.append((fabric.rank, "capture")) or queue)
     assert found(retuned("all_reduce/one_shot", SMALL), "graph_out_of_step") == [""]
@@ -100,30 +94,24 @@ def test_a_graph_captures_loaded_kernels(found: Callable[..., list[str]], monkey
 
 class TestDefects:
     @pytest.mark.parametrize("stress", ["no_host_barrier", "alternating_sizes", "graph_out_of_step"])
-    def test_a_kernel_without_parity(
-        self, found: Callable[..., list[str]], sabotaged: dict[str, KernelSpec], stress: str
-    ) -> None:
+    def test_a_kernel_without_parity(self, found, sabotaged, stress):
         """One bank instead of two: a fast rank's next launch overwrites what a slow rank has not read."""
         assert is_found(found, sabotaged["all_reduce/ll_one_bank"], stress)
 
     @pytest.mark.slow
     @pytest.mark.parametrize("stress", ["no_host_barrier", "late_rank"])
-    def test_a_kernel_without_its_exit_barrier(
-        self, found: Callable[..., list[str]], sabotaged: dict[str, KernelSpec], stress: str
-    ) -> None:
+    def test_a_kernel_without_its_exit_barrier(self, found, sabotaged, stress):
         """A rank fills its input again while others still read it."""
         assert is_found(found, sabotaged["all_reduce/one_shot_no_exit_barrier"], stress)
 
-    def test_hosts_that_meet_hide_a_missing_exit_barrier(
-        self, found: Callable[..., list[str]], sabotaged: dict[str, KernelSpec]
-    ) -> None:
+    def test_hosts_that_meet_hide_a_missing_exit_barrier(self, found, sabotaged):
         """A kernel that promises less runs with barriers of the hosts, and is right under what it promises."""
         spec = sabotaged["all_reduce/one_shot_no_exit_barrier"]
         honest = replace(spec, promises=spec.promises - {"no_host_barrier", "graph_out_of_step"})
         assert found(honest, "late_rank", 4) == [""] * 4
 
     @pytest.mark.parametrize("stress", ["two_streams", "late_rank+two_streams", "alternating_sizes+two_streams"])
-    def test_two_launches_at_once_that_take_the_same_epoch(self, found: Callable[..., list[str]], stress: str) -> None:
+    def test_two_launches_at_once_that_take_the_same_epoch(self, found, stress):
         """With one rank no launch waits for another's: the promise is kept, and nothing is found."""
         promised = promising(retuned("all_reduce/one_shot", SMALL), "two_streams")
         assert is_found(found, promised, stress)
@@ -134,7 +122,7 @@ class TestCombinations:
     @pytest.mark.parametrize(
         "stress", ["late_rank+alternating_sizes", "no_host_barrier+alternating_sizes", "late_rank+graph_out_of_step"]
     )
-    def test_a_right_kernel_is_right(self, found: Callable[..., list[str]], stress: str) -> None:
+    def test_a_right_kernel_is_right(self, found, stress):
         assert found(retuned("all_reduce/one_shot", SMALL), stress, 1) == [""]
 
     @pytest.mark.parametrize(
@@ -147,14 +135,12 @@ class TestCombinations:
             ("graph_out_of_step", [0, 1]),
         ],
     )
-    def test_who_is_late(
-        self, found: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, stress: str, late: list[int]
-    ) -> None:
+    def test_who_is_late(self, found, monkeypatch, stress, late):
         """By rank, the pauses of two rounds: in turn or in two streams with each launch, of graphs with its replay."""
-        paused: list[int] = []
+        paused = []
         pause = SimulatorFabric.pause
 
-        def noted(fabric: SimulatorFabric, seconds: float) -> None:
+        def noted(fabric, seconds):
             paused.append(fabric.rank)
             pause(fabric, seconds)
 
@@ -168,10 +154,10 @@ class TestDeadRank:
         "name",
         ["all_reduce/one_shot", pytest.param("all_reduce/two_shot_lamport", marks=pytest.mark.slow), "barrier/peers"],
     )
-    def test_reports_name_it(self, found: Callable[..., list[str]], name: str) -> None:
+    def test_reports_name_it(self, found, name):
         assert found(find(name), "dead_rank", schedule="fair") == [""]
 
-    def test_a_kernel_that_can_not_name_it_is_found(self, found: Callable[..., list[str]]) -> None:
+    def test_a_kernel_that_can_not_name_it_is_found(self, found):
         (text,) = found(promising(find("all_reduce/multimem_one_shot"), "dead_rank"), "dead_rank", schedule="fair")
         same_text(text, r"waited .*")
 
@@ -183,7 +169,7 @@ class TestDeadRank:
             (["waited 2 ms for rank 2: x", "waited 2 ms for rank 0: x", ""], ""),
         ],
     )
-    def test_what_reports_have_to_say(self, reports: list[str], wrong: str) -> None:
+    def test_what_reports_have_to_say(self, reports, wrong):
         outcomes = [RankOutcome(rank, None, None, report) for rank, report in enumerate(reports)]
         text = unnamed_death(outcomes)
         assert wrong in text

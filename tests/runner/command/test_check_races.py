@@ -1,28 +1,25 @@
 """check.races: what the race checker finds decides how a case ends, and stands in its record and in the tables."""
 
-from __future__ import annotations
-
 import shutil
-from typing import Any
 
 import pytest
 
 from cases.record.record import load
 from runner.world.world import WorldFailure
 from tests.rooms import needs
-from tests.runner.conftest import BAD, Outcome, Script, Symlab, record_files
+from tests.runner.conftest import BAD, record_files
 from tests.runner.found import finding
 
 RACES = "check.races=true"
 FORMAL = finding("formal", "an acquire")
 
 
-def findings_of(outcome: Outcome) -> dict[str, Any]:
+def findings_of(outcome):
     return {record["case"]["algorithm"]: record.get("findings", "not checked") for record in outcome.records}
 
 
 @needs("checks")
-def test_no_finding_and_races_that_were_not_looked_for(symlab: Symlab, script: Script) -> None:
+def test_no_finding_and_races_that_were_not_looked_for(symlab, script):
     done = symlab("sizes=[8]", RACES)
     assert done.code == 0
     assert script.worlds[0].fabric.races
@@ -41,7 +38,7 @@ def test_no_finding_and_races_that_were_not_looked_for(symlab: Symlab, script: S
 
 @needs("checks")
 @pytest.mark.parametrize(("severity", "missing"), [("race", "a release"), ("proxy", "fence.proxy.alias")])
-def test_a_case_with_a_race_is_wrong(symlab: Symlab, script: Script, severity: str, missing: str) -> None:
+def test_a_case_with_a_race_is_wrong(symlab, script, severity, missing):
     script.findings["one_shot"] = (FORMAL, finding(severity, missing, count=3))
     done = symlab("sizes=[8]", RACES)
     assert done.code == 1
@@ -59,7 +56,7 @@ def test_a_case_with_a_race_is_wrong(symlab: Symlab, script: Script, severity: s
 
 
 @needs("checks")
-def test_wrong_results_come_first(symlab: Symlab, script: Script) -> None:
+def test_wrong_results_come_first(symlab, script):
     script.outcomes["one_shot"] = BAD
     script.findings["one_shot"] = (finding(), finding("proxy", "fence.proxy.async"))
     done = symlab("sizes=[8]", RACES)
@@ -70,7 +67,7 @@ def test_wrong_results_come_first(symlab: Symlab, script: Script) -> None:
 
 
 @needs("checks")
-def test_a_case_that_failed_keeps_what_was_found(symlab: Symlab, script: Script) -> None:
+def test_a_case_that_failed_keeps_what_was_found(symlab, script):
     script.outcomes["one_shot"] = WorldFailure("DEADLOCK", 0, "rank 0: every thread waits")
     script.findings["one_shot"] = (finding(),)
     done = symlab("sizes=[8]", RACES)
@@ -79,7 +76,7 @@ def test_a_case_that_failed_keeps_what_was_found(symlab: Symlab, script: Script)
 
 
 @needs("checks")
-def test_a_world_without_a_checker_passes_nothing(symlab: Symlab, script: Script) -> None:
+def test_a_world_without_a_checker_passes_nothing(symlab, script):
     script.findings["one_shot"] = None
     done = symlab("sizes=[8]", RACES)
     assert done.code == 1
@@ -88,7 +85,7 @@ def test_a_world_without_a_checker_passes_nothing(symlab: Symlab, script: Script
 
 
 @pytest.mark.parametrize("multirun", [False, True])
-def test_gpus_are_refused(symlab: Symlab, multirun: bool) -> None:
+def test_gpus_are_refused(symlab, multirun):
     done = symlab(*(["-m", "fabric=simulator,nvshmem"] if multirun else ["fabric=nvshmem"]), "sizes=[8]", RACES)
     assert done.code == 2
     assert done.records == []

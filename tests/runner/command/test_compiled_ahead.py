@@ -1,26 +1,21 @@
 """Kernels of a command are compiled ahead of its cases, and nothing is left of that however the command ends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.case import Case
 from kernels.catalogue import find
 from memory.fabric import Traits
 from reports.record.bundle import read
 from runner.command import ahead
 from runner.command.ahead import CompiledAhead
-from runner.command.plan import Command, prepare
+from runner.command.plan import prepare
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import FabricName
 from tests.patience import until
@@ -39,39 +34,39 @@ SPEC = replace(find("all_reduce/one_shot"), algorithm="own")
 class Recording:
     """kernels.ahead.Compiler that begins nothing, and has something to wait for."""
 
-    def __init__(self, cache_dir: Path, processes: int, least_s: float) -> None:
+    def __init__(self, cache_dir, processes, least_s):
         self.cache_dir = cache_dir
-        self.begun: list[tuple[str, str, int]] = []
+        self.begun = []
         self.waited = 0
         self.count = 3
 
-    def begin(self, cases: Iterable[Case], arch: str) -> None:
+    def begin(self, cases, arch):
         self.begun += [(case.name, arch, case.world_size) for case in cases]
 
-    def wait_for_all(self) -> None:
+    def wait_for_all(self):
         self.waited += 1
 
 
-def command(*arguments: str, multirun: bool = False) -> Command:
+def command(*arguments, multirun=False):
     with hydra_over():
         return prepare((), compose_jobs(arguments, multirun))
 
 
-def begun(monkeypatch: pytest.MonkeyPatch, command: Command, said: list[str]) -> tuple[CompiledAhead, Recording]:
+def begun(monkeypatch, command, said):
     """What is compiled ahead of a command, with all that it says meanwhile."""
     monkeypatch.setattr(ahead, "Compiler", Recording)
 
     @contextlib.contextmanager
-    def preparing(what: str) -> Iterator[None]:
+    def preparing(what):
         said.append(what)
         yield
 
     made = CompiledAhead(command.jobs, preparing)
-    compiler: Any = made._compiler
+    compiler = made._compiler
     return made, compiler
 
 
-def test_in_the_simulator_kernels_of_all_jobs_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_simulator_kernels_of_all_jobs_begin_at_once(monkeypatch):
     asked = command("algorithms=[one_shot,two_shot,multimem_one_shot]", "fabric.multicast=false", "sizes=[8,1K]")
     made, compiler = begun(monkeypatch, asked, said := [])
     assert {name for name, _, _ in compiler.begun} == {"all_reduce/one_shot", "all_reduce/two_shot"}, "one is refused"
@@ -83,7 +78,7 @@ def test_in_the_simulator_kernels_of_all_jobs_begin_at_once(monkeypatch: pytest.
     assert compiler.begun == [("all_reduce/one_shot", arch, size) for size in (2, 3) for arch in ("sm_90a", "sm_100a")]
 
 
-def test_on_gpus_they_begin_once_these_are_known_and_cases_wait_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_gpus_they_begin_once_these_are_known_and_cases_wait_for_all(monkeypatch):
     asked = command("algorithms=one_shot", "sizes=[8]", "world_size=2,4", multirun=True)
     jobs = []
     for job in asked.jobs:
@@ -104,7 +99,7 @@ def test_on_gpus_they_begin_once_these_are_known_and_cases_wait_for_all(monkeypa
     assert made.compiled(*given) == given, "a case begins no compilation, which its timing would have beside it"
 
 
-def test_a_users_kernel_is_compiled_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_kernel_is_compiled_here(tmp_path, monkeypatch):
     (tmp_path / "own.py").write_text(KERNEL)
     monkeypatch.chdir(tmp_path)
     asked = command("algorithms=[own.py:SPEC,two_shot]", "sizes=[8]", "world_size=2")
@@ -112,7 +107,7 @@ def test_a_users_kernel_is_compiled_here(tmp_path: Path, monkeypatch: pytest.Mon
     assert [name for name, _, _ in compiler.begun] == ["all_reduce/two_shot"]
 
 
-def symlab(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def symlab(folder, *arguments):
     """`symlab run` with all it keeps below a folder, and an empty cache there. A closed terminal ends it, even
     if the tests were started under nohup."""
     (folder / "tmp").mkdir()
@@ -128,7 +123,7 @@ def symlab(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def children(process: int) -> list[int]:
+def children(process):
     """The processes that a process started from its main thread."""
     return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
@@ -139,7 +134,7 @@ needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="o
 @pytest.mark.slow
 @needs_two_cores
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_an_interrupt_ends_the_processes_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupt_ends_the_processes_and_leaves_nothing(tmp_path, number):
     running = symlab(tmp_path)
     try:
         until(lambda: list((tmp_path / "tmp").glob("symlab-ahead-*/symlab-compile-*")), "a process at work")
@@ -159,7 +154,7 @@ def test_an_interrupt_ends_the_processes_and_leaves_nothing(tmp_path: Path, numb
 
 @pytest.mark.slow
 @needs_two_cores
-def test_records_are_those_of_kernels_that_are_compiled_in_the_process(tmp_path: Path) -> None:
+def test_records_are_those_of_kernels_that_are_compiled_in_the_process(tmp_path):
     found = []
     cores = os.sched_getaffinity(0)
     for name, usable in (("ahead", cores), ("here", {min(cores)})):

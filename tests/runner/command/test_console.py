@@ -1,7 +1,5 @@
 """What a command says on stdout and on stderr: lines, few lines of many cases, stories once, a bar in a terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl
@@ -15,13 +13,11 @@ import sys
 import termios
 import textwrap
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cases.case import Case
-from cases.record.record import Check, Mismatch, Record, Status
+from cases.record.record import Check, Mismatch, Status
 from kernels.sources import ROOT
 from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures, summary
 from runner.records.command_json import exit_code_for
@@ -29,7 +25,7 @@ from tests.golden import same_text
 from tests.patience import PATIENCE_S
 from tests.reports.raced import checked, finding
 from tests.reports.synthetic import KIB, record, refused, with_case, with_request
-from tests.runner.conftest import BAD, Outcome, Script
+from tests.runner.conftest import BAD
 
 AT = Mismatch(1, 0, 5, 1.0, 2.0, "0x3f80", "0x4000")
 WRONG = Check(
@@ -37,33 +33,33 @@ WRONG = Check(
 )
 
 
-def passed(algorithm: str = "one_shot", size_bytes: int = KIB, **changes: Any) -> Record:
+def passed(algorithm="one_shot", size_bytes=KIB, **changes):
     return record(algorithm, size_bytes, is_timed=False, **changes)
 
 
-def wrong(algorithm: str = "one_shot", size_bytes: int = KIB, check: Check = WRONG) -> Record:
+def wrong(algorithm="one_shot", size_bytes=KIB, check=WRONG):
     return passed(algorithm, size_bytes, status=Status.WRONG, check=check)
 
 
-def failed(algorithm: str = "one_shot", size_bytes: int = KIB, reason: str = "rank 2 hung") -> Record:
+def failed(algorithm="one_shot", size_bytes=KIB, reason="rank 2 hung"):
     return passed(algorithm, size_bytes, status=Status.TIMEOUT, check=None, reason=reason)
 
 
-def cases(count: int) -> list[Case]:
+def cases(count):
     return [Case("all_reduce", "one_shot", "bfloat16", "float32", "sum", KIB, 4)] * count
 
 
 class Clock:
     """Seconds that pass when a test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now_s = 100.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now_s
 
 
-def told(records: list[Record], total: int, step_s: float, **options: Any) -> tuple[list[str], str]:
+def told(records, total, step_s, **options):
     """What a console says on stdout, by lines, and on stderr, of records that take step_s each."""
     out, err, clock = io.StringIO(), io.StringIO(), Clock()
     with Console(out, errors=err, clock=clock, **options) as console:
@@ -74,7 +70,7 @@ def told(records: list[Record], total: int, step_s: float, **options: Any) -> tu
     return out.getvalue().splitlines(), err.getvalue()
 
 
-def test_a_small_command_has_a_line_a_case() -> None:
+def test_a_small_command_has_a_line_a_case():
     second = with_case(passed("two_shot"), placement="in_place")
     lines, err = told([passed(), refused(), passed("torch/two_shot"), second], 4, 0.001)
     same_text("\n".join(lines))
@@ -83,7 +79,7 @@ def test_a_small_command_has_a_line_a_case() -> None:
     assert len(lines) == MANY_CASES
 
 
-def test_a_large_command_has_a_line_a_second_and_says_what_it_skips() -> None:
+def test_a_large_command_has_a_line_a_second_and_says_what_it_skips():
     total = MANY_CASES + 40
     lines, _ = told([passed()] * total, total, 0.125)
     assert lines[0] == f"[1/{total}] one_shot 1K n4 PASSED"
@@ -95,7 +91,7 @@ def test_a_large_command_has_a_line_a_second_and_says_what_it_skips() -> None:
     assert shown + skipped == total
 
 
-def test_a_library_that_did_not_finish_is_no_failure() -> None:
+def test_a_library_that_did_not_finish_is_no_failure():
     late = dataclasses.replace(wrong(), status=Status.TIMEOUT, check=None, reason="the deadline passed")
     assert failures([dataclasses.replace(late, library="NVSHMEM 0.0.0")]) == []
     assert failures([late]) != [], "a kernel's deadline is one"
@@ -106,7 +102,7 @@ def test_a_library_that_did_not_finish_is_no_failure() -> None:
     assert exit_code_for([passed(), failed]) == 1, "an error is no slowness"
 
 
-def test_failures_of_a_large_command_always_have_a_line_and_are_counted() -> None:
+def test_failures_of_a_large_command_always_have_a_line_and_are_counted():
     total = MANY_CASES + 40
     records = [passed(), passed(), wrong(), failed(), *[passed()] * 20]
     lines, _ = told(records, total, 0.125)
@@ -116,7 +112,7 @@ def test_failures_of_a_large_command_always_have_a_line_and_are_counted() -> Non
     assert lines[-1] == f"[24/{total}] 4 cases not shown", "also if the command ends early"
 
 
-def test_starting_up_is_not_in_the_time_that_is_left() -> None:
+def test_starting_up_is_not_in_the_time_that_is_left():
     out, clock = io.StringIO(), Clock()
     with Console(out, clock=clock) as console:
         console.begin(cases(MANY_CASES + 40))
@@ -131,7 +127,7 @@ def test_starting_up_is_not_in_the_time_that_is_left() -> None:
     assert "about 3:16 left" in out.getvalue().splitlines()[1], out.getvalue()
 
 
-def test_quiet_says_nothing_but_errors_and_what_is_announced() -> None:
+def test_quiet_says_nothing_but_errors_and_what_is_announced():
     out, err = io.StringIO(), io.StringIO()
     with Console(out, heading=["heading"], is_quiet=True, errors=err) as console:
         console.begin(cases(2))
@@ -143,12 +139,12 @@ def test_quiet_says_nothing_but_errors_and_what_is_announced() -> None:
     assert (out.getvalue(), err.getvalue()) == ("2 cases: 1 passed, 1 wrong\n", "symlab: warning: disk\n")
 
 
-def test_a_story_is_told_whole_with_the_bound_the_place_and_the_method() -> None:
+def test_a_story_is_told_whole_with_the_bound_the_place_and_the_method():
     of_sweep = with_request(failed(), job=1, jobs=3, overrides=("world_size=4",))
     same_text("\n".join([*failures([passed(), refused(), wrong()]), *failures([of_sweep])]))
 
 
-def test_one_reason_of_many_cases_is_told_once_and_many_are_cut() -> None:
+def test_one_reason_of_many_cases_is_told_once_and_many_are_cut():
     records = [failed(size_bytes=KIB * size) for size in range(1, MAX_IDS + 3)]
     lines = failures(records)
     assert lines[:MAX_IDS] == [f"  {one.id}" for one in records[:MAX_IDS]]
@@ -160,7 +156,7 @@ def test_one_reason_of_many_cases_is_told_once_and_many_are_cut() -> None:
     assert lines[-1] == "  and 2 more: symlab table records/x"
 
 
-def test_the_summary_counts_cases_and_races() -> None:
+def test_the_summary_counts_cases_and_races():
     fabric = passed().fabric
     simulated = passed(fabric=dataclasses.replace(fabric, simulated=True))
     on_gpus, raced = [passed(), refused()], checked(finding())
@@ -193,7 +189,7 @@ SCENE = """
 """
 
 
-def in_terminal(columns: int, code: str, *arguments: str, cwd: Path = ROOT) -> tuple[str, str, int]:
+def in_terminal(columns, code, *arguments, cwd=ROOT):
     """What a Python program writes to a terminal of so many columns, what it writes to stderr, and its exit code."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -208,9 +204,9 @@ def in_terminal(columns: int, code: str, *arguments: str, cwd: Path = ROOT) -> t
         cwd=cwd,
     ) as process:
         os.close(theirs)
-        parts: list[bytes] = []
+        parts = []
 
-        def read() -> None:
+        def read():
             with contextlib.suppress(OSError):  # EIO: the program has ended
                 while part := os.read(ours, 4096):
                     parts.append(part)
@@ -223,12 +219,12 @@ def in_terminal(columns: int, code: str, *arguments: str, cwd: Path = ROOT) -> t
     return b"".join(parts).decode(), err, process.returncode
 
 
-def drawn(text: str) -> list[str]:
+def drawn(text):
     """Each line that a terminal was made to show, at any time, without colours and controls."""
     return [line for line in re.split(r"\r\n|\r|\n|\x1b\[\d*[AK]", re.sub(r"\x1b\[[\d;?]*[mhlG]", "", text)) if line]
 
 
-def screen(text: str) -> list[str]:
+def screen(text):
     """The lines that a terminal of any width shows at the end."""
     lines, row, is_at_start = [""], 0, True
     for token in re.findall(r"\x1b\[[\d;?]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", text):
@@ -249,7 +245,7 @@ def screen(text: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [40, 100])
-def test_the_bar_in_a_real_terminal(columns: int) -> None:
+def test_the_bar_in_a_real_terminal(columns):
     text, err, code = in_terminal(columns, SCENE)
     assert code == 0, err
     assert err == "symlab: warning: a disk is almost full\n", "stderr stays stderr while the bar is shown"
@@ -279,7 +275,7 @@ HEADING = """
 
 
 @pytest.mark.parametrize("columns", [40, 100])
-def test_the_heading_folds_between_words(columns: int) -> None:
+def test_the_heading_folds_between_words(columns):
     text, err, code = in_terminal(columns, HEADING)
     assert (err, code) == ("", 0)
     same_text(text.replace("\r", ""))
@@ -289,10 +285,10 @@ def test_the_heading_folds_between_words(columns: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_of_many_cases_ends_with_a_summary_and_names_the_command_for_all(symlab: Any, script: Script) -> None:
+def test_a_command_of_many_cases_ends_with_a_summary_and_names_the_command_for_all(symlab, script):
     script.outcomes = {"two_shot-float32-float32-sum-n2-2048B": BAD}
     seeds = ",".join(map(str, range(MANY_CASES)))
-    done: Outcome = symlab("-m", f"seed={seeds}", "sizes=[1K,2K]", "algorithms=[one_shot,two_shot]")
+    done = symlab("-m", f"seed={seeds}", "sizes=[1K,2K]", "algorithms=[one_shot,two_shot]")
     lines = done.out.splitlines()
     (folder,) = (done.folder / "records").iterdir()
     assert f"the whole table: symlab table records/{folder.name}" in lines
@@ -302,7 +298,7 @@ def test_a_command_of_many_cases_ends_with_a_summary_and_names_the_command_for_a
     assert re.search(rf"all_reduce/two_shot +1 KiB to 2 KiB +{2 * MANY_CASES} +{MANY_CASES} +{MANY_CASES}", done.out)
 
 
-def test_the_order_of_errors_and_lines_where_both_go_to_one_place() -> None:
+def test_the_order_of_errors_and_lines_where_both_go_to_one_place():
     code = "from runner.command.console import Console; c = Console(); c.say('one'); c.warn('two'); c.announce('three')"
     said = subprocess.check_output([sys.executable, "-c", code], stderr=subprocess.STDOUT, text=True, cwd=ROOT)
     assert said.splitlines() == ["one", "two", "three"]

@@ -1,7 +1,5 @@
 """The key counts in the command: what it asks for, what records and tables keep of it, and who refuses it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -15,12 +13,12 @@ from runner.command.durations import durations_in
 from symlab.command import main as command
 from tests.golden import same_text
 from tests.reports.synthetic import record, with_case
-from tests.runner.conftest import Symlab, refusals
+from tests.runner.conftest import refusals
 
 SWEPT = ("-m", "op=all_to_all_v", "counts=uniform,skewed,zeros", "world_size=4", "sizes=[1K]", "algorithms=[push]")
 
 
-def test_each_of_swept_counts_is_a_case_and_a_section_of_its_own(symlab: Symlab) -> None:
+def test_each_of_swept_counts_is_a_case_and_a_section_of_its_own(symlab):
     done = symlab(*SWEPT)
     assert done.code == 0
     assert [record["case"].get("counts") for record in done.records] == [None, "skewed", "zeros"]
@@ -34,7 +32,7 @@ def test_each_of_swept_counts_is_a_case_and_a_section_of_its_own(symlab: Symlab)
     assert len(durations_in(Path("records")).seconds) == 3, "what one takes says nothing of the others"
 
 
-def test_of_timed_counts_the_usual_ones_are_named_beside_others() -> None:
+def test_of_timed_counts_the_usual_ones_are_named_beside_others():
     moves = {"op": "all_to_all_v", "accumulator": "none", "reduction": "none"}
     swept = [with_case(record(), **moves, counts=one) for one in ("uniform", "skewed")]
     headings = [section.heading for section in split(swept)[0]]
@@ -42,21 +40,21 @@ def test_of_timed_counts_the_usual_ones_are_named_beside_others() -> None:
     assert "counts" not in split(swept[:1])[0][0].heading
 
 
-def test_counts_that_an_op_has_not_end_in_a_line() -> None:
+def test_counts_that_an_op_has_not_end_in_a_line():
     same_text(refusals("op=all_to_all counts=zeros / op=barrier counts=skewed / op=all_to_all_v counts=even"))
 
 
 @pytest.mark.parametrize(
     ("sizes", "same"), [("[1,6,4K]", "; 1 and 6 became 0"), ("[8,14,4K]", "; 8 and 14 became 8"), ("[14,4K]", "")]
 )
-def test_sizes_that_became_the_same_are_named(symlab: Symlab, sizes: str, same: str) -> None:
+def test_sizes_that_became_the_same_are_named(symlab, sizes, same):
     given = ("op=all_to_all_v", "counts=skewed", "world_size=4", "dtype=bfloat16", "algorithms=[push]")
     line = "sizes: rounded down so that each rank's total is divisible by the number of ranks"
     assert f"{line}{same}" in symlab(*given, f"sizes={sizes}").out.splitlines()
 
 
 @pytest.mark.slow
-def test_a_kept_case_with_counts_is_replayed_to_the_bit(tmp_path: Path, compile_cache: Path) -> None:
+def test_a_kept_case_with_counts_is_replayed_to_the_bit(tmp_path, compile_cache):
     where = [f"records={tmp_path / 'records'}", f"cache_dir={compile_cache}", "track=none"]
     given = ["op=all_to_all_v", "counts=zeros", "world_size=3", "sizes=[300]", "algorithms=[push]", "check.races=true"]
     assert command(["run", *given, *where]) == 0

@@ -1,15 +1,11 @@
 """Kernels that a YAML file describes, in commands: beside the catalogue's, recorded, replayed, predicted, refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 import symlab
-from cases.record.record import Record, Status
+from cases.record.record import Status
 from reports.record.bundle import read
 from symlab.command import main
 from tests.golden import refused, same_text
@@ -21,11 +17,11 @@ Run = Callable[..., int]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path, monkeypatch):
     """run(*overrides, verb=.., **entries): the exit code of a command in tmp_path, beside the entries' file."""
     monkeypatch.chdir(tmp_path)
 
-    def go(*overrides: str, verb: str = "run", **entries: Any) -> int:
+    def go(*overrides, verb="run", **entries):
         write_entries(tmp_path / "own", **(entries or {"sum": SUM}))
         usual = ["op=all_reduce", "world_size=3", "sizes=[1K,12K]", "track=none"]
         return main([verb, *usual, *overrides])
@@ -33,11 +29,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return go
 
 
-def records_in(folder: Path) -> dict[str, Record]:
+def records_in(folder):
     return {record.id: record for record in read([folder])}
 
 
-def test_an_entry_stands_beside_the_catalogue(run: Run, tmp_path: Path) -> None:
+def test_an_entry_stands_beside_the_catalogue(run, tmp_path):
     assert run("algorithms=[one_shot,own/kernels.yaml:sum@all]") == 0
     found = records_in(tmp_path / "records").values()
     assert [one.case.algorithm for one in found] == ["one_shot", "sum", "sum_blocks8"] * 2
@@ -53,7 +49,7 @@ def test_an_entry_stands_beside_the_catalogue(run: Run, tmp_path: Path) -> None:
     assert brought.request.kernel["choices"] == {"entry": "one_shot", "blocks": 8}
 
 
-def test_tables_of_peers_begin_within_buffers(run: Run, tmp_path: Path) -> None:
+def test_tables_of_peers_begin_within_buffers(run, tmp_path):
     entry = changed(SUM, arguments=[{"peers": "input"}, {"peers": "flags + 16"}, "flags+16", *SUM["arguments"][3:]])
     entry["workspaces"]["flags"]["numel"] = "grid * world_size + 4"
     assert run("algorithms=[own/kernels.yaml:sum]", sum=entry) == 0
@@ -61,9 +57,7 @@ def test_tables_of_peers_begin_within_buffers(run: Run, tmp_path: Path) -> None:
 
 
 @needs("evidence")
-def test_a_record_of_an_entry_is_replayed_unless_its_files_changed(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_of_an_entry_is_replayed_unless_its_files_changed(run, tmp_path, capsys):
     assert run("algorithms=[own/kernels.yaml:sum]", "sizes=[1K]") == 0
     (folder,) = (tmp_path / "records").iterdir()
     capsys.readouterr()
@@ -78,7 +72,7 @@ def test_a_record_of_an_entry_is_replayed_unless_its_files_changed(
 
 
 @needs("evidence")
-def test_an_audit_of_entries_finds_nothing(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_audit_of_entries_finds_nothing(run, tmp_path, capsys):
     """Nor that a kernel of the catalogue beside them was not checked for races when it ran again, alone."""
     assert run(f"algorithms=[one_shot,{tmp_path}/own/kernels.yaml:sum@all]", "sizes=[1K]") == 0
     (folder,) = (tmp_path / "records").iterdir()
@@ -88,7 +82,7 @@ def test_an_audit_of_entries_finds_nothing(run: Run, tmp_path: Path, capsys: pyt
     assert "3 of 3 findings of the race checker" in said, said
 
 
-def test_a_missing_barrier_is_a_race(run: Run, tmp_path: Path) -> None:
+def test_a_missing_barrier_is_a_race(run, tmp_path):
     assert run("algorithms=[own/kernels.yaml:added]", "sizes=[1K]", "check.races=true", added=ADDED) == 1
     (record,) = records_in(tmp_path / "records").values()
     assert record.status is Status.WRONG
@@ -96,12 +90,12 @@ def test_a_missing_barrier_is_a_race(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stress", ["late_rank+alternating_sizes", "graph_out_of_step"])
-def test_workspaces_are_kept_under_stress(stress: str, run: Run) -> None:
+def test_workspaces_are_kept_under_stress(stress, run):
     assert run("algorithms=[own/kernels.yaml:sum]", f"stress={stress}", "sizes=[3K]", "stress_seeds=2") == 0
 
 
 @pytest.mark.parametrize("counts", ["uniform", "zeros", "skewed"])
-def test_an_entry_of_counts_for_each_peer(counts: str, run: Run, tmp_path: Path) -> None:
+def test_an_entry_of_counts_for_each_peer(counts, run, tmp_path):
     given = ("op=all_to_all_v", "algorithms=[push,own/kernels.yaml:exchanged]", f"counts={counts}", "check.races=true")
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "exchange.ptx").write_text(EXCHANGE)
@@ -124,7 +118,7 @@ next_rank:
 """Contributions from the rank behind an element's owner on, who is index % world_size."""
 
 
-def test_an_entry_says_who_adds_an_element(run: Run, tmp_path: Path) -> None:
+def test_an_entry_says_who_adds_an_element(run, tmp_path):
     (tmp_path / "own").mkdir()
     text = (OWN / "one_shot.ptx").read_text()
     before = "	mov.u32		%r15, 0;\n	mov.u64		%rd16, %rd1;\nnext_rank:\n"
@@ -144,7 +138,7 @@ def test_an_entry_says_who_adds_an_element(run: Run, tmp_path: Path) -> None:
 
 
 @needs("speed")
-def test_brought_kernels_are_predicted(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_brought_kernels_are_predicted(run, capsys):
     given = ("algorithms=[one_shot,own/kernels.yaml:sum,own/kernels.yaml:added]", "fabric.gpu=h200", "sizes=[3K,3M]")
     assert run(*given, verb="predict", sum=SUM, added=ADDED) == 0
     said = capsys.readouterr().out
@@ -154,7 +148,7 @@ def test_brought_kernels_are_predicted(run: Run, capsys: pytest.CaptureFixture[s
     assert "a kernel of your own: constants and interval are those of the catalogue's kernels" in said
 
 
-WRONG: dict[str, tuple[str, dict[str, Any]]] = {
+WRONG = {
     "an unknown op": ("algorithms=[own/kernels.yaml:sum]", {"op": "all_redcue"}),
     "another op": ("algorithms=[own/kernels.yaml:sum]", {"op": "broadcast"}),
     "no such entry": ("algorithms=[own/kernels.yaml:total]", {}),
@@ -171,9 +165,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_entry_ends_the_command_in_one_line(
-    what: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_entry_ends_the_command_in_one_line(what, run, tmp_path, capsys):
     overrides, changes = WRONG[what]
     entry = changed(SUM, **changes)
     assert run(*overrides.split(), sum=entry, one_shot=entry) == 2
@@ -182,7 +174,7 @@ def test_a_wrong_entry_ends_the_command_in_one_line(
     assert not (tmp_path / "records").exists()
 
 
-def test_the_api_takes_an_entry_by_its_place(tmp_path: Path) -> None:
+def test_the_api_takes_an_entry_by_its_place(tmp_path):
     place = f"{write_entries(tmp_path, sum=SUM)}:sum"
     case = symlab.case(place, size_bytes="4K", ranks=4)
     assert (case.name, symlab.run(case, kernel=place).status) == ("all_reduce/sum", Status.PASSED)
@@ -191,7 +183,7 @@ def test_the_api_takes_an_entry_by_its_place(tmp_path: Path) -> None:
         symlab.kernel(str(tmp_path / "kernels.yaml"))
 
 
-def test_explore_takes_an_entry(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explore_takes_an_entry(run, capsys):
     """Of a kernel without barriers an order is found that gives wrong sums."""
     given = ("algorithms=[own/kernels.yaml:added]", "sizes=[96]", "world_size=2")
     assert run(*given, "--seeds", "20", "--shrink", "1", "--processes", "1", verb="explore", added=ADDED) == 1

@@ -1,12 +1,10 @@
 """Stress from the command line: cases, refusals, seeds, records; replayed and shown like all others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from cases.record.record import Record, Status
+from cases.record.record import Status
 from cases.stress import PROMISES
 from reports.record.bundle import read
 from reports.sent import parameters_of
@@ -23,7 +21,7 @@ PULL = """    source = frame.peer("input", frame.after(frame.rank, frame.world_s
 """
 
 
-def write_pull(folder: Path) -> str:
+def write_pull(folder):
     """A kernel without flags, which any number of streams may run at once: hosts meet before its inputs change."""
     place = write_push(folder, "pulled", "leave", "two_streams")
     text = (folder / "pulled.py").read_text()
@@ -35,7 +33,7 @@ def write_pull(folder: Path) -> str:
     return place
 
 
-def write_push(folder: Path, name: str, ends: str, *promises: str) -> str:
+def write_push(folder, name, ends, *promises):
     write_ring(folder)
     text = RING.replace("send_recv/ring", f"send_recv/{name}").replace("frame.leave", f"frame.{ends}")
     text = text.replace("placements=", f"promises=frozenset({set(promises)}), placements=")
@@ -44,13 +42,13 @@ def write_push(folder: Path, name: str, ends: str, *promises: str) -> str:
 
 
 @pytest.fixture
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def ran(tmp_path, monkeypatch):
     """The folder in which commands run."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def records_of(*arguments: str, code: int = 0) -> list[Record]:
+def records_of(*arguments, code=0):
     before = set(Path("records").glob("*")) if Path("records").exists() else set()
     assert main(["run", *arguments, "fabric=simulator", "track=none"]) == code
     (folder,) = set(Path("records").glob("2*")) - before
@@ -58,7 +56,7 @@ def records_of(*arguments: str, code: int = 0) -> list[Record]:
 
 
 class TestRequests:
-    def test_an_order_that_is_fair_becomes_random_but_for_a_dead_rank(self) -> None:
+    def test_an_order_that_is_fair_becomes_random_but_for_a_dead_rank(self):
         found = {}
         for name in ("none", "late_rank", "no_host_barrier", "dead_rank", "two_streams+late_rank"):
             (asked_for,) = asked(f"stress={name} fabric=simulator")
@@ -69,14 +67,14 @@ class TestRequests:
         (seeded,) = asked("stress=late_rank fabric=simulator fabric.seed=5 stress_seeds=3")
         assert seeds_of(on_its_fabric(seeded)) == (5, 6, 7), "they begin with the fabric's"
 
-    def test_what_is_wrong_is_one_line(self) -> None:
+    def test_what_is_wrong_is_one_line(self):
         lines = "stress=late / stress=[late_rank] / stress_seeds=0 / +exp=custom_ptx stress=late_rank"
         same_text(refusals(lines))
 
 
 class TestRuns:
     @pytest.mark.slow
-    def test_a_promise_is_kept_recorded_and_replayed(self, ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_promise_is_kept_recorded_and_replayed(self, ran, capsys):
         arguments = ("op=send_recv", "algorithms=[push]", "sizes=[64]", "stress_seeds=2")
         (record,) = records_of(*arguments, "stress=alternating_sizes+no_host_barrier")
         assert (record.status, record.case.stress) == (Status.PASSED, "no_host_barrier+alternating_sizes")
@@ -90,7 +88,7 @@ class TestRuns:
         assert again.case == record.case
         assert again.check.output_digests == record.check.output_digests
 
-    def test_what_is_not_promised_is_refused_with_the_reason(self, ran: Path) -> None:
+    def test_what_is_not_promised_is_refused_with_the_reason(self, ran):
         place = write_push(ran, "silent", "leave")
         arguments = ("op=send_recv", f"algorithms=[push,{place}]", "sizes=[64]", "stress=late_rank", "stress_seeds=1")
         ours, silent = records_of(*arguments)
@@ -99,7 +97,7 @@ class TestRuns:
         assert silent.reason.startswith("send_recv/silent does not promise late_rank, ")
 
     @pytest.mark.slow
-    def test_a_broken_promise_names_its_seed_which_shows_it_again(self, ran: Path) -> None:
+    def test_a_broken_promise_names_its_seed_which_shows_it_again(self, ran):
         """Without a barrier at its end a rank goes on, and looks at its output, before that has come."""
         place = write_push(ran, "early", "keep_epoch", "no_host_barrier")
         arguments = ("op=send_recv", f"algorithms=[{place}]", "sizes=[64]", "stress=no_host_barrier")
@@ -110,7 +108,7 @@ class TestRuns:
         assert again.status is Status.WRONG
 
     @pytest.mark.slow
-    def test_two_streams_under_the_race_checker(self, ran: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_two_streams_under_the_race_checker(self, ran, capsys):
         """Ours are refused; one that keeps its promise is clean, and one whose launches share epochs is not."""
         places = f"{write_push(ran, 'greedy', 'leave', 'two_streams')},{write_pull(ran)}"
         arguments = ("op=send_recv", f"algorithms=[push,{places}]", "sizes=[64]", "stress_seeds=1", "check.races=true")
@@ -126,7 +124,7 @@ class TestRuns:
         assert "launch 1 on stream" in greedy.findings[0].sentence()
 
     @pytest.mark.slow
-    def test_the_experiment_of_conf_is_short_and_runs(self, ran: Path) -> None:
+    def test_the_experiment_of_conf_is_short_and_runs(self, ran):
         assert len((CONF / "exp" / "stress.yaml").read_text().splitlines()) < 30
         records = records_of("+exp=stress")
         combinations = {"late_rank+alternating_sizes", "no_host_barrier+alternating_sizes"}
@@ -136,7 +134,7 @@ class TestRuns:
         assert (by_status[Status.PASSED], by_status[Status.REFUSED]) == (31, 5)
 
     @pytest.mark.slow
-    def test_the_experiment_of_conf_is_clean_under_the_race_checker(self, ran: Path) -> None:
+    def test_the_experiment_of_conf_is_clean_under_the_race_checker(self, ran):
         records = records_of("+exp=stress", "stress_seeds=1", "check.races=true")
         assert {one.findings for one in records if one.status is not Status.REFUSED} == {()}
         assert sum(one.status is Status.REFUSED for one in records) == 5

@@ -1,11 +1,8 @@
 """--plan: the cases, refusals, memory and time that it says, and that it creates nothing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,33 +10,30 @@ from reports.table.text import MAX_LINES
 from runner.command.durations import durations_in
 from runner.command.forecast import duration_text, plan_text
 from runner.command.heading import headline
-from runner.command.plan import Command, prepare
+from runner.command.plan import prepare
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import HostOffer
 from tests.golden import same_text
-from tests.runner.conftest import Symlab
 
 GIB = 1 << 30
 
 
-def planned(*arguments: str, multirun: bool = False, machine: HostOffer | None = None) -> Command:
+def planned(*arguments, multirun=False, machine=None):
     with hydra_over():
         jobs = compose_jobs(arguments, multirun)
     return prepare(arguments, jobs, machine=(lambda: machine) if machine else None, memory=lambda: 64 * GIB)
 
 
-def said(command: Command) -> list[str]:
+def said(command):
     return plan_text(command, headline(command), memory=lambda: 64 * GIB).splitlines()
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_plan_names_cases_refusals_memory_and_time_and_creates_nothing(
-    symlab: Symlab, script: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_names_cases_refusals_memory_and_time_and_creates_nothing(symlab, script, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     lines = ["algorithms=[one_shot,multimem_one_shot]", "sizes=[1K,4K]", "fabric=simulator", "fabric.multicast=false"]
     done = symlab("--plan", *lines, "cache_dir=cache", "records=out/records")
@@ -50,7 +44,7 @@ def test_a_plan_names_cases_refusals_memory_and_time_and_creates_nothing(
 
 
 @pytest.mark.slow
-def test_the_time_is_that_of_earlier_records_of_the_same_kind(symlab: Symlab) -> None:
+def test_the_time_is_that_of_earlier_records_of_the_same_kind(symlab):
     lines = ["sizes=[1K,4K]", "algorithms=[one_shot,two_shot]", "fabric=simulator"]
     for _ in range(2):
         assert symlab(*lines).code == 0
@@ -79,7 +73,7 @@ def test_the_time_is_that_of_earlier_records_of_the_same_kind(symlab: Symlab) ->
     assert sorted(Path().rglob("*")) == before
 
 
-def test_what_was_timed_together_shares_its_time(tmp_path: Path, symlab: Symlab) -> None:
+def test_what_was_timed_together_shares_its_time(tmp_path, symlab):
     assert symlab("sizes=[1K]", "fabric=simulator").code == 0
     for number, path in enumerate(sorted(Path("records").glob("*/all_reduce-*.json"))):
         document = json.loads(path.read_text())
@@ -93,7 +87,7 @@ def test_what_was_timed_together_shares_its_time(tmp_path: Path, symlab: Symlab)
     assert sorted(durations.seconds.values()) == [(25.0,), (25.0,)]
 
 
-def test_files_that_are_no_records_and_cases_that_failed_say_nothing_of_the_time(symlab: Symlab, script: Any) -> None:
+def test_files_that_are_no_records_and_cases_that_failed_say_nothing_of_the_time(symlab, script):
     script.outcomes = {"two_shot": RuntimeError("broken")}
     assert symlab("sizes=[1K]", "fabric=simulator").code == 1
     (folder,) = Path("records").iterdir()
@@ -109,7 +103,7 @@ def test_files_that_are_no_records_and_cases_that_failed_say_nothing_of_the_time
 
 
 @pytest.mark.slow
-def test_many_cases_are_grouped() -> None:
+def test_many_cases_are_grouped():
     command = planned("world_size=range(2,32)", "seed=1,2", "algorithms=[one_shot,ll]", "sizes=[1K,1M]", multirun=True)
     lines = said(command)
     assert command.case_count == 240
@@ -127,7 +121,7 @@ def test_many_cases_are_grouped() -> None:
     ]
 
 
-def test_on_gpus_the_heap_is_named_and_only_what_the_catalogue_refuses() -> None:
+def test_on_gpus_the_heap_is_named_and_only_what_the_catalogue_refuses():
     machine = HostOffer(gpu_count=8, driver_problem="", gpu_extra=True)
     arguments = ["algorithms=[one_shot,ll,multimem_one_shot]", "baselines=[nccl,torch/one_shot]", "dtype=float16"]
     lines = said(planned("fabric=nvshmem", "sizes=[1M]", *arguments, machine=machine))
@@ -144,7 +138,7 @@ def test_on_gpus_the_heap_is_named_and_only_what_the_catalogue_refuses() -> None
     assert "host memory" not in memory
 
 
-def test_a_plan_of_which_nothing_can_run_says_so_and_ends_with_two(symlab: Symlab) -> None:
+def test_a_plan_of_which_nothing_can_run_says_so_and_ends_with_two(symlab):
     done = symlab("--plan", "algorithms=[ll]", "sizes=[1M]", "fabric=simulator")
     assert done.code == 2
     assert "refused [1]" in done.out
@@ -156,12 +150,12 @@ def test_a_plan_of_which_nothing_can_run_says_so_and_ends_with_two(symlab: Symla
     ("seconds", "text"),
     [(0.04, "0.0 s"), (9.94, "9.9 s"), (48.4, "48 s"), (59.6, "1 min 0 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
 )
-def test_times_for_people(seconds: float, text: str) -> None:
+def test_times_for_people(seconds, text):
     assert duration_text(seconds) == text
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_a_plan_fits_its_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_fits_its_terminal(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = said(planned("placement=both", "algorithms=all", "sizes=[1K,1M]"))
     assert max(map(len, lines)) <= columns

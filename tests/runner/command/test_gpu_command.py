@@ -1,11 +1,6 @@
 """fabric.gpu on the command line: planned, run, recorded, replayed, audited, and refused before anything runs."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,11 +35,11 @@ MEET:
 
 
 @pytest.fixture
-def custom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def custom(tmp_path, monkeypatch):
     """custom(*arguments, launch=..): the exit code of a command that runs TWO_PHASES in tmp_path."""
     monkeypatch.chdir(tmp_path)
 
-    def go(*arguments: str, launch: dict[str, Any]) -> int:
+    def go(*arguments, launch):
         section = {
             "kernel": "two_phases.ptx:two_phases",
             "buffers": {"count": {"dtype": "int32", "shape": [1], "fill": "zeros"}},
@@ -60,7 +55,7 @@ def custom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int
 
 
 @pytest.mark.slow
-def test_a_record_says_whose_limits_held(tmp_path: Path) -> None:
+def test_a_record_says_whose_limits_held(tmp_path):
     assert main([*SMALL, "fabric.gpu=h100", f"records={tmp_path}"]) == 0
     (record,) = read([tmp_path])
     assert record.fabric.settings["gpu"] == H100
@@ -74,7 +69,7 @@ def test_a_record_says_whose_limits_held(tmp_path: Path) -> None:
     assert main(["--plan", *SMALL, "fabric.gpu=h100", f"records={tmp_path}"]) == 0
 
 
-def test_what_the_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_plan_says(capsys):
     assert main(["--plan", *SMALL, "fabric.gpu=h100"]) == 0
     assert "fabric: simulator, limits of h100, 132 multiprocessors (asked for)\n" in capsys.readouterr().out
     assert main(["--plan", *SMALL, "fabric.gpu={like: h100, name: one, multiprocessors: 1}", "sizes=[4M]"]) == 2
@@ -83,9 +78,7 @@ def test_what_the_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_replay_has_the_same_limits_also_if_the_gpu_is_described_otherwise_by_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_replay_has_the_same_limits_also_if_the_gpu_is_described_otherwise_by_now(tmp_path, monkeypatch, capsys):
     """The record's own numbers count."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "conf" / "gpu").mkdir(parents=True)
@@ -100,7 +93,7 @@ def test_a_replay_has_the_same_limits_also_if_the_gpu_is_described_otherwise_by_
 
 
 @pytest.mark.slow
-def test_a_deadlock_of_a_custom_kernel(custom: Callable[..., int], tmp_path: Path) -> None:
+def test_a_deadlock_of_a_custom_kernel(custom, tmp_path):
     tiny = "fabric.gpu={like: h100, name: tiny, multiprocessors: 2}"
     assert custom("records=without", launch={"grid": 5, "block": 1024}) == 0
     assert custom("records=fits", tiny, launch={"grid": 4, "block": 1024}) == 0
@@ -114,9 +107,7 @@ def test_a_deadlock_of_a_custom_kernel(custom: Callable[..., int], tmp_path: Pat
 @pytest.mark.parametrize(
     "launch", [{"grid": 5, "block": 1024, "cooperative": True}, {"grid": 1, "block": 1024, "shared_bytes": 240_000}]
 )
-def test_what_never_fits_is_refused_before_anything_runs(
-    custom: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str], launch: dict[str, Any]
-) -> None:
+def test_what_never_fits_is_refused_before_anything_runs(custom, tmp_path, capsys, launch):
     assert custom("fabric.gpu={like: h100, name: tiny, multiprocessors: 2}", launch=launch) == 2
     same_text(capsys.readouterr().err)
     assert not list(tmp_path.rglob("*.json"))

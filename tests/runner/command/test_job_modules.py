@@ -1,10 +1,6 @@
 """Libraries whose module is compiled first: when, how often, in whose time, and what becomes of cases without it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -28,22 +24,22 @@ BASELINES = "baselines=[flashinfer/vllm_one_shot,nccl,flashinfer/trtllm_lamport]
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(monkeypatch):
     monkeypatch.setattr(flashinfer, "version", lambda: "0.7.2")
     monkeypatch.setattr(flashinfer, "is_prebuilt", lambda module: True)
 
 
-def job_of(*arguments: str) -> Job:
+def job_of(*arguments):
     request = asked_for(BASELINES, "algorithms=[one_shot]", "dtype=bfloat16", *arguments)
     return Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
 
 
-def done(shelf: Shelf, brought: Callable[[Any, str], Brought], *arguments: str, **changes: Any) -> Shelf:
-    def measured(world: Any, contestants: Any, request: Any, limit: Any) -> Any:
+def done(shelf, brought, *arguments, **changes):
+    def measured(world, contestants, request, limit):
         shelf.events.append(f"measure {contestants[0].case.size_bytes}")
         return [TimedResult(timing_of(LIMIT)) for _ in contestants], LIMIT
 
-    def compiled(spec: Any, *given: Any) -> Executable:
+    def compiled(spec, *given):
         return Executable(spec.name, "entry", "sm_90a", "ptx", "sha256:0")
 
     ran = changes.pop("ran", lambda *given: GOOD)
@@ -51,13 +47,13 @@ def done(shelf: Shelf, brought: Callable[[Any, str], Brought], *arguments: str, 
     return shelf
 
 
-def test_each_module_is_brought_once_before_the_time_of_its_first_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_module_is_brought_once_before_the_time_of_its_first_case(monkeypatch):
     """By a clock that only bringing moves."""
-    brought: list[str] = []
+    brought = []
     clock = [100.0]
     monkeypatch.setattr("runner.command.attempt.time", SimpleNamespace(monotonic=lambda: clock[0]))
 
-    def bring(world: Any, module: str) -> Brought:
+    def bring(world, module):
         brought.append(module)
         clock[0] += 300.0
         return READY
@@ -74,10 +70,10 @@ def test_each_module_is_brought_once_before_the_time_of_its_first_case(monkeypat
     assert first.library == "flashinfer 0.7.2 (PyTorch 2.11.0, nvcc 13.0)"
 
 
-def test_a_module_that_does_not_compile_refuses_its_cases_and_no_others() -> None:
-    tried: list[str] = []
+def test_a_module_that_does_not_compile_refuses_its_cases_and_no_others():
+    tried = []
 
-    def bring(world: Any, module: str) -> Brought:
+    def bring(world, module):
         tried.append(module)
         return Brought("vllm_comm did not compile: a.cu(3): error: no") if module == "vllm_comm" else READY
 
@@ -92,11 +88,11 @@ def test_a_module_that_does_not_compile_refuses_its_cases_and_no_others() -> Non
     assert sum(record.status is Status.PASSED for record in shelf.records) == 6
 
 
-def test_a_library_that_is_refused_brings_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_refused_brings_no_module(monkeypatch):
     monkeypatch.setattr(flashinfer, "refuses_case", lambda name, case: Refusal("sizes", "it is refused", "nothing"))
-    tried: list[str] = []
+    tried = []
 
-    def bring(world: Any, module: str) -> Brought:
+    def bring(world, module):
         tried.append(module)
         return READY
 
@@ -105,8 +101,8 @@ def test_a_library_that_is_refused_brings_no_module(monkeypatch: pytest.MonkeyPa
     assert sum(record.status is Status.REFUSED for record in shelf.records) == 2
 
 
-def test_a_world_that_is_lost_on_the_way_is_a_refusal_and_a_fresh_world_follows() -> None:
-    def bring(world: Any, module: str) -> Brought:
+def test_a_world_that_is_lost_on_the_way_is_a_refusal_and_a_fresh_world_follows():
+    def bring(world, module):
         if module == "vllm_comm":
             world.healthy = False
             raise WorldFailure(Status.TIMEOUT, None, "the deadline of 720 s passed\nmore")
@@ -119,14 +115,14 @@ def test_a_world_that_is_lost_on_the_way_is_a_refusal_and_a_fresh_world_follows(
     assert sum(record.status is Status.PASSED for record in shelf.records) == 3
 
 
-def test_the_ranks_have_the_time_that_compiling_takes() -> None:
+def test_the_ranks_have_the_time_that_compiling_takes():
     class World:
-        def run(self, program: Any, plan: Any, deadline_s: float) -> list[Brought]:
+        def run(self, program, plan, deadline_s):
             assert program is bring_module
             assert plan == ModulePlan("vllm_comm")
             assert deadline_s == plan.limit_s + LOAD_LIMIT_S
             return [READY, READY]
 
     bring = usual_means().brought
-    world: Any = World()
+    world = World()
     assert bring(world, "vllm_comm") == READY

@@ -6,15 +6,13 @@ import dataclasses
 import io
 import json
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from cases.record.prediction import INTERRUPTED, RecordedPrediction
-from cases.record.record import Record, Status
+from cases.record.record import Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
-from cases.record.timing import Timing
 from runner.case.cases import cases_of
 from runner.command import means
 from runner.command.console import Console
@@ -26,10 +24,10 @@ from tests.reports.beside import predicted
 from tests.reports.synthetic import record
 from tests.rooms import needs
 from tests.runner.command.test_job_timing import Shelf, asked_for
-from tests.runner.conftest import Script, Symlab
+from tests.runner.conftest import Script
 
 
-def told(timing: Timing, time_us: float = 4.0) -> RecordedPrediction:
+def told(timing, time_us=4.0):
     return predicted(dataclasses.replace(record(world_size=2), timing=timing), time_us).prediction
 
 
@@ -40,7 +38,7 @@ class Told:
     shelf: Shelf
     interrupts: str = ""
 
-    def __call__(self, contestant: Any, timing: Timing, job: Job) -> RecordedPrediction:
+    def __call__(self, contestant, timing, job):
         name = contestant.case.algorithm
         self.shelf.events.append(f"predict {contestant.case.size_bytes} {name}")
         if name == self.interrupts:
@@ -48,7 +46,7 @@ class Told:
         return RecordedPrediction(reason="a library's") if name == "nccl" else told(timing)
 
 
-def predicted_job(shelf: Shelf, script: Script, *arguments: str, interrupts: str = "") -> Shelf:
+def predicted_job(shelf, script, *arguments, interrupts=""):
     request = asked_for(*arguments)
     job = Job(request, cases_of(request), {}, RecordedEnvironment, RecordedRequest())
     means = script.tools().means
@@ -57,12 +55,12 @@ def predicted_job(shelf: Shelf, script: Script, *arguments: str, interrupts: str
     return shelf
 
 
-def times_beside(records: list[Record]) -> list[float | str | None]:
+def times_beside(records):
     found = [one.prediction for one in records]
     return [None if one is None else one.time.time_us if one.time else one.reason for one in found]
 
 
-def test_predictions_are_made_between_the_sizes_when_nothing_is_timed() -> None:
+def test_predictions_are_made_between_the_sizes_when_nothing_is_timed():
     shelf = predicted_job(Shelf(), Script(), "sizes=[8,16]", "timing.predict=true")
     same_text("\n".join(shelf.events[3:11]))
     assert shelf.events.index("measure 16") > shelf.events.index("keep 8 nccl")
@@ -74,7 +72,7 @@ def test_predictions_are_made_between_the_sizes_when_nothing_is_timed() -> None:
     assert all("prediction" not in json.loads(one.to_json()) for one in unasked.records)
 
 
-def test_an_interrupted_prediction_keeps_all_times() -> None:
+def test_an_interrupted_prediction_keeps_all_times():
     shelf = Shelf()
     with pytest.raises(KeyboardInterrupt):
         predicted_job(shelf, Script(), "sizes=[8,16]", "timing.predict=true", interrupts="two_shot")
@@ -85,7 +83,7 @@ def test_an_interrupted_prediction_keeps_all_times() -> None:
 
 
 @needs("speed")
-def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_prediction_says_why_it_has_none(monkeypatch):
     """GPUs of an unknown type, and whatever breaks while the type is looked up: the records have all times and the
     reason, and no case fails."""
     from symlab.speed.predict import beside
@@ -108,9 +106,7 @@ def test_the_usual_prediction_says_why_it_has_none(monkeypatch: pytest.MonkeyPat
         (["fabric=simulator", "timing.predict=maybe"], "symlab: error: "),
     ],
 )
-def test_a_command_that_measures_nothing_is_refused_with_one_line(
-    symlab: Symlab, words: list[str], reason: str
-) -> None:
+def test_a_command_that_measures_nothing_is_refused_with_one_line(symlab, words, reason):
     outcome = symlab("sizes=8", "timing.predict=true", *words)
     assert outcome.code == 2
     assert outcome.err.strip().startswith(reason)
@@ -118,7 +114,7 @@ def test_a_command_that_measures_nothing_is_refused_with_one_line(
     assert not Path(outcome.folder, "records").exists()
 
 
-def test_a_line_of_the_console_has_the_predicted_time_and_points_out_what_is_slower() -> None:
+def test_a_line_of_the_console_has_the_predicted_time_and_points_out_what_is_slower():
     shelf = predicted_job(Shelf(), Script(), "sizes=8", "timing.predict=true")
     slow, _, library = shelf.records
     quick = dataclasses.replace(slow, prediction=told(slow.timing, slow.timing.median_us))

@@ -1,15 +1,11 @@
 """Words of a launcher's world: every program of the runner, every plan and outcome; kernels are each rank's own."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import functools
 import hashlib
 import importlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -30,7 +26,7 @@ from runner.case.stress import StressPlan
 from runner.command.joined import MODULES, PROGRAMS, JoinedCommand
 from runner.custom.nouns import BufferSpec, CustomSpec, Fill
 from runner.custom.program import CompiledCustom, CustomOutcome, CustomPlan
-from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.custom import CustomContestant
 from runner.timing.link import LinkTimes
 from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes
@@ -43,26 +39,26 @@ REQUEST = ("op=all_reduce", "world_size=2", "sizes=[64]", "fabric=nvshmem", "tra
 
 
 @functools.cache
-def composed(*overrides: str) -> tuple[ComposedJob, ...]:
+def composed(*overrides):
     with hydra_over():
         return compose_jobs([*REQUEST, *overrides], False)
 
 
 @pytest.fixture(scope="module")
-def own() -> JoinedCommand:
+def own():
     return JoinedCommand(composed())
 
 
 @pytest.fixture
-def case() -> Case:
+def case():
     return Case("all_reduce", "one_shot", "float32", "float32", "sum", 64, 2)
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Executable]:
+def compiled(monkeypatch):
     """What compiling gives in this process: PTX of that text."""
 
-    def executable(ptx: str) -> Executable:
+    def executable(ptx):
         digest = hashlib.sha256(ptx.encode()).hexdigest()
         return Executable("all_reduce/one_shot", "kernel", "sm_90a", ptx, digest, b"c")
 
@@ -71,7 +67,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Executable]:
 
 
 @pytest.mark.slow
-def test_every_program_that_the_runner_runs_on_a_world_has_a_name() -> None:
+def test_every_program_that_the_runner_runs_on_a_world_has_a_name():
     """A new one is added to PROGRAMS, or its command fails in launchers' worlds alone."""
     found = set()
     for path in ROOT.rglob("*.py"):
@@ -92,7 +88,7 @@ def test_every_program_that_the_runner_runs_on_a_world_has_a_name() -> None:
     assert found == PROGRAMS
 
 
-def test_every_name_is_of_something() -> None:
+def test_every_name_is_of_something():
     words = JoinedCommand(composed()).vocabulary
     for name in PROGRAMS:
         assert words.program_name(words.program(name)) == name
@@ -100,7 +96,7 @@ def test_every_name_is_of_something() -> None:
         importlib.import_module(module)
 
 
-def plans(case: Case, executable: Executable) -> list[Any]:
+def plans(case, executable):
     spec = find(case.name)
     baseline = find_baseline("nccl")
     library = dataclasses.replace(case, algorithm="nccl")
@@ -115,9 +111,7 @@ def plans(case: Case, executable: Executable) -> list[Any]:
     ]
 
 
-def test_all_plans_arrive_with_what_is_compiled_here(
-    own: JoinedCommand, case: Case, compiled: Callable[[str], Executable]
-) -> None:
+def test_all_plans_arrive_with_what_is_compiled_here(own, case, compiled):
     theirs = dataclasses.replace(compiled("ptx"), cubin=b"hostile")
     words = own.vocabulary
     for plan in plans(case, theirs):
@@ -136,9 +130,7 @@ def test_all_plans_arrive_with_what_is_compiled_here(
             assert found == plan
 
 
-def test_other_code_or_sources_here_are_refused_by_name(
-    own: JoinedCommand, case: Case, compiled: Callable[[str], Executable], tmp_path: Path
-) -> None:
+def test_other_code_or_sources_here_are_refused_by_name(own, case, compiled, tmp_path):
     for place in (1, -1):
         plan = plans(case, compiled("other ptx"))[place]
         with refused(NotPlain):
@@ -152,7 +144,7 @@ def test_other_code_or_sources_here_are_refused_by_name(
         own.vocabulary.read(text)
 
 
-def test_a_brought_kernel_is_the_one_of_the_own_command_line(case: Case, own: JoinedCommand) -> None:
+def test_a_brought_kernel_is_the_one_of_the_own_command_line(case, own):
     place = "conf/exp/own/ring.py:SPEC"
     brought = JoinedCommand(composed("op=all_gather", "world_size=4", f"algorithms=['{place}']"))
     (spec,) = (spec for key, spec in brought._specs.items() if (key, spec) not in own._specs.items())
@@ -162,7 +154,7 @@ def test_a_brought_kernel_is_the_one_of_the_own_command_line(case: Case, own: Jo
         own.vocabulary.read(text)
 
 
-def outcomes() -> list[Any]:
+def outcomes():
     mismatch = Mismatch(1, 0, 5, 1.0, float("inf"), "0x1", "0x2")
     scale = Scale(4, 1.0, 2.0, 3.0)
     check = RankCheck(
@@ -181,7 +173,7 @@ def outcomes() -> list[Any]:
     ]
 
 
-def test_all_outcomes_come_home(own: JoinedCommand) -> None:
+def test_all_outcomes_come_home(own):
     for outcome in outcomes():
         found = own.vocabulary.read(own.vocabulary.written(outcome))
         assert found == outcome
@@ -189,7 +181,7 @@ def test_all_outcomes_come_home(own: JoinedCommand) -> None:
 
 
 @pytest.mark.slow
-def test_a_custom_plan_arrives_with_the_own_kernel(own: JoinedCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_plan_arrives_with_the_own_kernel(own, monkeypatch):
     theirs = Executable("custom/k", "k", "sm_90a", "ptx", "sha256:1")
     launch = Launch((2, 1, 1), 64, 128, 2)
     mine = CompiledCustom(dataclasses.replace(theirs, cubin=b"mine"), launch)
@@ -221,7 +213,7 @@ def test_a_custom_plan_arrives_with_the_own_kernel(own: JoinedCommand, monkeypat
             JoinedCommand(composed()).vocabulary.read(own.vocabulary.written(dataclasses.replace(plan, compiled=sent)))
 
 
-def test_the_kernel_of_a_custom_job_is_found_by_its_digest() -> None:
+def test_the_kernel_of_a_custom_job_is_found_by_its_digest():
     with hydra_over():
         jobs = compose_jobs(["exp=custom_ptx"], False)
     own = JoinedCommand(jobs)

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -21,7 +20,7 @@ from runner.command import launched
 from runner.command.console import Console
 from runner.command.forecast import ExpectedCase, _available, _whole_time_s
 from runner.command.launched import Launched
-from runner.command.plan import Command, prepare
+from runner.command.plan import prepare
 from runner.command.resume import resume
 from runner.command.running import Asked
 from runner.command.start import start
@@ -35,7 +34,6 @@ from runner.request.options import RunOptions
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
 from tests.patience import PATIENCE_S
-from tests.runner.conftest import Symlab
 
 SWEEP = ("seed=1,2,3", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator", "track=none")
 
@@ -43,10 +41,10 @@ SWEEP = ("seed=1,2,3", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator"
 class Said(Console):
     """A console that keeps what it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.warned: list[str] = []
-        self.counts: list[str] = [""]
+        self.warned = []
+        self.counts = [""]
         self.warn = self.warned.append
         self.spread = self.counts.append
 
@@ -56,19 +54,19 @@ class Handed:
 
     became: Callable[[Path, tuple[int, ...]], None] = staticmethod(lambda folder, workers: None)
 
-    def __init__(self, request: Any, work: Any, workers: list[int], options: Any, folder: Path) -> None:
+    def __init__(self, request, work, workers, options, folder):
         self.workers = tuple(workers)
-        self.error: BaseException | None = None
-        self.returns: tuple[Any, ...] = ()
+        self.error = None
+        self.returns = ()
         self.is_over = True
         type(self).became(Path(work.folder), self.workers)
 
-    def wait(self, patience_s: float | None = None) -> None:
+    def wait(self, patience_s=None):
         """It has ended."""
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _at_once(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for name in ("LOOK_S", "LOOK_SLURM_S", "WAITING_S", "GONE_S"):
         monkeypatch.setattr(launched, name, 0.0)
@@ -80,18 +78,18 @@ JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
 @functools.cache
-def asked_for(*lines: str) -> Command:
+def asked_for(*lines):
     with hydra_over():
         jobs, launch = compose_command([*SWEEP, *lines], True)
     return replace(prepare((), jobs, memory=lambda: 1 << 40), launch=launch)
 
 
-def becomes(monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]) -> None:
+def becomes(monkeypatch, change):
     """Say what workers do to the command's folder once they are handed over."""
     monkeypatch.setattr(Handed, "became", staticmethod(lambda folder, workers: change(folder)))
 
 
-def launching(command: Command, console: Console, name: str = "", kept: Callable[..., None] | None = None) -> Launched:
+def launching(command, console, name="", kept=None):
     """The command's launch, in a new folder."""
     name = name or "20260101T000000Z-all_reduce-00000000"
     folder = Path("new") / name
@@ -101,13 +99,13 @@ def launching(command: Command, console: Console, name: str = "", kept: Callable
 
 
 @pytest.mark.slow
-def test_a_records_line_counts_it(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_records_line_counts_it(symlab, monkeypatch):
     """Not what was done when the command looked last: with the last record's line all jobs are done."""
     assert symlab("-m", *SWEEP).code == 0
     (before,) = Path("records").iterdir()
     records = {path.name: path.read_bytes() for path in before.rglob("*") if path.is_file()}
 
-    def became(folder: Path, workers: tuple[int, ...]) -> None:
+    def became(folder, workers):
         for name, content in records.items():
             if name.endswith(".json") and name != "command.json":
                 (folder / name).write_bytes(content)
@@ -126,10 +124,10 @@ def test_a_records_line_counts_it(symlab: Symlab, monkeypatch: pytest.MonkeyPatc
     assert launch.problem == ""
 
 
-def test_a_worker_that_waits_for_slurm_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_waits_for_slurm_is_told_once(monkeypatch):
     looks = iter([None, None, None, *["PENDING"] * 4])
 
-    def listed(name: str) -> list[SlurmJob] | None:
+    def listed(name):
         state = next(looks, "FAILED")
         return None if state is None else [SlurmJob("7_0", 0, state, "", "PartitionDown")]
 
@@ -140,10 +138,10 @@ def test_a_worker_that_waits_for_slurm_is_told_once(monkeypatch: pytest.MonkeyPa
     same_text("\n".join([*(line for line in console.warned if "lost" not in line), launch.problem]))
 
 
-def test_a_full_disk_is_named_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named_for_all_jobs(monkeypatch):
     """Also for jobs that no worker could take: a claim is a file. What a worker said of a job comes before."""
 
-    def became(folder: Path) -> None:
+    def became(folder):
         files = LaunchFiles(folder)
         files.claim(0, 0)
         files.claim(1, 0)
@@ -157,10 +155,10 @@ def test_a_full_disk_is_named_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> N
     same_text("\n".join(console.warned))
 
 
-def test_lost_jobs_count_while_others_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_jobs_count_while_others_work(monkeypatch):
     """Those of a worker that is gone as well: it could not say that they are."""
 
-    def became(folder: Path) -> None:
+    def became(folder):
         files = LaunchFiles(folder)
         for job, worker in ((0, 0), (1, 1), (2, 1)):
             files.claim(job, worker)
@@ -169,7 +167,7 @@ def test_lost_jobs_count_while_others_work(monkeypatch: pytest.MonkeyPatch) -> N
 
     becomes(monkeypatch, became)
     console = Said()
-    counts: list[str] = []
+    counts = []
     launch = launching(asked_for(*JOBLIB), console)
     monkeypatch.setattr(launched.time, "sleep", lambda s: (counts.append(console.counts[-1]), launch._files.stop()))
     monkeypatch.setattr(launched, "is_alive", lambda process: not counts)
@@ -177,7 +175,7 @@ def test_lost_jobs_count_while_others_work(monkeypatch: pytest.MonkeyPatch) -> N
     assert counts == ["0 running, 0 of 3 jobs done, 3 lost"]
 
 
-def test_an_error_of_ours_leaves_no_worker_and_no_file(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_ours_leaves_no_worker_and_no_file(symlab, monkeypatch):
     monkeypatch.setattr(Launched, "_watch", Mock(side_effect=RuntimeError("not foreseen")))
     with pytest.raises(RuntimeError, match="not foreseen"):
         symlab("-m", *SWEEP, *JOBLIB)
@@ -185,7 +183,7 @@ def test_an_error_of_ours_leaves_no_worker_and_no_file(symlab: Symlab, monkeypat
     assert not (folder / LAUNCH).exists()
 
 
-def test_workers_that_start_during_an_interrupt_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_start_during_an_interrupt_are_known(monkeypatch):
     """A command cancels the workers that it knows: these are among them."""
     becomes(monkeypatch, lambda folder: os.kill(os.getpid(), signal.SIGTERM))
     launch = launching(asked_for(*JOBLIB), Said())
@@ -195,7 +193,7 @@ def test_workers_that_start_during_an_interrupt_are_known(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_a_wrong_launcher_is_refused_of_a_complete_folder_as_well(symlab: Symlab) -> None:
+def test_a_wrong_launcher_is_refused_of_a_complete_folder_as_well(symlab):
     assert symlab("-m", *SWEEP).code == 0
     (folder,) = Path("records").iterdir()
     assert resume(folder, "none", launcher=["joblib"]) == 0
@@ -204,9 +202,7 @@ def test_a_wrong_launcher_is_refused_of_a_complete_folder_as_well(symlab: Symlab
 
 
 @pytest.mark.parametrize("squeue", ["exit 1", 'echo "7_0|RUNNING|node1|None"'])
-def test_a_resumption_needs_slurms_word_that_no_worker_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, squeue: str
-) -> None:
+def test_a_resumption_needs_slurms_word_that_no_worker_is_left(tmp_path, monkeypatch, squeue):
     """No answer is no empty queue: a second command would run the same cases beside the first one's workers."""
     environment = programs(tmp_path / "programs")
     monkeypatch.setenv("PATH", environment["PATH"])
@@ -222,7 +218,7 @@ def test_a_resumption_needs_slurms_word_that_no_worker_is_left(
 
 
 @pytest.mark.parametrize("name", ["%j", "${y}"])
-def test_a_path_that_submitit_would_fill_in_is_refused(tmp_path: Path, symlab: Symlab, name: str) -> None:
+def test_a_path_that_submitit_would_fill_in_is_refused(tmp_path, symlab, name):
     place = tmp_path / name
     place.mkdir()
     os.chdir(place)
@@ -240,7 +236,7 @@ def test_a_path_that_submitit_would_fill_in_is_refused(tmp_path: Path, symlab: S
         (("hydra/launcher=submitit_slurm",), "a worker looks at what Slurm gives it", 20.0),
     ],
 )
-def test_a_plans_memory_and_time_are_those_of_its_workers(lines: tuple[str, ...], says: str, seconds: float) -> None:
+def test_a_plans_memory_and_time_are_those_of_its_workers(lines, says, seconds):
     """Jobs of 4, 12 and 20 s: the last one begins where the first has ended."""
     command = asked_for(*lines)
     assert _available(command, 3 << 30) == says
@@ -251,7 +247,7 @@ def test_a_plans_memory_and_time_are_those_of_its_workers(lines: tuple[str, ...]
     assert _whole_time_s(cases, command) == seconds
 
 
-def programs(folder: Path) -> dict[str, str]:
+def programs(folder):
     """The environment of a machine that has Slurm's programs, and no Slurm that they can reach."""
     folder.mkdir()
     for name in ("sbatch", "srun", "squeue", "scancel"):
@@ -260,9 +256,7 @@ def programs(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def test_slurm_is_refused_where_it_is_missing_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slurm_is_refused_where_it_is_missing_before_anything_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     with refused(RequestError):
         start((), RunOptions(overrides=(*SWEEP, "hydra/launcher=submitit_slurm"), multirun=True))
@@ -270,9 +264,7 @@ def test_slurm_is_refused_where_it_is_missing_before_anything_is_written(
 
 
 @pytest.mark.slow
-def test_slurm_that_is_missing_is_no_reason_to_touch_a_folder_that_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slurm_that_is_missing_is_no_reason_to_touch_a_folder_that_is_resumed(tmp_path, monkeypatch):
     environment = programs(tmp_path / "programs")
     line = [sys.executable, "-m", "symlab", "run", "-m", *SWEEP, "hydra/launcher=submitit_slurm"]
     subprocess.run(line, env=environment, capture_output=True, timeout=PATIENCE_S)
@@ -285,12 +277,12 @@ def test_slurm_that_is_missing_is_no_reason_to_touch_a_folder_that_is_resumed(
 
 
 @pytest.mark.slow
-def test_without_a_slurm_that_answers_a_command_ends_and_keeps_no_secret(tmp_path: Path) -> None:
+def test_without_a_slurm_that_answers_a_command_ends_and_keeps_no_secret(tmp_path):
     environment = programs(tmp_path / "programs")
     line = [sys.executable, "-m", "symlab"]
     given = ("hydra/launcher=submitit_slurm", "hydra.launcher.comment='http://user:hunter2@host'")
 
-    def said(*words: str) -> subprocess.CompletedProcess[str]:
+    def said(*words):
         return subprocess.run([*line, *words], env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
     done = said("run", "-m", *SWEEP, *given)

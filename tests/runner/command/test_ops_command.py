@@ -1,11 +1,7 @@
 """The command line with each op: what it says, what its records say, and that nothing but the op has to be given."""
 
-from __future__ import annotations
 
-from tests.runner.conftest import Symlab
-
-
-def test_the_first_lines_of_an_op_that_moves_data(symlab: Symlab) -> None:
+def test_the_first_lines_of_an_op_that_moves_data(symlab):
     done = symlab("op=all_gather", "algorithms=[push]", "world_size=3", "sizes=[12,13,1K]")
     lines = done.out.splitlines()
     assert lines[0] == "symlab: all_gather float32, moves data, 3 ranks, 2 sizes x 1 algorithm = 2 cases"
@@ -19,7 +15,7 @@ def test_the_first_lines_of_an_op_that_moves_data(symlab: Symlab) -> None:
     assert "rounded" not in symlab("op=all_gather", "algorithms=[push]", "sizes=[12]", "world_size=3").out
 
 
-def test_what_an_op_can_not_do_ends_before_anything_runs(symlab: Symlab) -> None:
+def test_what_an_op_can_not_do_ends_before_anything_runs(symlab):
     done = symlab("op=all_gather", "algorithms=auto", "reduction=sum")
     assert (done.code, done.out) == (2, "")
     assert done.err == (

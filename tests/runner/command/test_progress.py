@@ -1,7 +1,5 @@
 """How far a command is: the time remaining from the work done, and the line that says it at every width."""
 
-from __future__ import annotations
-
 import pytest
 
 from cases.case import Case
@@ -9,11 +7,11 @@ from runner.command.progress import Bar, Progress, clock_text, work_of
 from tests.golden import same_text
 
 
-def case(size_bytes: int, world_size: int = 4) -> Case:
+def case(size_bytes, world_size=4):
     return Case("all_reduce", "one_shot", "float32", "float32", "sum", size_bytes, world_size)
 
 
-def after(done: list[tuple[Case, float]], waiting: list[Case], refused: int = 0) -> Progress:
+def after(done, waiting, refused=0):
     """The progress of a command whose done cases took these seconds, and refused others took none."""
     some = [case(1024)] * refused
     progress = Progress.of([*(one for one, _ in done), *some, *waiting])
@@ -24,7 +22,7 @@ def after(done: list[tuple[Case, float]], waiting: list[Case], refused: int = 0)
     return progress
 
 
-def test_the_time_remaining_goes_by_the_work_of_the_cases_that_ran() -> None:
+def test_the_time_remaining_goes_by_the_work_of_the_cases_that_ran():
     done = [(case(1 << 20), 1.0), (case(2 << 20), 2.0)]
     work = sum(work_of(one) for one, _ in done)
     for waiting in ([case(8 << 20)], [case(1 << 20, 8)], [case(0)] * 3):
@@ -40,21 +38,21 @@ def test_the_time_remaining_goes_by_the_work_of_the_cases_that_ran() -> None:
     ],
     ids=["one case", "too short", "nothing is left"],
 )
-def test_nothing_is_foretold_from_too_little(done: list[tuple[Case, float]], waiting: list[Case]) -> None:
+def test_nothing_is_foretold_from_too_little(done, waiting):
     assert after(done, waiting).remaining_s is None
 
 
-def test_durations() -> None:
+def test_durations():
     texts = {0.4: "0:00", 59.6: "1:00", 245: "4:05", 3600: "1:00:00", 90061: "25:01:01"}
     assert {seconds: clock_text(seconds) for seconds in texts} == texts
 
 
-def bar(failed: int = 2) -> Bar:
+def bar(failed=2):
     progress = after([(case(1 << 20), 2.0)] * 6, [case(1 << 20)] * 6)
     progress.failed = failed
     return Bar(progress, jobs=12, job=7, case="multimem_two_shot 1M n4 in place")
 
 
-def test_the_bar_says_less_on_a_narrow_terminal_and_nothing_of_one_job_and_of_no_failure() -> None:
+def test_the_bar_says_less_on_a_narrow_terminal_and_nothing_of_one_job_and_of_no_failure():
     one = Bar(Progress.of([case(1024)]), case="one_shot 1K n4")
     same_text("\n".join([*(bar().line(width) for width in (100, 80, 40, 30, 10)), one.line(100)]))

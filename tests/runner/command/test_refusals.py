@@ -1,9 +1,5 @@
 """What is refused before anything runs: the same as a world refuses."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from cases.ops import OPS, collective
@@ -18,7 +14,7 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import HostOffer
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import same_text
-from tests.runner.conftest import Script, Symlab, on_its_fabric
+from tests.runner.conftest import on_its_fabric
 
 GREEDY = """
 from dataclasses import replace
@@ -31,7 +27,7 @@ SPEC = replace(OURS, algorithm="greedy", launch=lambda case: Launch(1, 128, shar
 
 @pytest.mark.slow
 @pytest.mark.parametrize("multicast", ["true", "false"])
-def test_a_simulated_world_refuses_what_was_expected(multicast: str) -> None:
+def test_a_simulated_world_refuses_what_was_expected(multicast):
     lines = ["algorithms=all", "sizes=[0,1K,1M]", f"fabric.multicast={multicast}", "world_size=4", "fabric=simulator"]
     with hydra_over():
         requests = [on_its_fabric(compose_jobs([f"op={op}", *lines], False)[0].request) for op in OPS]
@@ -58,9 +54,7 @@ def test_a_simulated_world_refuses_what_was_expected(multicast: str) -> None:
         "sizes=[1000000G]",
     ],
 )
-def test_a_command_of_which_nothing_can_run_is_refused_as_a_whole(
-    symlab: Symlab, script: Script, arguments: str
-) -> None:
+def test_a_command_of_which_nothing_can_run_is_refused_as_a_whole(symlab, script, arguments):
     done = symlab(*arguments.split(), "fabric=simulator")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     same_text(done.err)
@@ -68,9 +62,7 @@ def test_a_command_of_which_nothing_can_run_is_refused_as_a_whole(
     assert script.worlds == []
 
 
-def test_a_users_kernel_beyond_the_shared_memory_of_a_block_is_refused_before_it_runs(
-    symlab: Symlab, script: Script, tmp_path: Path
-) -> None:
+def test_a_users_kernel_beyond_the_shared_memory_of_a_block_is_refused_before_it_runs(symlab, script, tmp_path):
     (tmp_path / "greedy.py").write_text(GREEDY, encoding="utf-8")
     done = symlab("algorithms=[greedy.py:SPEC]", "sizes=[1K]", "fabric=simulator")
     assert (done.code, done.err.count("\n")) == (2, 1)
@@ -99,21 +91,21 @@ UNUSED = {
 }
 
 
-def unused(line: str, machine: HostOffer | None = None) -> list[str]:
+def unused(line, machine=None):
     """What a command line says of keys without effect; machine is in place of this one. Inside hydra_over."""
     jobs = compose_jobs([one for one in line.split() if one != "-m"], "-m" in line)
     return list(unused_keys(prepare((), jobs, machine=(lambda: machine) if machine else None)))
 
 
 @pytest.mark.parametrize("lines", [list(UNUSED)[:6], list(UNUSED)[6:11], list(UNUSED)[11:]])
-def test_keys_without_effect_are_named(lines: list[str]) -> None:
+def test_keys_without_effect_are_named(lines):
     with hydra_over():
         for line in lines:
             said = unused(f"{line} fabric=simulator track=none")
             assert [one.partition(" has no effect")[0] for one in said] == UNUSED[line]
 
 
-def test_keys_without_effect_on_gpus_are_named() -> None:
+def test_keys_without_effect_on_gpus_are_named():
     with hydra_over():
         simulators = unused("fabric=nvshmem fabric.seed=3 fabric.memory=weak", EIGHT)
         timing = unused("-m fabric=nvshmem check=false,true timing.samples=9", EIGHT)
@@ -122,7 +114,7 @@ def test_keys_without_effect_on_gpus_are_named() -> None:
 
 
 @pytest.mark.slow
-def test_timing_of_an_experiment_counts_as_given(symlab: Symlab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_timing_of_an_experiment_counts_as_given(symlab, capsys):
     done = symlab("+exp=barrier", "seed=1", "fabric=simulator")
     assert "timing." not in done.out
     (done.folder / "mine" / "exp").mkdir(parents=True)

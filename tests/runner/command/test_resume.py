@@ -1,7 +1,5 @@
 """A command that was cut short is resumed: what is left runs, and nothing else; what can't be the same is refused."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -9,15 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from cases.record.record import Record, load
+from cases.record.record import load
 from kernels.sources import ROOT
 from reports.record.seal import MANIFEST, broken
 from runner.__main__ import main
@@ -26,14 +22,14 @@ from runner.command import still_working, unfinished_cases
 from runner.command.recorded_jobs import recorded_command
 from runner.command.resume import resume
 from runner.interrupt import Interrupted
-from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
+from runner.records.command_json import COMMAND_JSON, command_document_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderLock
 from runner.request_error import RequestError
 from runner.world.launcher import Outer
 from tests.golden import refused, same_text
 from tests.patience import PATIENCE_S
 from tests.reports.synthetic import record as synthetic_record
-from tests.runner.conftest import BAD, TWO, Runs, Script, Symlab, record_files, started
+from tests.runner.conftest import BAD, TWO, Script, record_files, started
 
 SWEEP = ("-m", "world_size=2,3", "sizes=[8,16]")
 """Two jobs of four cases each."""
@@ -42,7 +38,7 @@ AT_SIXTH = "two_shot-float32-float32-sum-n3-8B"
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def swept(tmp_path_factory):
     """The folder of a sweep that Ctrl-C ended at its sixth case; a test takes a copy."""
     place, script = tmp_path_factory.mktemp("swept"), Script({AT_SIXTH: KeyboardInterrupt()})
     with pytest.MonkeyPatch.context() as patch:
@@ -52,17 +48,17 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(swept, tmp_path, monkeypatch):
     """A folder of the sweep, in the working folder's records."""
     monkeypatch.chdir(tmp_path)
     return Path(shutil.copytree(swept, tmp_path / "records" / swept.name))
 
 
 @pytest.fixture
-def cut(symlab: Symlab, script: Script) -> Callable[..., Path]:
+def cut(symlab, script):
     """cut("two_shot-.*", ...): a sweep that Ctrl-C ends at the first case with this part in its id; its folder."""
 
-    def run(part: str, *arguments: str, track: bool = False) -> Path:
+    def run(part, *arguments, track=False):
         script.outcomes = {part: KeyboardInterrupt()}
         done = symlab(*arguments, track=track)
         assert done.code == 130
@@ -74,15 +70,15 @@ def cut(symlab: Symlab, script: Script) -> Callable[..., Path]:
     return run
 
 
-def document_of(folder: Path) -> CommandDocument:
+def document_of(folder):
     return command_document_of(folder)
 
 
-def files(folder: Path) -> dict[str, bytes]:
+def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def unsealed(folder: Path, change: Callable[[str], str] = lambda text: text) -> dict[str, bytes]:
+def unsealed(folder, change=lambda text: text):
     """What is in a folder without its manifest, once command.json is changed."""
     path = folder / COMMAND_JSON
     path.write_text(change(path.read_text()))
@@ -90,14 +86,14 @@ def unsealed(folder: Path, change: Callable[[str], str] = lambda text: text) -> 
     return files(folder)
 
 
-def last_record(folder: Path) -> Record:
+def last_record(folder):
     return max((load(path) for path in folder.glob("0*-all*.json")), key=lambda one: one.started)
 
 
 COMMAND = r"\d{8}T\d{6}Z-all_reduce-[0-9a-f]{8}"
 
 
-def test_only_what_is_left_runs(folder: Path, script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_what_is_left_runs(folder, script, capsys):
     before = files(folder)
     assert resume(folder, tools=script.tools()) == 0
     assert [one.split("-")[1:] for one in script.ran] == [
@@ -120,9 +116,7 @@ def test_only_what_is_left_runs(folder: Path, script: Script, capsys: pytest.Cap
     assert "8 cases: 8 passed" in said
 
 
-def test_a_missing_and_a_torn_record_are_made_again(
-    folder: Path, script: Script, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_and_a_torn_record_are_made_again(folder, script, capsys, monkeypatch):
     assert resume(folder, tools=script.tools()) == 0
     paths = sorted(folder.glob("0*-all_reduce*.json"))
     paths[1].unlink()
@@ -138,9 +132,7 @@ def test_a_missing_and_a_torn_record_are_made_again(
 
 
 @pytest.mark.parametrize(("outcomes", "code"), [({}, 0), ({"two_shot": BAD}, 1)])
-def test_a_complete_command_has_nothing_left(
-    symlab: Symlab, script: Script, capsys: pytest.CaptureFixture[str], outcomes: dict[str, Any], code: int
-) -> None:
+def test_a_complete_command_has_nothing_left(symlab, script, capsys, outcomes, code):
     script.outcomes = outcomes
     (folder,) = (symlab("sizes=[8]").folder / "records").iterdir()
     before = files(folder)
@@ -161,9 +153,7 @@ def test_a_complete_command_has_nothing_left(
 
 @pytest.mark.parametrize("bad", [BAD, None])
 @pytest.mark.parametrize("left", [0, 2])
-def test_wrong_cases_are_not_run_again_and_count(
-    folder: Path, script: Script, capsys: pytest.CaptureFixture[str], bad: Any, left: int
-) -> None:
+def test_wrong_cases_are_not_run_again_and_count(folder, script, capsys, bad, left):
     first, *others = [path for path in folder.glob("00-all_reduce*.json")]
     case = load(first).id
     first.unlink()
@@ -177,16 +167,14 @@ def test_wrong_cases_are_not_run_again_and_count(
     same_text("\n".join(one for one in capsys.readouterr().out.splitlines() if "not run again" in one))
 
 
-def test_a_quiet_resumption_says_only_the_last_lines(
-    folder: Path, capsys: pytest.CaptureFixture[str], script: Script
-) -> None:
+def test_a_quiet_resumption_says_only_the_last_lines(folder, capsys, script):
     assert main(["resume", str(folder), "--quiet", "--uri", "none"], script.tools()) == 0
     (line, records) = capsys.readouterr().out.splitlines()
     assert line.startswith("8 cases: 8 passed")
     assert folder.name in records
 
 
-def test_an_interrupted_resumption_can_be_resumed(folder: Path, script: Script) -> None:
+def test_an_interrupted_resumption_can_be_resumed(folder, script):
     script.outcomes = {"one_shot-float32-float32-sum-n3-16B": Interrupted(signal.SIGTERM)}
     assert resume(folder, tools=script.tools()) == 143
     assert document_of(folder).outcome == "interrupted"
@@ -199,9 +187,7 @@ def test_an_interrupted_resumption_can_be_resumed(folder: Path, script: Script) 
     assert broken(folder) == []
 
 
-def test_under_a_launcher_all_ranks_read_the_same_command_and_hear_of_its_end(
-    folder: Path, script: Script, tmp_path: Path
-) -> None:
+def test_under_a_launcher_all_ranks_read_the_same_command_and_hear_of_its_end(folder, script, tmp_path):
     """A simulated command needs one process, and a launcher has started several; rank 0 changes the folder while the
     others read it, and what was asked for stays."""
     outer = Outer("torchrun", 0, 3, 0, "127.0.0.1", 1)
@@ -215,7 +201,7 @@ def test_under_a_launcher_all_ranks_read_the_same_command_and_hear_of_its_end(
         recorded_command(tmp_path / "elsewhere", code)
 
 
-def test_no_rank_of_a_launcher_loads_a_file_that_lies_with_the_records(folder: Path) -> None:
+def test_no_rank_of_a_launcher_loads_a_file_that_lies_with_the_records(folder):
     (folder / "ring.py").write_text("raise SystemExit('it ran')\n")
     document = folder / COMMAND_JSON
     said = json.loads(document.read_text())
@@ -225,17 +211,17 @@ def test_no_rank_of_a_launcher_loads_a_file_that_lies_with_the_records(folder: P
         recorded_command(folder, allowed_code([folder], changed=True))
 
 
-def test_a_command_that_still_runs_is_not_resumed(folder: Path, script: Script) -> None:
+def test_a_command_that_still_runs_is_not_resumed(folder, script):
     before = files(folder)
     with FolderLock(folder), refused(RequestError, COMMAND, r"process \d+ on \S+"):
         resume(folder, tools=script.tools())
     assert files(folder) == before
 
 
-def test_a_running_command_holds_the_lock(symlab: Symlab, script: Script, tmp_path: Path) -> None:
-    found: list[str] = []
+def test_a_running_command_holds_the_lock(symlab, script, tmp_path):
+    found = []
 
-    def capture(root: Path) -> dict[str, Any]:
+    def capture(root):
         (folder,) = (tmp_path / "records").iterdir()
         with pytest.raises(RequestError) as caught:
             resume(folder)
@@ -247,9 +233,7 @@ def test_a_running_command_holds_the_lock(symlab: Symlab, script: Script, tmp_pa
 
 
 @pytest.mark.parametrize("uri", ["", "none"])
-def test_the_first_parts_process_for_mlflow_is_waited_for(
-    folder: Path, script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], uri: str
-) -> None:
+def test_the_first_parts_process_for_mlflow_is_waited_for(folder, script, monkeypatch, capsys, uri):
     monkeypatch.setattr(still_working, "MIRROR_PATIENCE_S", 0.3)
     before = files(folder)
     with FolderLock(folder, MIRROR_LOCK_NAME):
@@ -266,19 +250,15 @@ def test_the_first_parts_process_for_mlflow_is_waited_for(
 @pytest.mark.parametrize(
     ("place", "more"), [("gone", []), ("records", []), (".", []), ("records/*", ["--uri", "sqlite:///no/x.db"])]
 )
-def test_what_can_not_be_resumed_is_one_line(
-    folder: Path, capsys: pytest.CaptureFixture[str], place: str, more: list[str]
-) -> None:
+def test_what_can_not_be_resumed_is_one_line(folder, capsys, place, more):
     assert main(["resume", str(folder) if "*" in place else place, *more]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     same_text(error, COMMAND)
 
 
-def test_a_place_for_reading_only(
-    symlab: Symlab, script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(folder: Path) -> FolderLock:
+def test_a_place_for_reading_only(symlab, script, monkeypatch, capsys):
+    def refuse(folder):
         raise OSError(errno.EROFS, "Read-only file system")
 
     (whole,) = (symlab("sizes=[8]").folder / "records").iterdir()
@@ -290,9 +270,7 @@ def test_a_place_for_reading_only(
         resume(whole, tools=script.tools())
 
 
-def test_jobs_are_counted_from_1_and_of_the_whole_command(
-    folder: Path, script: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_are_counted_from_1_and_of_the_whole_command(folder, script, monkeypatch):
     """What is left is in job 2 of 2."""
     refuse = Mock(side_effect=RequestError("too much memory"))
     monkeypatch.setattr("runner.case.host_memory.check_host_memory", refuse)
@@ -313,14 +291,14 @@ def test_jobs_are_counted_from_1_and_of_the_whole_command(
         ("{", "{{"),
     ],
 )
-def test_a_plan_that_is_not_possible_here_is_refused(folder: Path, script: Script, old: str, new: str) -> None:
+def test_a_plan_that_is_not_possible_here_is_refused(folder, script, old, new):
     before = unsealed(folder, lambda text: text.replace(old, new))
     with refused(RequestError, COMMAND, r"no [^(]* \(fabric=nvshmem\)[^;]*"):
         resume(folder, tools=script.tools())
     assert (files(folder), script.ran) == (before, [])
 
 
-def test_a_changed_record_is_not_sealed_anew_and_another_commands_is_refused(folder: Path, script: Script) -> None:
+def test_a_changed_record_is_not_sealed_anew_and_another_commands_is_refused(folder, script):
     path = sorted(folder.glob("00-all*.json"))[0]
     text = path.read_text()
     path.write_text(text.replace('"max_ulp_error": 0', '"max_ulp_error": 1'))
@@ -335,9 +313,7 @@ def test_a_changed_record_is_not_sealed_anew_and_another_commands_is_refused(fol
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{}")])
 @pytest.mark.parametrize("is_sealed", [True, False])
-def test_without_the_environment_that_records_refer_to_nothing_is_run_again(
-    folder: Path, script: Script, damage: Callable[[Path], Any], is_sealed: bool
-) -> None:
+def test_without_the_environment_that_records_refer_to_nothing_is_run_again(folder, script, damage, is_sealed):
     if not is_sealed:
         (folder / MANIFEST).unlink()
     said = set()
@@ -354,9 +330,7 @@ def test_without_the_environment_that_records_refer_to_nothing_is_run_again(
     assert resume(folder, tools=script.tools()) == 0
 
 
-def test_changed_code_is_said_and_kept(
-    folder: Path, script: Script, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_code_is_said_and_kept(folder, script, capsys, monkeypatch):
     tools = replace(script.tools(), capture=lambda root: {"git": {"commit": "fedcba9876543210", "diff": "+ a line\n"}})
     monkeypatch.setattr(
         "runner.case.todays_code.sources",
@@ -371,14 +345,14 @@ def test_changed_code_is_said_and_kept(
     assert (resumption.commit, resumption.changed) == ("fedcba9876543210", changed)
 
 
-def test_what_can_not_be_captured_costs_no_result(folder: Path, script: Script) -> None:
+def test_what_can_not_be_captured_costs_no_result(folder, script):
     capture = Mock(side_effect=OSError("no /proc here"))
     assert resume(folder, tools=replace(script.tools(), capture=capture)) == 0
     assert document_of(folder).resumed[0].commit == ""
     assert last_record(folder).environment.problem == "OSError: no /proc here"
 
 
-def test_a_difference_of_the_sources_is_kept_beside_the_first_ones(folder: Path, script: Script) -> None:
+def test_a_difference_of_the_sources_is_kept_beside_the_first_ones(folder, script):
     (folder / "source.diff").write_text("+ one\n")
     unsealed(folder)
     tools = replace(script.tools(), capture=lambda root: {"git": {"commit": "0123abc", "diff": "+ two\n"}})
@@ -389,7 +363,7 @@ def test_a_difference_of_the_sources_is_kept_beside_the_first_ones(folder: Path,
     assert git["kept_diff"]["file"] == "source.2.diff"
 
 
-def test_what_was_interrupted_before_it_was_timed_is_left() -> None:
+def test_what_was_interrupted_before_it_was_timed_is_left():
     timed = synthetic_record()
     asked = replace(timed.request, configuration={"timing": {"mode": "graph"}})
     untimed = replace(timed, timing=None, request=asked)
@@ -400,7 +374,7 @@ def test_what_was_interrupted_before_it_was_timed_is_left() -> None:
     assert not unfinished_cases._is_untimed(replace(untimed, fabric=replace(untimed.fabric, simulated=True)))
 
 
-def structure(runs: dict[str, list[Any]]) -> dict[str, Any]:
+def structure(runs):
     """What MLflow shows of one command, without what differs between any two."""
     found = {}
     passing = {"symlab.command", "mlflow.parentRunId", "mlflow.note.content", "symlab.sent", "mlflow.user"}
@@ -412,9 +386,7 @@ def structure(runs: dict[str, list[Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_what_mlflow_never_got_is_sent_by_the_resumption(
-    folder: Path, script: Script, database: str, mlflow_runs: Runs
-) -> None:
+def test_what_mlflow_never_got_is_sent_by_the_resumption(folder, script, database, mlflow_runs):
     assert resume(folder, database, script.tools()) == 0
     runs = mlflow_runs("symlab")
     own = [run for run in runs["children"] if run.data.tags["symlab.command"] == folder.name]
@@ -422,17 +394,15 @@ def test_what_mlflow_never_got_is_sent_by_the_resumption(
     assert {run.data.tags["passed"] for run in own} == {"2/2"}
 
 
-def test_a_password_has_to_be_given_again(cut: Callable[..., Path], script: Script) -> None:
+def test_a_password_has_to_be_given_again(cut, script):
     folder = cut(AT_SIXTH, *SWEEP, "track.uri=http://me:hunter2@127.0.0.1:9", track=True)
     with refused(RequestError, COMMAND):
         resume(folder, tools=script.tools())
     assert resume(folder, "none", script.tools()) == 0
 
 
-def test_mlflow_is_found_from_any_folder_but_where_that_is_unknown(
-    cut: Callable[..., Path], script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
+def test_mlflow_is_found_from_any_folder_but_where_that_is_unknown(cut, script, tmp_path, monkeypatch):
+    asked = []
     monkeypatch.setattr("runner.track.problems.problem_of", lambda uri: asked.append(uri) or "MLflow is looked for")
     folder = cut(AT_SIXTH, *SWEEP, "track.uri=sqlite:///own.db", track=True)
     elsewhere = tmp_path / "elsewhere"
@@ -453,7 +423,7 @@ REAL = """
 ARGUMENTS = ("-m", "world_size=2,3,4", "algorithms=[one_shot,two_shot]", "sizes=[1K,4K]", "cache_dir=../cache")
 
 
-def command(folder: Path, *arguments: str, until: str = "", number: int = 0) -> tuple[int, str]:
+def command(folder, *arguments, until="", number=0):
     """Run a command line in a process; with until, send it a signal once it has said that."""
     folder.mkdir(exist_ok=True)
     process = started(folder, REAL, *arguments)
@@ -470,7 +440,7 @@ def command(folder: Path, *arguments: str, until: str = "", number: int = 0) -> 
     return process.returncode, said
 
 
-def digests(folder: Path) -> dict[str, Any]:
+def digests(folder):
     found = {}
     for path in record_files(folder):
         record = load(path)
@@ -478,7 +448,7 @@ def digests(folder: Path) -> dict[str, Any]:
     return found
 
 
-def runs_of(folder: Path) -> dict[str, Any]:
+def runs_of(folder):
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db")
@@ -491,7 +461,7 @@ def runs_of(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_real_sweep_that_was_interrupted_and_killed_and_resumed_is_as_a_whole_one(tmp_path: Path) -> None:
+def test_a_real_sweep_that_was_interrupted_and_killed_and_resumed_is_as_a_whole_one(tmp_path):
     code, said = command(tmp_path / "whole", *ARGUMENTS)
     assert (code, "12 cases: 12 passed" in said) == (0, True), said
     folder = tmp_path / "cut"

@@ -1,12 +1,9 @@
 """An interrupted sweep with a user's kernel goes on, and says so if the kernel's files changed in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +16,7 @@ ASKED = ["op=send_recv", "algorithms=[my/ring.py:SPEC]", "sizes=[1K,2K]", "fabri
 
 
 @pytest.fixture
-def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def interrupted(tmp_path, monkeypatch):
     """The folder of records of a sweep whose second case has none, and which did not end. Its kernel is my/ring.py."""
     monkeypatch.chdir(tmp_path)
     write_ring(tmp_path / "my")
@@ -32,7 +29,7 @@ def interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def resumed(folder: Path) -> subprocess.CompletedProcess[str]:
+def resumed(folder):
     """Resume in a process of its own: this one has read the kernel's files."""
     command = [sys.executable, "-m", "runner", "resume", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -40,7 +37,7 @@ def resumed(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_it_goes_on_with_the_same_files(interrupted: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_goes_on_with_the_same_files(interrupted, capsys):
     assert main(["resume", str(interrupted)]) == 0
     assert "1 of 2 cases left" in capsys.readouterr().out
     first, second = read([interrupted])
@@ -50,7 +47,7 @@ def test_it_goes_on_with_the_same_files(interrupted: Path, capsys: pytest.Captur
 
 
 @pytest.mark.slow
-def test_a_changed_file_is_said_and_kept(interrupted: Path, tmp_path: Path) -> None:
+def test_a_changed_file_is_said_and_kept(interrupted, tmp_path):
     file = tmp_path / "my" / "ring.py"
     file.write_text(file.read_text().replace("    frame.leave()\n", "    frame.meet()\n    frame.leave()\n"))
     done = resumed(interrupted)
@@ -64,7 +61,7 @@ def test_a_changed_file_is_said_and_kept(interrupted: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_missing_file_is_said_and_nothing_runs(interrupted: Path, tmp_path: Path) -> None:
+def test_a_missing_file_is_said_and_nothing_runs(interrupted, tmp_path):
     (tmp_path / "my" / "ring.py").unlink()
     before = sorted(interrupted.rglob("*"))
     done = resumed(interrupted)

@@ -1,12 +1,7 @@
 """How a command ends where something else than a first interrupt ends it: the process may go on, as a notebook does."""
 
-from __future__ import annotations
-
 import errno
 import signal
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,12 +10,11 @@ from runner.command import plan
 from runner.command.console import Console
 from runner.command.session import run_within
 from runner.interrupt import Interrupted
-from runner.records.command_json import COMMAND_JSON, CommandDocument, command_document_of
+from runner.records.command_json import COMMAND_JSON, command_document_of
 from runner.records.lock import LOCK_NAME
 from runner.request.compose import compose_jobs, hydra_over
-from runner.track.background import Connection
 from tests.patience import PATIENCE_S
-from tests.runner.conftest import Script, in_thread
+from tests.runner.conftest import in_thread
 
 TWO_CASES = ("algorithms=[one_shot]", "sizes=[8,16]", "fabric=simulator")
 
@@ -30,22 +24,22 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 class FailingConsole(Console):
     """A console that raises an error as soon as the first case has ended, when its record is already kept."""
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error):
         super().__init__()
         self._error = error
 
-    def finished(self, record: Any) -> None:
+    def finished(self, record):
         raise self._error
 
 
-def run(script: Script, console: Console, *overrides: str) -> None:
+def run(script, console, *overrides):
     """Run two cases on stub worlds."""
     with hydra_over():
         jobs = compose_jobs([*TWO_CASES, *overrides], False)
     run_within(plan.prepare(TWO_CASES, jobs), console, script.tools())
 
 
-def command_in(folder: Path) -> CommandDocument:
+def command_in(folder):
     """The only command of a folder of records."""
     (one,) = folder.iterdir()
     assert not (one / LOCK_NAME).exists()
@@ -63,20 +57,11 @@ def command_in(folder: Path) -> CommandDocument:
     ],
     ids=["OSError", "RuntimeError", "no message", "a second interrupt"],
 )
-def test_nothing_is_left_behind_by_an_error(
-    script: Script,
-    database: str,
-    mlflow_runs: Callable[[str], dict[str, list[Any]]],
-    tmp_path: Path,
-    error: BaseException,
-    code: int,
-    outcome: str,
-    why: str,
-) -> None:
+def test_nothing_is_left_behind_by_an_error(script, database, mlflow_runs, tmp_path, error, code, outcome, why):
     experiment = f"left-{tmp_path.name}"
-    followers: list[Connection] = []
+    followers = []
 
-    def connect() -> Connection:
+    def connect():
         followers.append(in_thread())
         return followers[-1]
 
@@ -98,7 +83,7 @@ def test_nothing_is_left_behind_by_an_error(
     assert [one.info.status for one in mlflow_runs(experiment)["parents"]] == ["KILLED"]
 
 
-def test_a_stdout_that_takes_nothing_leaves_no_empty_folder(script: Script, tmp_path: Path) -> None:
+def test_a_stdout_that_takes_nothing_leaves_no_empty_folder(script, tmp_path):
     with pytest.raises(OSError, match="No space left"), open("/dev/full", "w") as full:
         run(script, Console(full, ["a heading"]), f"records={tmp_path}/records", "track=none")
     command = command_in(tmp_path / "records")
@@ -107,11 +92,11 @@ def test_a_stdout_that_takes_nothing_leaves_no_empty_folder(script: Script, tmp_
     assert script.worlds == []
 
 
-def test_the_first_word_comes_when_command_json_is_there(script: Script, tmp_path: Path) -> None:
-    seen: list[list[str]] = []
+def test_the_first_word_comes_when_command_json_is_there(script, tmp_path):
+    seen = []
 
     class Looking(Console):
-        def say(self, text: str) -> None:
+        def say(self, text):
             if not seen:
                 (folder,) = (tmp_path / "records").iterdir()
                 seen.append([path.name for path in folder.iterdir() if path.name != LOCK_NAME])

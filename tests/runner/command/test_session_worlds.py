@@ -1,10 +1,6 @@
 """The worlds of a command: kept between jobs, new where a job wants its own, not tried for ever where none starts."""
 
-from __future__ import annotations
-
 import contextlib
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -15,18 +11,18 @@ from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
 from runner.world.launcher import Outer
 from runner.world.world import WorldFailure
-from tests.runner.conftest import Script, Symlab
+from tests.runner.conftest import Script
 
 
 class Startless(Script):
     """No world starts, but for those whose number (from 0) is listed."""
 
-    def __init__(self, *starting: int) -> None:
+    def __init__(self, *starting):
         super().__init__()
         self.starting = starting
         self.tried = 0
 
-    def _world(self, fabric: Any, world_size: int, say: Any) -> Any:
+    def _world(self, fabric, world_size, say):
         self.tried += 1
         if self.tried - 1 not in self.starting:
             say(f"starting {world_size} rank processes ...")
@@ -35,11 +31,11 @@ class Startless(Script):
 
 
 @pytest.fixture
-def script() -> Script:
+def script():
     return Startless()
 
 
-def test_a_world_that_does_not_start_is_tried_twice_a_job(symlab: Symlab, script: Startless) -> None:
+def test_a_world_that_does_not_start_is_tried_twice_a_job(symlab, script):
     done = symlab("-m", "world_size=2,3", "sizes=[8,16,32]", "algorithms=[one_shot]")
     assert done.code == 1
     assert script.tried == 2 * MAX_FAILED_STARTS
@@ -51,7 +47,7 @@ def test_a_world_that_does_not_start_is_tried_twice_a_job(symlab: Symlab, script
     assert script.ran == []
 
 
-def test_a_start_that_failed_once_is_forgotten_after_one_that_did_not(symlab: Symlab, script: Startless) -> None:
+def test_a_start_that_failed_once_is_forgotten_after_one_that_did_not(symlab, script):
     script.starting = (1, 3)
     script.outcomes = {"-16B-": WorldFailure("DEADLOCK", None, "no rank can go on")}
     done = symlab("world_size=2", "sizes=[8,16,32,64]", "algorithms=[one_shot]")
@@ -60,7 +56,7 @@ def test_a_start_that_failed_once_is_forgotten_after_one_that_did_not(symlab: Sy
     assert script.tried == 4
 
 
-def test_an_isolated_jobs_world_is_nobody_elses(symlab: Symlab, script: Startless) -> None:
+def test_an_isolated_jobs_world_is_nobody_elses(symlab, script):
     """One for each isolated job, and one for the two others, which have not seen those."""
     script.starting = tuple(range(9))
     done = symlab("-m", "isolation=process,none", "seed=1,2", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]")
@@ -69,7 +65,7 @@ def test_an_isolated_jobs_world_is_nobody_elses(symlab: Symlab, script: Startles
     assert all(world.closed for world in script.worlds)
 
 
-def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_launchers_world_cannot_give(monkeypatch):
     with hydra_over():
         first, second = compose_jobs(["world_size=8", "fabric.heap_bytes=256M,512M"], True)
     outer = Outer("srun", 0, 8, 0, "gpu01", 29500)
@@ -86,21 +82,21 @@ def test_what_a_launchers_world_cannot_give(monkeypatch: pytest.MonkeyPatch) -> 
         plan.prepare([], [first], outer)
 
 
-def test_what_is_prepared_is_said_and_is_no_cases_time() -> None:
-    said: list[str] = []
+def test_what_is_prepared_is_said_and_is_no_cases_time():
+    said = []
 
     class Console:
-        def say(self, text: str) -> None:
+        def say(self, text):
             said.append(text)
 
         @contextlib.contextmanager
-        def starting_up(self) -> Iterator[None]:
+        def starting_up(self):
             said.append("begins")
             yield
             said.append("ends")
 
     under_way = object.__new__(running.JobRunner)
-    under_way._console = Console()  # type: ignore[assignment]
+    under_way._console = Console()
     with under_way.preparing("bringing vllm_comm to the ranks"):
         said.append("work")
     assert said == ["bringing vllm_comm to the ranks", "begins", "work", "ends"]

@@ -1,13 +1,9 @@
 """What a custom case takes of the host and of the symmetric heap: refused before anything is made."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -22,21 +18,21 @@ from tests.runner.custom.own_ptx import ADD_PEERS, write_experiment
 
 BUFFERS = (BufferSpec("input", "float32", (1 << 20,), fill=Fill.normal), BufferSpec("output", "float32", (1 << 20,)))
 SPEC = CustomSpec("mine", Launch(64, 256), BUFFERS, ())
-SIMULATED: Any = SimpleNamespace(simulated=True, heap_bytes=1 << 28)
-GPUS: Any = SimpleNamespace(simulated=False, heap_bytes=1 << 33)
+SIMULATED = SimpleNamespace(simulated=True, heap_bytes=1 << 28)
+GPUS = SimpleNamespace(simulated=False, heap_bytes=1 << 33)
 PTX = ADD_PEERS.read_text()
 
 
-def asked(**changes: Any) -> Any:
+def asked(**changes):
     usual = {"check": True, "launches": 2, "world_size": 8, "host_memory": "check"}
     return SimpleNamespace(track=SimpleNamespace(name="none"), **usual | changes)
 
 
-def bound(spec: CustomSpec = SPEC, fabric: Any = SIMULATED, ranks: int = 8, ptx: str = PTX, **changes: Any) -> int:
+def bound(spec=SPEC, fabric=SIMULATED, ranks=8, ptx=PTX, **changes):
     return custom_host_bytes(spec, asked(**changes), fabric, ranks, ptx)
 
 
-def test_each_part_of_the_bound_counts() -> None:
+def test_each_part_of_the_bound_counts():
     larger = dataclasses.replace(SPEC, buffers=(*BUFFERS, BufferSpec("more", "float32", (1 << 20,))))
     wider = dataclasses.replace(SPEC, launch=Launch(64, 1024))
     near = dataclasses.replace(SPEC, tolerance=Tolerance(1e-6))
@@ -46,12 +42,12 @@ def test_each_part_of_the_bound_counts() -> None:
     assert all(one < bound() for one in less), less
 
 
-def test_registers_are_those_that_the_module_declares() -> None:
+def test_registers_are_those_that_the_module_declares():
     text = ".reg .pred %p<3>;\n.reg .b32 \t%r<8>;\n.reg .f64 %fd<2>;\n.reg .b16 %rs<5>;"
     assert register_bytes(text) == 3 + 32 + 16 + 10
 
 
-def test_what_does_not_fit_says_what_would() -> None:
+def test_what_does_not_fit_says_what_would():
     check_memory(SPEC, asked(), SIMULATED, bound(), PTX)
     check_memory(SPEC, asked(world_size=7), SIMULATED, bound() - 1, PTX)
     check_memory(SPEC, asked(host_memory="ignore"), SIMULATED, bound() - 1, PTX)
@@ -61,18 +57,16 @@ def test_what_does_not_fit_says_what_would() -> None:
             check_memory(SPEC, asked(), fabric, available, PTX)
 
 
-def test_a_heap_that_is_too_small_says_what_would_do() -> None:
+def test_a_heap_that_is_too_small_says_what_would_do():
     needed = custom_heap_bytes(SPEC, 8, is_simulated=True)
     exactly, small = (SimpleNamespace(simulated=True, heap_bytes=heap) for heap in (needed, needed - 1))
-    check_memory(SPEC, asked(), exactly, None, PTX)  # type: ignore[arg-type]
+    check_memory(SPEC, asked(), exactly, None, PTX)
     with refused(RequestError):
-        check_memory(SPEC, asked(), small, None, PTX)  # type: ignore[arg-type]
+        check_memory(SPEC, asked(), small, None, PTX)
 
 
 @pytest.mark.parametrize("fabric", ["simulator", "simulator fabric.heap_bytes=900G"])
-def test_a_case_beyond_the_host_ends_before_inputs_are_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fabric: str
-) -> None:
+def test_a_case_beyond_the_host_ends_before_inputs_are_made(tmp_path, monkeypatch, capsys, fabric):
     """Its inputs alone would be 4 TB."""
     monkeypatch.chdir(tmp_path)
     input_ = {"dtype": "float32", "shape": [1 << 38], "fill": "normal"}
@@ -93,7 +87,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 @pytest.mark.slow
-def test_a_custom_run_stays_below_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_run_stays_below_its_bound(tmp_path, monkeypatch):
     shape = {"dtype": "float32", "shape": [1_000_000]}
     arguments = [{"peers": "input"}, {"address": "output"}, "world_size", {"u32": 1_000_000}]
     buffers = {"input": {**shape, "fill": "normal"}, "output": shape}

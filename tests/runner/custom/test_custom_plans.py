@@ -1,17 +1,13 @@
 """What is sent to the ranks of a custom job: plain values, in other processes too."""
 
-from __future__ import annotations
-
 import pickle
-from pathlib import Path
 
 import pytest
 import torch
 
-from cases.record.record import Check
-from runner.custom.description import CustomJob, custom_job
+from runner.custom.description import custom_job
 from runner.custom.judge import judged
-from runner.custom.program import CustomPlan, run_custom
+from runner.custom.program import run_custom
 from runner.custom.running import plan_of
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
@@ -19,15 +15,15 @@ from tests.runner.custom.own_ptx import HEAD, section, write_experiment
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def files(tmp_path):
     write_experiment(tmp_path)
     return tmp_path / "exp"
 
 
-def ran(job: CustomJob, launches: int) -> Check:
+def ran(job, launches):
     """The check of a job's plan, sent as to other processes."""
     executable = job.kernel.compiled(job.spec, job.case.world_size, "sm_90a")
-    plan: CustomPlan = pickle.loads(pickle.dumps(plan_of(job, executable, seed=0, launches=launches, is_checked=True)))
+    plan = pickle.loads(pickle.dumps(plan_of(job, executable, seed=0, launches=launches, is_checked=True)))
     assert plan.spec.reference is None
     assert plan.brings == tuple(job.expected[0] if job.expected else ())
     world = ThreadWorld(job.case.world_size, SimulatorOptions(heap_bytes=1 << 20))
@@ -38,7 +34,7 @@ def ran(job: CustomJob, launches: int) -> Check:
     return judged(job.spec, job.inputs, job.expected, outcomes).check
 
 
-def test_a_plan_is_sent_without_its_functions_and_only_compared_buffers_come_home(files: Path) -> None:
+def test_a_plan_is_sent_without_its_functions_and_only_compared_buffers_come_home(files):
     ramp = {"dtype": "float32", "shape": [1000], "fill": "add_peers.py:ramp"}
     buffers = {"input": ramp, "output": {"dtype": "float32", "shape": [1000]}}
     job = custom_job(section(buffers=buffers), 2, 0, True, files)
@@ -48,7 +44,7 @@ def test_a_plan_is_sent_without_its_functions_and_only_compared_buffers_come_hom
     assert plan_of(job, executable, seed=0, launches=2, is_checked=False).brings == ()
 
 
-def test_multicast_and_a_local_buffer_are_given_as_asked(files: Path) -> None:
+def test_multicast_and_a_local_buffer_are_given_as_asked(files):
     """Each rank stores a number from a local buffer, which it may read through the read-only cache, into all ranks'
     buffers by multicast."""
     ptx = f"""{HEAD.replace("8.0", "8.1").replace("sm_80", "sm_90")}

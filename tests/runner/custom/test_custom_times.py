@@ -1,14 +1,10 @@
 """Jobs of op=custom on GPUs: what passed its check is timed, and the record, the table and MLflow show it."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.record.record import Record, Status, from_json
+from cases.record.record import Status, from_json
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.record.timing import Timing
 from memory.fabric import Traits
@@ -32,18 +28,18 @@ from tests.runner.shelf import Shelf
 
 WAY = {"mode": "graph", "window": "kernel", "l2": "rotate", "slots": 4, "slot_bytes": 8000, "bus_factor": 1.0}
 CALLS = {"warmup_calls": 12, "calls_per_sample": 4, "checked_before": 64, "checked_after": 128, "moved_bytes": 0}
-TIMING = Timing(**WAY, **CALLS, samples_us=((5.0, 6.0),) * 4)  # type: ignore[arg-type]
+TIMING = Timing(**WAY, **CALLS, samples_us=((5.0, 6.0),) * 4)
 
 
 class PassingForGpus(ThreadWorld):
     """A simulated world that says of itself that it is none."""
 
-    def run(self, program: Any, argument: Any, deadline_s: float | None) -> list[Any]:
+    def run(self, program, argument, deadline_s):
         found = super().run(program, argument, deadline_s)
         return [dataclasses.replace(one, simulated=False) if isinstance(one, Traits) else one for one in found]
 
 
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, *overrides: str, **changes: Any) -> Record:
+def ran(tmp_path, monkeypatch, outcome, *overrides, **changes):
     """The record of a job whose timing gives an outcome, or raises it."""
     monkeypatch.chdir(tmp_path)
     write_experiment(tmp_path / "conf", **changes)
@@ -51,9 +47,9 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, *override
     with hydra_over(tmp_path / "conf"):
         composed = compose_jobs(asking, multirun=False)
     (prepared,) = prepare([], composed).jobs
-    asked: list[Any] = []
+    asked = []
 
-    def measured(world: Any, contestants: Any, request: Any, limit: Any) -> Any:
+    def measured(world, contestants, request, limit):
         (one,) = contestants
         asked.append((one.job.place, one.executable.name, request.timing.mode, limit))
         if isinstance(outcome, Exception):
@@ -70,7 +66,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, *override
     return record
 
 
-def test_what_passed_is_timed_and_compared_with_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_passed_is_timed_and_compared_with_nothing(tmp_path, monkeypatch):
     record = ran(tmp_path, monkeypatch, TimedResult(TIMING))
     assert (record.status, record.timing) == (Status.PASSED, TIMING)
     assert from_json(record.to_json()).timing == TIMING
@@ -84,9 +80,7 @@ def test_what_passed_is_timed_and_compared_with_nothing(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(("moved_bytes", "bandwidth"), [(0, None), (11_000, 2.0)])
-def test_a_bandwidth_is_where_bytes_are_declared_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_bytes: int, bandwidth: float | None
-) -> None:
+def test_a_bandwidth_is_where_bytes_are_declared_alone(tmp_path, monkeypatch, moved_bytes, bandwidth):
     record = ran(tmp_path, monkeypatch, TimedResult(dataclasses.replace(TIMING, moved_bytes=moved_bytes)))
     sections, _ = split([record])
     (row,) = judged = rows(sections[0])
@@ -98,9 +92,7 @@ def test_a_bandwidth_is_where_bytes_are_declared_alone(
     assert ("custom.bytes" in said) == ("algbw" in said) == (bandwidth is not None)
 
 
-def test_a_failure_while_timing_says_that_buffers_are_not_filled_between_calls(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_while_timing_says_that_buffers_are_not_filled_between_calls(tmp_path, monkeypatch):
     record = ran(tmp_path, monkeypatch, WorldFailure("TIMEOUT", None, "no answer within 60 s"))
     assert (record.status, record.timing) == (Status.TIMEOUT, None)
     same_text(record.reason)
@@ -110,13 +102,11 @@ def test_a_failure_while_timing_says_that_buffers_are_not_filled_between_calls(
     ("overrides", "changes"),
     [(["timing.mode=none"], {}), (["check=false"], {}), ([], {"reference": "add_peers.py:off_by_one"})],
 )
-def test_what_is_not_checked_or_wrong_is_not_timed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], changes: dict[str, Any]
-) -> None:
+def test_what_is_not_checked_or_wrong_is_not_timed(tmp_path, monkeypatch, overrides, changes):
     assert ran(tmp_path, monkeypatch, TimedResult(TIMING), *overrides, **changes).timing is None
 
 
-def test_a_simulated_custom_kernel_says_why_it_has_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulated_custom_kernel_says_why_it_has_no_time(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_experiment(tmp_path / "conf")
     with hydra_over(tmp_path / "conf"):

@@ -1,9 +1,5 @@
 """What buffers hold before a launch, and what references may give."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 import torch
 
@@ -16,7 +12,7 @@ from tests.golden import refused
 LINE = r"(?<=test_fills.py:)\d+"
 
 
-def spec(reference: Any = None, fill: Any = Fill.rank) -> CustomSpec:
+def spec(reference=None, fill=Fill.rank):
     buffers = (BufferSpec("input", "float32", (2, 3), fill=fill), BufferSpec("output", "int32", (4,)))
     return CustomSpec("mine", Launch(1, 1), buffers, (), reference)
 
@@ -24,7 +20,7 @@ def spec(reference: Any = None, fill: Any = Fill.rank) -> CustomSpec:
 @pytest.mark.parametrize(
     ("fill", "dtype"), [(fill, dtype) for fill in Fill for dtype in (FLOATS if fill is Fill.normal else ALL)]
 )
-def test_a_fill_is_the_same_in_every_process_and_another_on_each_rank(dtype: str, fill: Fill) -> None:
+def test_a_fill_is_the_same_in_every_process_and_another_on_each_rank(dtype, fill):
     buffer = BufferSpec("input", dtype, (5, 7), fill=fill)
     one, again, other = (content_of(buffer, rank, 4, 3) for rank in (1, 1, 2))
     assert (str(one.dtype), tuple(one.shape)) == (f"torch.{dtype}", (5, 7))
@@ -33,8 +29,8 @@ def test_a_fill_is_the_same_in_every_process_and_another_on_each_rank(dtype: str
     assert torch.equal(bits[0], bits[2]) is (fill in (Fill.poison, Fill.zeros))
 
 
-def test_fills_are_what_they_are_called() -> None:
-    def of(fill: Fill, seed: int = 0) -> torch.Tensor:
+def test_fills_are_what_they_are_called():
+    def of(fill, seed=0):
         return content_of(BufferSpec("input", "float32", (4096,), fill=fill), 3, 4, seed)
 
     assert of(Fill.zeros).abs().max() == 0
@@ -45,7 +41,7 @@ def test_fills_are_what_they_are_called() -> None:
     assert not torch.equal(of(Fill.normal), of(Fill.normal, 1))
 
 
-def test_a_function_fills_by_rank_and_world_size() -> None:
+def test_a_function_fills_by_rank_and_world_size():
     found = inputs_of(spec(fill=lambda rank, world_size: torch.full((2, 3), float(10 * rank + world_size))), 2, 0)
     assert [float(contents["input"][0, 0]) for contents in found] == [2.0, 12.0]
     assert list(found[0]) == ["input"], "poison is left out"
@@ -61,7 +57,7 @@ def test_a_function_fills_by_rank_and_world_size() -> None:
     ],
     ids=["raises", "list", "shape", "sparse"],
 )
-def test_a_fill_that_gives_something_else(fill: Any) -> None:
+def test_a_fill_that_gives_something_else(fill):
     with refused(ValueError, LINE):
         inputs_of(spec(fill=fill), 2, 0)
 
@@ -69,7 +65,7 @@ def test_a_fill_that_gives_something_else(fill: Any) -> None:
 RIGHT = {"output": torch.zeros(4, dtype=torch.int32)}
 
 
-def raises(inputs: Any) -> Any:
+def raises(inputs):
     raise KeyError("no\nsuch")
 
 
@@ -87,7 +83,7 @@ def raises(inputs: Any) -> Any:
     ],
     ids=["int", "one rank", "int of a rank", "unknown buffer", "dtype", "shape", "nothing", "raises"],
 )
-def test_a_reference_that_gives_something_else(result: Any) -> None:
+def test_a_reference_that_gives_something_else(result):
     one = spec(result if callable(result) else lambda inputs: result)
     with refused(ValueError, LINE):
         expected_of(one, inputs_of(one, 2, 0))

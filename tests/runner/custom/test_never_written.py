@@ -1,18 +1,13 @@
 """Kernels that leave outputs as they were, or write beyond them: found on every fabric, whatever the reference says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from cases.record.record import Check
 from runner.custom.description import custom_job
 from runner.custom.judge import judged
-from runner.custom.program import CustomOutcome, CustomPlan, run_custom
+from runner.custom.program import run_custom
 from runner.custom.running import plan_of
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
@@ -32,19 +27,19 @@ VALUES = {"int32": -1, "float32": float("nan")}
 class Untold:
     """A simulator's fabric that can't tell what was written, as a GPU's."""
 
-    def __init__(self, fabric: Any) -> None:
+    def __init__(self, fabric):
         self.fabric = fabric
         self.never_written = lambda region: None
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self.fabric, name)
 
 
-def run_untold(fabric: Any, plan: CustomPlan) -> CustomOutcome:
+def run_untold(fabric, plan):
     return run_custom(Untold(fabric), plan)
 
 
-def ptx() -> str:
+def ptx():
     start = "ld.param.u64 %d, [out]; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4; add.s64 %d, %d, %o; mov.b32 %r, -1;"
     registers = ".reg .b64 %d; .reg .b64 %o; .reg .b32 %r; .reg .b32 %t; .reg .pred %p;"
     entries = (
@@ -53,9 +48,7 @@ def ptx() -> str:
     return "\n".join((".version 8.0\n.target sm_90\n.address_size 64", *entries)) + "\n"
 
 
-def checked(
-    folder: Path, entry: str, dtype: str, launches: int, program: Any, value: Any = None, tolerance: Any = "bitwise"
-) -> Check:
+def checked(folder, entry, dtype, launches, program, value=None, tolerance="bitwise"):
     """The check of a kernel on two ranks; the reference has one value in all elements."""
     (folder / "kernels.ptx").write_text(ptx())
     values = {"kernel": f"kernels.ptx:{entry}", "launch": {"grid": 1, "block": 32}, "tolerance": tolerance}
@@ -75,7 +68,7 @@ def checked(
 @pytest.mark.parametrize("launches", [1, 2, 3])
 @pytest.mark.parametrize("dtype", VALUES)
 @pytest.mark.parametrize("program", [run_custom, run_untold], ids=["simulator", "GPU"])
-def test_elements_that_are_never_written_are_wrong(tmp_path: Path, program: Any, dtype: str, launches: int) -> None:
+def test_elements_that_are_never_written_are_wrong(tmp_path, program, dtype, launches):
     for entry, count, first in (("nothing", 32, 0), ("half", 16, 16)):
         faults = checked(tmp_path, entry, dtype, launches, program).faults
         for rank in range(2):
@@ -84,7 +77,7 @@ def test_elements_that_are_never_written_are_wrong(tmp_path: Path, program: Any,
 
 
 @pytest.mark.parametrize("program", [run_custom, run_untold], ids=["simulator", "GPU"])
-def test_no_tolerance_permits_what_was_never_written_nor_one_byte_of_it(tmp_path: Path, program: Any) -> None:
+def test_no_tolerance_permits_what_was_never_written_nor_one_byte_of_it(tmp_path, program):
     wide = {"absolute": 1e38}
     faults = checked(tmp_path, "nothing", "float32", 1, program, 0.0, wide).faults
     assert "rank 0: 32 of 32 elements of out were never written, first index 0" in faults
@@ -95,7 +88,7 @@ def test_no_tolerance_permits_what_was_never_written_nor_one_byte_of_it(tmp_path
 
 @pytest.mark.parametrize("launches", [1, 2])
 @pytest.mark.parametrize("program", [run_custom, run_untold], ids=["simulator", "GPU"])
-def test_poison_stored_beyond_a_buffer_is_seen_in_each_launch(tmp_path: Path, program: Any, launches: int) -> None:
+def test_poison_stored_beyond_a_buffer_is_seen_in_each_launch(tmp_path, program, launches):
     faults = checked(tmp_path, "beyond", "int32", launches, program).faults
     for launch in range(launches):
         words = f"rank 1: out's guard after the buffer changed at byte 128 in launch {launch}: 0xff"

@@ -1,9 +1,6 @@
 """Nothing in the check makes a tensor on the host behind a GPU's back: tensors that are made say where."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
 
 import pytest
 import torch
@@ -23,20 +20,20 @@ MAKERS = {torch.tensor, torch.zeros, torch.ones, torch.full, torch.empty, torch.
 class NoHiddenTensors(TorchFunctionMode):
     """Refuses calls that make a tensor on the default device."""
 
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+    def __torch_function__(self, function, types, arguments=(), keywords=None):
         if function in MAKERS and "device" not in (keywords or {}):
             raise AssertionError(f"torch.{function.__name__} makes a tensor on the default device")
         return function(*arguments, **(keywords or {}))
 
 
-def test_the_guard_sees_a_hidden_tensor() -> None:
+def test_the_guard_sees_a_hidden_tensor():
     with NoHiddenTensors(), pytest.raises(AssertionError, match="torch.zeros"):
         torch.zeros(3)
 
 
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "multimem_one_shot", "nccl"])
 @pytest.mark.parametrize("kind", ["exact", "normal", "wide"])
-def test_the_check_makes_no_tensor_on_the_default_device(algorithm: str, kind: str) -> None:
+def test_the_check_makes_no_tensor_on_the_default_device(algorithm, kind):
     """wide: float32 of all magnitudes, whose sums float64 can't hold, with infinities and NaN."""
     promise = find_baseline(algorithm) or find(f"all_reduce/{algorithm}")
     accumulator = "native" if algorithm != "nccl" else "library"
@@ -62,7 +59,7 @@ def test_the_check_makes_no_tensor_on_the_default_device(algorithm: str, kind: s
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 @pytest.mark.parametrize("algorithm", ["one_shot", "multimem_one_shot"])
-def test_no_dtype_or_reduction_does(dtype: str, algorithm: str) -> None:
+def test_no_dtype_or_reduction_does(dtype, algorithm):
     """With edge inputs, which take every way through bounds and exact sums; wrong results are looked at, too."""
     promise = dataclasses.replace(find(f"all_reduce/{algorithm}"), positive_zero="results")
     for reduction in reductions_of(dtype):

@@ -1,13 +1,9 @@
 """GPUs: what the driver's files and NVML say by name, and what is missing with its reason. No GPU is needed."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -28,13 +24,13 @@ class FabricInfo(ctypes.Structure):
     )
 
 
-def fabric_info(handle: str, pointer: Any) -> int:
+def fabric_info(handle, pointer):
     info = ctypes.cast(pointer, ctypes.POINTER(FabricInfo)).contents
     info.state, info.cliqueId, info.clusterUuid[0] = 3, 7, 0xAB
     return 0
 
 
-def no_link(handle: str, link: int) -> int:
+def no_link(handle, link):
     """Links 0 to 3 are there, 3 is down."""
     if link > 3:
         raise RuntimeError("Invalid Argument")
@@ -64,9 +60,9 @@ OF_A_DEVICE = {
 """What nvmlDeviceGet.. says of each GPU."""
 
 
-def nvml(**changes: Any) -> Any:
+def nvml(**changes):
     """A pynvml that knows two GPUs, gpu-0 and gpu-1."""
-    calls: list[str] = []
+    calls = []
     found = {f"nvmlDeviceGet{name}": Mock(return_value=value) for name, value in OF_A_DEVICE.items()} | {
         "nvmlInit": lambda: calls.append("init"),
         "nvmlShutdown": lambda: calls.append("shutdown"),
@@ -102,12 +98,12 @@ def nvml(**changes: Any) -> Any:
 TOLD = ("rank", "cores", "device", "torch_cuda", "cudnn", "nccl", "nvshmem")
 
 
-def unsupported(*_: Any) -> Any:
+def unsupported(*_):
     raise RuntimeError("Not Supported")
 
 
 @pytest.fixture
-def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def driver(tmp_path, monkeypatch):
     """The driver's files, of the first GPU and of one that NVML does not show; and a NUMA node for GPU 1."""
     for number, uuid in ((0, "GPU-0"), (6, "GPU-hidden")):
         gpu = tmp_path / "nvidia" / "gpus" / f"0000:0{number}:00.0"
@@ -121,13 +117,13 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "nvidia"
 
 
-def look(monkeypatch: pytest.MonkeyPatch, driver: Path, library: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def look(monkeypatch, driver, library):
     monkeypatch.setitem(sys.modules, "pynvml", library)
-    missing: dict[str, str] = {}
+    missing = {}
     return gpus(missing, driver, "libnothing.so.0"), missing
 
 
-def test_all_that_nvml_tells(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_nvml_tells(driver, monkeypatch):
     library = nvml()
     found, missing = look(monkeypatch, driver, library)
     assert library.calls == ["init", "shutdown"]
@@ -141,7 +137,7 @@ def test_all_that_nvml_tells(driver: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "timing.devices" in missing["gpu_clocks"]
 
 
-def test_what_one_question_lacks_the_others_still_tell(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_question_lacks_the_others_still_tell(driver, monkeypatch):
     for function, key in {
         "MigMode": "mig",
         "ApplicationsClock": "application_sm_mhz",
@@ -156,7 +152,7 @@ def test_what_one_question_lacks_the_others_still_tell(driver: Path, monkeypatch
         assert gpu["ecc"] is True
 
 
-def test_the_newer_question_about_the_fabric_comes_first(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newer_question_about_the_fabric_comes_first(driver, monkeypatch):
     newer = {"c_nvmlGpuFabricInfoV_t": FabricInfo, "nvmlDeviceGetGpuFabricInfoV": fabric_info}
     found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetGpuFabricInfo=unsupported, **newer))
     assert found["gpus"][0]["fabric"]["clique"] == 7
@@ -164,7 +160,7 @@ def test_the_newer_question_about_the_fabric_comes_first(driver: Path, monkeypat
     assert found["gpus"][0]["fabric"]["state"] == "completed"
 
 
-def test_links_that_nvml_can_not_answer_for_are_unknown_not_none(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_that_nvml_can_not_answer_for_are_unknown_not_none(driver, monkeypatch):
     found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetNvLinkState=Mock(side_effect=RuntimeError("GPU is lost"))))
     assert "nvlink" not in found["gpus"][0]
     assert found["gpus"][0]["not_captured"]["nvlink"] == "GPU is lost"
@@ -172,7 +168,7 @@ def test_links_that_nvml_can_not_answer_for_are_unknown_not_none(driver: Path, m
     assert found["gpus"][0]["nvlink"]["count"] == 0
 
 
-def test_links_and_pairs_in_part(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_and_pairs_in_part(driver, monkeypatch):
     lame = {
         "nvmlDeviceGetNvLinkRemoteDeviceType": unsupported,
         "nvmlDeviceGetNvLinkVersion": unsupported,
@@ -191,7 +187,7 @@ def test_links_and_pairs_in_part(driver: Path, monkeypatch: pytest.MonkeyPatch) 
     assert missing["cuda_driver"] == "Not Supported"
 
 
-def test_without_the_library_the_drivers_files_still_tell(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_drivers_files_still_tell(driver, monkeypatch):
     for library, why in ((None, "nvidia-ml-py is not installed"), (nvml(nvmlInit=unsupported), "Not Supported")):
         found, missing = look(monkeypatch, driver, library)
         assert [gpu["uuid"] for gpu in found["gpus"]] == ["GPU-0", "GPU-hidden"]
@@ -200,7 +196,7 @@ def test_without_the_library_the_drivers_files_still_tell(driver: Path, monkeypa
             assert why in missing[name]
 
 
-def test_the_library_alone_tells_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_alone_tells_too(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "has_driver", lambda driver, library: True)
     found, missing = look(monkeypatch, tmp_path / "nothing", nvml())
     assert [gpu["uuid"] for gpu in found["gpus"]] == ["GPU-0", "GPU-1"]
@@ -208,13 +204,13 @@ def test_the_library_alone_tells_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert set(missing) == {"gpu_clocks"}
 
 
-def test_no_driver_is_said_and_not_taken_for_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_driver_is_said_and_not_taken_for_no_gpu(tmp_path, monkeypatch):
     found, missing = look(monkeypatch, tmp_path / "nothing", nvml(nvmlInit=lambda: pytest.fail("asked")))
     assert found == {"gpus": None, "gpu_pairs": None, "cuda_driver": None}
     assert missing == {"gpus": "no driver"}
 
 
-def test_a_rank_says_what_it_has_and_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_says_what_it_has_and_what_it_lacks(monkeypatch):
     sizes = {"multi_processor_count": 132, "total_memory": 150 << 30, "L2_cache_size": 60 << 20}
     properties = SimpleNamespace(name="NVIDIA H200", uuid="12-34", major=9, minor=0, **sizes)
     torch = Mock()
@@ -235,7 +231,7 @@ def test_a_rank_says_what_it_has_and_what_it_lacks(monkeypatch: pytest.MonkeyPat
     assert set(found["not_captured"]) == {"cuda_driver"}
 
 
-def test_a_rank_without_a_gpu_gives_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_without_a_gpu_gives_reasons(monkeypatch):
     monkeypatch.setattr(module, "CUDA_LIBRARY", "libnothing.so.0")
     monkeypatch.delitem(sys.modules, "nvshmem.core", raising=False)
     found = rank_facts(object(), None)

@@ -1,13 +1,9 @@
 """The machine: what the kernel tells is told, what it doesn't is named; control groups of both versions."""
 
-from __future__ import annotations
-
 import os
 import platform
 import resource
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -27,8 +23,8 @@ MAY_BE_ABSENT = {
 }
 
 
-def test_it_is_this_machine() -> None:
-    missing: dict[str, str] = {}
+def test_it_is_this_machine():
+    missing = {}
     found = host(missing)
     assert found["cores"] == os.cpu_count()
     assert found["kernel"] == platform.release()
@@ -41,7 +37,7 @@ def test_it_is_this_machine() -> None:
         assert (found[name] is None) == (name in missing)
 
 
-def test_what_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_is_a_reason(monkeypatch):
     fails = Mock(side_effect=OSError("not today"))
     for name in (
         "getpass.getuser",
@@ -51,7 +47,7 @@ def test_what_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
         "os.getloadavg",
     ):
         monkeypatch.setattr(f"runner.environment.host.{name}", fails)
-    missing: dict[str, str] = {}
+    missing = {}
     found = host(missing)
     assert missing["user"] == "this process's user has no name"
     assert missing["distribution"] == missing["memory_bytes"] == "not today"
@@ -59,23 +55,23 @@ def test_what_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["user"] is found["cpu_model"] is found["memory_bytes"] is found["load"] is None
 
 
-def test_no_limit_is_none_and_load_is_three_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_limit_is_none_and_load_is_three_numbers(monkeypatch):
     monkeypatch.setattr(host_module.resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, 4096))
     assert set(host({})["limits"].values()) == {None}
     assert len(load() or ()) == 3
 
 
-def groups(tmp_path: Path, files: dict[str, str], own: str) -> dict[str, Any]:
+def groups(tmp_path, files, own):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text + "\n")
     (tmp_path / "own").write_text(own)
-    missing: dict[str, str] = {}
+    missing = {}
     found = container(missing, tmp_path, tmp_path / "own")
     return {"cores": found["cores"], "memory_bytes": found["memory_bytes"], "why": missing.get("container", "")}
 
 
-def test_control_groups_of_version_2_count_upwards(tmp_path: Path) -> None:
+def test_control_groups_of_version_2_count_upwards(tmp_path):
     files = {
         "cgroup.controllers": "cpu memory",
         "slurm/cpu.max": "350000 100000",
@@ -87,7 +83,7 @@ def test_control_groups_of_version_2_count_upwards(tmp_path: Path) -> None:
     assert groups(tmp_path, files, "0::/\n") == {"cores": None, "memory_bytes": None, "why": ""}
 
 
-def test_control_groups_of_version_1(tmp_path: Path) -> None:
+def test_control_groups_of_version_1(tmp_path):
     files = {
         "cpu/box/cpu.cfs_quota_us": "200000",
         "cpu/box/cpu.cfs_period_us": "100000",
@@ -99,18 +95,18 @@ def test_control_groups_of_version_1(tmp_path: Path) -> None:
     assert groups(tmp_path, files, own) == {"cores": 2.0, "memory_bytes": 4 << 20, "why": ""}
 
 
-def test_control_groups_that_make_no_sense(tmp_path: Path) -> None:
+def test_control_groups_that_make_no_sense(tmp_path):
     found = groups(tmp_path, {"cgroup.controllers": "", "cpu.max": "many 100000"}, "0::/\n")
     assert "many" in found["why"]
     assert found["cores"] is None
 
 
-def available(tmp_path: Path, files: dict[str, str], own: str) -> int | None:
+def available(tmp_path, files, own):
     groups(tmp_path, files, own)
     return available_bytes(tmp_path, tmp_path / "own", tmp_path / "meminfo")
 
 
-def test_available_memory_is_the_least_that_host_and_groups_leave(tmp_path: Path) -> None:
+def test_available_memory_is_the_least_that_host_and_groups_leave(tmp_path):
     meminfo = {"meminfo": "MemTotal:  9000 kB\nMemAvailable:   4000 kB\nHugePages_Total:  0"}
     assert available(tmp_path, meminfo, "0::/\n") == 4000 << 10, "no group has a limit"
     files = meminfo | {
@@ -130,7 +126,7 @@ def test_available_memory_is_the_least_that_host_and_groups_leave(tmp_path: Path
     assert available(tmp_path, files, "0::/job/step\n") == 4000 << 10
 
 
-def test_available_memory_with_control_groups_of_version_1(tmp_path: Path) -> None:
+def test_available_memory_with_control_groups_of_version_1(tmp_path):
     files = {
         "memory/memory.limit_in_bytes": "9223372036854771712",
         "memory/memory.usage_in_bytes": "5",
@@ -141,7 +137,7 @@ def test_available_memory_with_control_groups_of_version_1(tmp_path: Path) -> No
     assert available(tmp_path, files, "5:memory:/box\n0::/\n") == 3_000_050
 
 
-def test_unknown_memory_is_none(tmp_path: Path) -> None:
+def test_unknown_memory_is_none(tmp_path):
     assert available(tmp_path, {}, "0::/\n") is None
     assert available(tmp_path, {"meminfo": "MemTotal: 1 kB", "cgroup.controllers": ""}, "nothing") is None
     broken = {"cgroup.controllers": "", "memory.max": "many", "memory.current": "1"}
@@ -162,6 +158,6 @@ STEP = "SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=2 SLURM_JOB_NODELIST=node[1-4] SLUR
         ("SLURM_JOB_ID=42 SLURM_JOB_NUM_NODES=1", ("none", "42", 1, "", None)),
     ],
 )
-def test_who_started_it(variables: str, expected: tuple[Any, ...]) -> None:
+def test_who_started_it(variables, expected):
     found = launch(dict(word.split("=") for word in variables.split()))
     assert tuple(found[name] for name in ("launcher", "job_id", "nodes", "node_names", "ranks")) == expected

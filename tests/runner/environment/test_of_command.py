@@ -1,17 +1,12 @@
 """The environment of a command's records: once, before the work; what a world's ranks know; what can't be had."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cases.documents import encoded
 from cases.record.record import load
-from runner.command.running import Tools
 from runner.environment.gpus import rank_facts
 from runner.environment.of_command import Surroundings
 from runner.records.store import MAX_DIFFERENCE_BYTES, Store, StoreError
@@ -23,21 +18,21 @@ from tests.runner.rank_programs import FileOpener
 DIFFERENCE = "-one\n+two\n"
 
 
-def captured(root: Path) -> dict[str, Any]:
+def captured(root):
     return {"git": {"commit": "0123abc", "diff": DIFFERENCE}, "not_captured": {"gpus": "no driver"}}
 
 
 class FactlessWorld(StubWorld):
     """A world on GPUs that asking hurts."""
 
-    def run(self, program: Any, argument: Any, deadline_s: float | None) -> list[Any]:
+    def run(self, program, argument, deadline_s):
         if program is rank_facts:
             self.healthy = False
             raise WorldFailure("TIMEOUT", 1, "rank 1: still running after 30.0 s, at pynvml.py:1")
         return super().run(program, argument, deadline_s)
 
 
-def test_the_difference_lies_beside_the_records_not_in_them(tmp_path: Path) -> None:
+def test_the_difference_lies_beside_the_records_not_in_them(tmp_path):
     surroundings = Surroundings(captured, Store(tmp_path))
     surroundings.look()
     found = surroundings.now()
@@ -50,7 +45,7 @@ def test_the_difference_lies_beside_the_records_not_in_them(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_long_difference_is_cut_and_says_so(tmp_path: Path) -> None:
+def test_a_long_difference_is_cut_and_says_so(tmp_path):
     line = "+" + "x" * 99 + "\n"
     kept = Store(tmp_path).write_difference(line * 20_000)
     text = (tmp_path / "source.diff").read_text()
@@ -61,7 +56,7 @@ def test_a_long_difference_is_cut_and_says_so(tmp_path: Path) -> None:
     assert last == f"# cut here: {kept['left_out_bytes']} more bytes were not kept\n"
 
 
-def test_it_is_looked_at_once(tmp_path: Path) -> None:
+def test_it_is_looked_at_once(tmp_path):
     seen = []
     surroundings = Surroundings(lambda root: {"problem": seen.append(root)}, Store(tmp_path))
     surroundings.look()
@@ -70,13 +65,13 @@ def test_it_is_looked_at_once(tmp_path: Path) -> None:
     assert len(seen) == 1
 
 
-def test_what_can_not_be_had_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(root: Path) -> dict[str, Any]:
+def test_what_can_not_be_had_is_a_reason(tmp_path, monkeypatch):
+    def fails(root):
         raise RuntimeError("no such luck")
 
     assert encoded(Surroundings(fails, Store(tmp_path)).now()) == {"problem": "RuntimeError: no such luck"}
 
-    def full(self: Store, text: str) -> Any:
+    def full(self, text):
         raise StoreError("no room")
 
     monkeypatch.setattr(Store, "write_difference", full)
@@ -86,7 +81,7 @@ def test_what_can_not_be_had_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_ranks_say_what_only_they_know(tmp_path: Path) -> None:
+def test_ranks_say_what_only_they_know(tmp_path):
     surroundings = Surroundings(captured, Store(tmp_path))
     world = ProcessWorld(2, FileOpener(str(tmp_path)))
     try:
@@ -102,22 +97,20 @@ def test_ranks_say_what_only_they_know(tmp_path: Path) -> None:
     assert json.loads(json.dumps(ranks)) == ranks
 
 
-def test_a_world_that_asking_hurts_is_replaced_and_never_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_world_that_asking_hurts_is_replaced_and_never_asked_again(tmp_path, monkeypatch):
     from runner.__main__ import main
     from runner.command import plan
     from runner.world.fabrics import HostOffer
 
     class Hurt(Script):
-        def _world(self, fabric: Any, world_size: int, say: Any) -> Any:
+        def _world(self, fabric, world_size, say):
             self.worlds.append(FactlessWorld(fabric, world_size))
             return self.worlds[-1]
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plan, "look", lambda: HostOffer(gpu_count=8, driver_problem="", gpu_extra=True))
     script = Hurt()
-    tools: Tools = script.tools()
+    tools = script.tools()
     arguments = ["fabric=nvshmem", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]", "baselines=[]"]
     assert main([*arguments, "track=none", "timing.mode=none"], tools) == 0
     assert [world.healthy for world in script.worlds] == [False, True]

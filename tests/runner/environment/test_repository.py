@@ -1,11 +1,7 @@
 """Which sources ran: states of a repository, and digests that say the same without one."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,14 +9,14 @@ from runner.environment import repository
 from runner.environment.repository import DIGESTED, source_digests
 
 
-def git(root: Path, *arguments: str) -> str:
+def git(root, *arguments):
     identity = ["-c", "user.name=t", "-c", "user.email=t@example", "-c", "commit.gpgsign=false"]
     done = subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """A repository with one commit of two files."""
     git(tmp_path, "init", "-q", "-b", "trunk")
     (tmp_path / "file").write_text("one\n")
@@ -30,14 +26,14 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def look(root: Path) -> dict[str, Any]:
-    missing: dict[str, str] = {}
+def look(root):
+    missing = {}
     found = repository.git(root, missing)
     assert not missing
     return found
 
 
-def test_states(root: Path) -> None:
+def test_states(root):
     clean = look(root)
     assert clean == {
         "commit": git(root, "rev-parse", "HEAD"),
@@ -64,13 +60,13 @@ def test_states(root: Path) -> None:
     assert look(root)["diff_digest"] != first["diff_digest"]
 
 
-def test_names_with_spaces_and_of_renamed_files(root: Path) -> None:
+def test_names_with_spaces_and_of_renamed_files(root):
     git(root, "mv", "a b.txt", "c d.txt")
     (root / "file").unlink()
     assert sorted(look(root)["changed"]) == ["c d.txt", "file"]
 
 
-def test_only_some_files_are_named_and_all_are_counted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_some_files_are_named_and_all_are_counted(root, monkeypatch):
     monkeypatch.setattr(repository, "MAX_NAMES", 2)
     for name in "xyz":
         (root / name).touch()
@@ -79,7 +75,7 @@ def test_only_some_files_are_named_and_all_are_counted(root: Path, monkeypatch: 
     assert found["untracked"] == ["x", "y"]
 
 
-def test_before_the_first_commit(tmp_path: Path) -> None:
+def test_before_the_first_commit(tmp_path):
     git(tmp_path, "init", "-q", "-b", "trunk")
     (tmp_path / "file").touch()
     found = look(tmp_path)
@@ -87,7 +83,7 @@ def test_before_the_first_commit(tmp_path: Path) -> None:
     assert found["untracked"] == ["file"]
 
 
-def test_digests_are_over_names_and_contents(tmp_path: Path) -> None:
+def test_digests_are_over_names_and_contents(tmp_path):
     for name in DIGESTED:
         (tmp_path / name / "deeper").mkdir(parents=True)
         (tmp_path / name / "deeper" / "one.py").write_text("1")

@@ -1,11 +1,8 @@
 """Types of GPUs as data: every value has a source, what is wrong is one line, and floors say who measured them."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 import re
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +17,7 @@ from tests.golden import refused
 H200 = gpu_type("h200")
 
 
-def write(folder: Path, text: str, name: str = "mine") -> Path:
+def write(folder, text, name="mine"):
     (folder / "gpu").mkdir(exist_ok=True)
     path = folder / "gpu" / f"{name}.yaml"
     path.write_text(text)
@@ -28,7 +25,7 @@ def write(folder: Path, text: str, name: str = "mine") -> Path:
 
 
 @pytest.mark.parametrize("name", gpu_names())
-def test_every_value_of_ours_has_a_source(name: str) -> None:
+def test_every_value_of_ours_has_a_source(name):
     found = gpu_type(name)
     keys = {f"{section}.{one.name}" for section, noun in SECTIONS.items() for one in dataclasses.fields(noun)}
     assert found.sources.keys() == keys - {"limits.name"}
@@ -39,14 +36,14 @@ def test_every_value_of_ours_has_a_source(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in gpu_names() if name != "gb200_nvl72"])
-def test_every_named_source_is_used(name: str) -> None:
+def test_every_named_source_is_used(name):
     text = (CONF / "gpu" / f"{name}.yaml").read_text()
     sources, rest = text.split("limits:", 1)
     for one in re.findall(r"^  (\w+): '", sources, re.MULTILINE):
         assert f"source: {one}}}" in rest, one
 
 
-def test_a_trials_floors_stand_in_and_say_so(tmp_path: Path) -> None:
+def test_a_trials_floors_stand_in_and_say_so(tmp_path):
     assert gpu_type("b200").floors is None
     trial = "{source: 'measured: a trial (2026-11-22)', ranks: 2, relaxed_us: 0.62, release_acquire_us: {0: 2.13}}"
     write(tmp_path, f"like: b200\ntrial: {trial}\n")
@@ -61,7 +58,7 @@ def test_a_trials_floors_stand_in_and_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["h100", "h200"])
-def test_what_a_trial_measured_calibration_found_too(name: str) -> None:
+def test_what_a_trial_measured_calibration_found_too(name):
     """Two programs on two days: nothing that both measured differs by more than a quarter."""
     found = gpu_type(name)
     assert found.floors is found.calibrated
@@ -71,7 +68,7 @@ def test_what_a_trial_measured_calibration_found_too(name: str) -> None:
     assert found.calibrated.release_acquire_us[0] == pytest.approx(found.trial.release_acquire_us[0], rel=0.25)
 
 
-def test_calibrated_floors_go_first(tmp_path: Path) -> None:
+def test_calibrated_floors_go_first(tmp_path):
     write(
         tmp_path,
         "like: h200\nfloors:\n  source: 'measured: 2026-12-01, a test'\n  ranks: 2\n  records: ['sha256:00']\n"
@@ -85,13 +82,13 @@ def test_calibrated_floors_go_first(tmp_path: Path) -> None:
     assert found.digest != H200.digest
 
 
-def test_the_digest_tells_types_apart() -> None:
+def test_the_digest_tells_types_apart():
     assert gpu_type("h200").digest == H200.digest
     assert dataclasses.replace(H200, clocks=dataclasses.replace(H200.clocks, sm_mhz=1)).digest != H200.digest
     assert re.fullmatch("sha256:[0-9a-f]{64}", H200.digest)
 
 
-def test_like_takes_over_values_with_their_sources(tmp_path: Path) -> None:
+def test_like_takes_over_values_with_their_sources(tmp_path):
     why = "assumed: a matrix product leaves 16 of them"
     path = write(tmp_path, f"like: h200\nlimits:\n  multiprocessors: {{value: 16, source: '{why}'}}\n")
     found = gpu_type(str(path))
@@ -104,14 +101,14 @@ def test_like_takes_over_values_with_their_sources(tmp_path: Path) -> None:
     assert (nvl72.switch.gpus, nvl72.limits.multiprocessors) == (72, gpu_type("gb200").limits.multiprocessors)
 
 
-def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+def test_a_changed_file_is_read_again(tmp_path):
     path = write(tmp_path, "like: h200\ntitle: one\n")
     assert gpu_type(str(path)).title == "one"
     path.write_text("like: h200\ntitle: another\n")
     assert gpu_type(str(path)).title == "another"
 
 
-def test_the_limits_of_a_request_hold() -> None:
+def test_the_limits_of_a_request_hold():
     limits = dataclasses.replace(H200.limits, multiprocessors=16)
     found = type_with_limits(limits)
     assert (found.limits, found.floors) == (limits, H200.floors)
@@ -121,7 +118,7 @@ def test_the_limits_of_a_request_hold() -> None:
         type_with_limits(dataclasses.replace(limits, name="few"))
 
 
-def test_a_request_means_the_file_that_it_names(tmp_path: Path) -> None:
+def test_a_request_means_the_file_that_it_names(tmp_path):
     path = write(tmp_path, "like: h200\nname: h200\ntrial: {source: 'measured: 2026-11, x', ranks: 2, relaxed_us: 7}\n")
     mine = gpu_type(str(path))
     assert mine.limits == H200.limits
@@ -133,12 +130,12 @@ def test_a_request_means_the_file_that_it_names(tmp_path: Path) -> None:
     assert (found.name, found.limits, found.floors) == ("few", few, mine.floors)
 
 
-def test_sums_in_own_memory_are_not_bounded_by_links(tmp_path: Path) -> None:
+def test_sums_in_own_memory_are_not_bounded_by_links(tmp_path):
     path = write(tmp_path, f"{FLOORS}reduce_gbps: {{128: 2000}}}}\n")
     assert gpu_type(str(path)).floors is not None
 
 
-def test_a_device_has_its_type() -> None:
+def test_a_device_has_its_type():
     assert type_of_device("NVIDIA H200") == "h200"
     assert type_of_device("NVIDIA H100 80GB HBM3") == "h100"
     assert type_of_device("NVIDIA T4") == ""
@@ -187,18 +184,18 @@ FLOORS = "like: h200\ntrial: {source: 'measured: 2026-11, x', ranks: 2, "
         "name: [\n",
     ],
 )
-def test_what_is_wrong_is_one_line(tmp_path: Path, text: str) -> None:
+def test_what_is_wrong_is_one_line(tmp_path, text):
     write(tmp_path, text)
     with refused(RequestError):
         gpu_type("mine", (CONF, tmp_path))
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there(tmp_path):
     with refused(RequestError):
         gpu_type(str(tmp_path / "none.yaml"))
 
 
-def test_floors_that_cannot_be() -> None:
+def test_floors_that_cannot_be():
     source = Source(SourceKind.measured, "2026-11")
     with refused(ValueError):
         Floors(origin=Origin.trial, source=source, ranks=2, relaxed_us=float("inf"))

@@ -5,15 +5,11 @@ learns to wait where it has just said which job it does. The command has no such
 of a test that fails go on after NEVER_S.
 """
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from runner.command.worker import MODULE
-from runner.launch.files import LaunchFiles, WorkerState
+from runner.launch.files import LaunchFiles
 from tests.patience import NEVER_S
 
 _PROGRAM = """\
@@ -44,7 +40,7 @@ if sys.orig_argv[-1] == {module!r}:
 class HeldJobs:
     """Jobs of a sweep that wait. folder takes the files that say so, and is made."""
 
-    def __init__(self, folder: Path, jobs: Iterable[int]) -> None:
+    def __init__(self, folder, jobs):
         self._folder = folder
         folder.mkdir()
         program = _PROGRAM.format(module=MODULE, folder=str(folder), never_s=NEVER_S)
@@ -52,21 +48,21 @@ class HeldJobs:
         for job in jobs:
             (folder / f"job-{job}").touch()
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, base):
         """Return the variables of a command whose workers wait in these jobs."""
         return {**base, "PYTHONPATH": os.pathsep.join([str(self._folder), *sys.path])}
 
-    def workers(self, records: Path) -> list[WorkerState]:
+    def workers(self, records):
         """Return the workers that wait in a job of the command whose folder of records this is."""
         states = LaunchFiles(records).states()
         return [one for one in states if one.process == self._process(one.job) and not one.ended]
 
-    def release(self) -> None:
+    def release(self):
         """Let all jobs go on."""
         for path in self._folder.glob("job-*"):
             path.unlink()
 
-    def _process(self, job: int | None) -> int | None:
+    def _process(self, job):
         """The process that came to wait in a job last; None if there is none."""
         try:
             return int((self._folder / f"process-{job}").read_text())

@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,7 +66,7 @@ STARTS = 3
 """Number of times that a Slurm is started: another process may take a port before its daemon does."""
 
 
-def why_not() -> str:
+def why_not():
     """Return why a Slurm can't be started here; "" if it can."""
     if missing := [name for name in PROGRAMS if _program(name) is None]:
         return f"{', '.join(missing)} missing: apt-get install slurmctld slurmd munge slurm-client"
@@ -83,18 +82,18 @@ class Cluster:
     daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def said(self, *command: str) -> str:
+    def said(self, *command):
         """Return what one of Slurm's programs says."""
         done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True
         )
         return done.stdout.strip()
 
-    def queue(self, with_completing: bool = False) -> list[str]:
+    def queue(self, with_completing=False):
         """Return the jobs that wait or run, as "12_0 RUNNING node1"; with_completing: also those that end just now."""
-        found: list[str] = []
+        found = []
 
-        def has_answered() -> bool:
+        def has_answered():
             try:
                 found[:] = self.said("squeue", "--noheader", "--array", "--format=%i %T %N").splitlines()
             except subprocess.SubprocessError:
@@ -104,7 +103,7 @@ class Cluster:
         until(has_answered, "an answer of squeue")
         return [line.strip() for line in found if with_completing or "COMPLETING" not in line]
 
-    def start_requeued(self) -> None:
+    def start_requeued(self):
         """Let jobs that were requeued start at once: Slurm makes them wait until credentials of their first start have
         expired, which is minutes."""
         until(lambda: not any("COMPLETING" in line for line in self.queue(with_completing=True)), "the jobs' end")
@@ -113,7 +112,7 @@ class Cluster:
             if state == "PENDING":
                 self.said("scontrol", "update", f"JobId={job}", "StartTime=now")
 
-    def start_node(self, name: str) -> None:
+    def start_node(self, name):
         """Start a node's slurmd."""
         program = _program("slurmd")
         self._nodes[name] = subprocess.Popen(
@@ -124,7 +123,7 @@ class Cluster:
         )
 
     @contextlib.contextmanager
-    def node_lost(self, name: str) -> Iterator[None]:
+    def node_lost(self, name):
         """Within, a node is dead, and Slurm knows it. Slurm would find out by itself, but only when SlurmdTimeout is
         over, and a short one would take a busy machine's nodes for dead.
 
@@ -139,7 +138,7 @@ class Cluster:
             self.start_node(name)
             self.wait_until_idle()
 
-    def kill_node(self, name: str) -> None:
+    def kill_node(self, name):
         """Kill a node: its slurmd and all that it runs, as a power failure does."""
         slurmd = self._nodes.pop(name)
         slurmd.kill()
@@ -153,7 +152,7 @@ class Cluster:
                 raise RuntimeError(f"processes of {name} can't be killed: {processes}")
             time.sleep(0.05)
 
-    def processes_of(self, node: str) -> list[int]:
+    def processes_of(self, node):
         """Return the processes that a node's slurmd started: its step daemons, by the variable that they have from it,
         and theirs, by the one that Slurm gives them."""
         mine = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
@@ -166,7 +165,7 @@ class Cluster:
                     found.append(int(path.name))
         return found
 
-    def wait_until_idle(self) -> None:
+    def wait_until_idle(self):
         """Wait until all nodes are there and no job is left on them. RuntimeError, with Slurm's log, if that fails, or
         if a daemon has ended."""
         deadline_s = time.monotonic() + PATIENCE_S
@@ -181,20 +180,20 @@ class Cluster:
         logs = [path.read_text(errors="replace")[-1500:] for path in sorted(self.folder.glob("*.log"))]
         raise RuntimeError("Slurm did not start:\n" + "\n".join(logs))
 
-    def end(self) -> None:
+    def end(self):
         """End all nodes."""
         for name in list(self._nodes):
             self.kill_node(name)
 
 
-def gpu_files(count: int, folder: Path = Path("/dev")) -> list[str]:
+def gpu_files(count, folder=Path("/dev")):
     """Return the devices of the first GPUs of this machine: of a container's GPUs the numbers need not begin with 0."""
     found = [path for path in folder.glob("nvidia[0-9]*") if path.name.removeprefix("nvidia").isdigit()]
     return [str(path) for path in sorted(found, key=lambda path: int(path.name.removeprefix("nvidia")))[:count]]
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, nodes: int = 2, cores: int = 2, gpus: int = 0) -> Iterator[Cluster]:
+def cluster(folder, nodes=2, cores=2, gpus=0):
     """Within, there is a Slurm with nodes of some cores each. RuntimeError, with its log, if it does not start.
 
     With gpus, the first node has that many GPUs of this machine, and the others have none.
@@ -211,7 +210,7 @@ def cluster(folder: Path, nodes: int = 2, cores: int = 2, gpus: int = 0) -> Iter
             return
 
 
-def _started(stack: contextlib.ExitStack, folder: Path, nodes: int, cores: int, gpus: int) -> Cluster:
+def _started(stack, folder, nodes, cores, gpus):
     """A Slurm whose nodes are all there. It ends with the stack."""
     folder.mkdir(parents=True)
     folder.chmod(0o755)
@@ -250,7 +249,7 @@ def _started(stack: contextlib.ExitStack, folder: Path, nodes: int, cores: int, 
     return made
 
 
-def _munged(folder: Path) -> subprocess.Popen[bytes]:
+def _munged(folder):
     """A munge daemon with a key of its own."""
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
@@ -265,7 +264,7 @@ def _munged(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def _end_daemon(process: subprocess.Popen[bytes]) -> None:
+def _end_daemon(process):
     process.terminate()
     try:
         process.wait(PATIENCE_S)
@@ -274,11 +273,11 @@ def _end_daemon(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _program(name: str) -> str | None:
+def _program(name):
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
 
 
-def _free_ports(count: int) -> list[int]:
+def _free_ports(count):
     """Ports that nothing has now, outside the range from which Linux gives connections theirs.
 
     The search begins at a random one, so that two processes that look at the same time find different ones.
@@ -287,7 +286,7 @@ def _free_ports(count: int) -> list[int]:
     all_ports = range(10_000, 1 << 16)
     ports = [port for port in all_ports if not first_given <= port <= last_given] or list(all_ports)
     begin = secrets.randbelow(len(ports))
-    found: list[int] = []
+    found = []
     for port in (*ports[begin:], *ports[:begin]):
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("", port))

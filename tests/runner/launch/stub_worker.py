@@ -4,8 +4,6 @@
 with an exit code. ("wait",): wait to be told to end. Jobs that were lost before are left out.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal
@@ -16,7 +14,7 @@ from pathlib import Path
 from runner.launch.files import LaunchFiles
 
 
-def main() -> int:
+def main():
     size = int.from_bytes(sys.stdin.buffer.read(8), "little")
     orders = pickle.loads(sys.stdin.buffer.read(size))
     files = LaunchFiles(Path(orders.folder))

@@ -1,10 +1,7 @@
 """The files between a command and its workers: each job is taken once; states are read whole."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 
 from runner.launch.files import LaunchFiles, WorkerState
 
@@ -17,7 +14,7 @@ print(*(job for job in range(300) if files.claim(job, int(sys.argv[2]))))
 """
 
 
-def test_each_job_is_taken_once(tmp_path: Path) -> None:
+def test_each_job_is_taken_once(tmp_path):
     files = LaunchFiles(tmp_path)
     files.create("token")
     started = [
@@ -32,7 +29,7 @@ def test_each_job_is_taken_once(tmp_path: Path) -> None:
     assert files.claims()[7] == 9
 
 
-def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_state_comes_back_as_it_was(tmp_path):
     files = LaunchFiles(tmp_path)
     files.create("token", "joblib sweep")
     state = WorkerState(2, host="here", job=4, lost={3: "killed"}, problems={5: "no GPU"}, starts=2)

@@ -1,7 +1,5 @@
 """The commands of runner/launch/README.md run as they stand there."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -12,13 +10,13 @@ import pytest
 
 import runner.launch
 from tests.patience import NEVER_S
-from tests.runner.launch.slurm_cluster import Cluster, why_not
+from tests.runner.launch.slurm_cluster import why_not
 
 PAGE = (Path(runner.launch.__file__).parent / "README.md").read_text(encoding="utf-8")
 LINES = [line.strip() for line in re.findall(r"^    (symlab .+)$", PAGE, re.MULTILINE)]
 
 
-def run(line: str, folder: Path, environment: dict[str, str]) -> str:
+def run(line, folder, environment):
     """What a command line of the page says; it must end well."""
     script = line.replace("symlab", f"{sys.executable} -m symlab", 1)
     environment = {**environment, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -29,7 +27,7 @@ def run(line: str, folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_the_page_has_a_line_for_each_launcher() -> None:
+def test_the_page_has_a_line_for_each_launcher():
     assert {name for line in LINES for name in re.findall("hydra/launcher=([a-z_]+)", line)} == {
         "joblib",
         "submitit_local",
@@ -39,7 +37,7 @@ def test_the_page_has_a_line_for_each_launcher() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [line for line in LINES if "submitit_slurm" not in line])
-def test_a_line_for_a_laptop(line: str, tmp_path: Path) -> None:
+def test_a_line_for_a_laptop(line, tmp_path):
     said = run(line, tmp_path, dict(os.environ))
     assert "nothing was run (--plan)" in said if "--plan" in line else "4 cases: 4 passed" in said
     assert re.search(r"launcher: \w+, \d+ workers?\n", said)
@@ -48,6 +46,6 @@ def test_a_line_for_a_laptop(line: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 @pytest.mark.parametrize("line", [line for line in LINES if "submitit_slurm" in line])
-def test_a_line_for_a_cluster(line: str, tmp_path: Path, slurm: Cluster) -> None:
+def test_a_line_for_a_cluster(line, tmp_path, slurm):
     assert "4 cases: 4 passed" in run(line, tmp_path, slurm.environment)
     assert slurm.queue() == []

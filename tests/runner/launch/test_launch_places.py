@@ -1,9 +1,5 @@
 """Launchers in folders with odd names: what Hydra or a shell would read in a path is a name here."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from reports.record.bundle import record_files
@@ -18,7 +14,7 @@ ODD = "${y} it's \\ü, a=[b]"
 @pytest.mark.parametrize(
     "text", ["/tmp/${y}", "/tmp/a'b", "/tmp/a\\b", "/tmp/a\\'b", "/tmp/a\\", "/tmp/a\\${x}'", "/tmp/$x", f"/tmp/{ODD}"]
 )
-def test_a_path_comes_through_hydra_as_it_is(text: str) -> None:
+def test_a_path_comes_through_hydra_as_it_is(text):
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
 
@@ -28,7 +24,7 @@ def test_a_path_comes_through_hydra_as_it_is(text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("launcher", "name"), [("joblib", ODD), ("submitit_local", ODD.replace("$", ""))])
-def test_a_sweep_in_an_odd_folder(tmp_path: Path, launcher: str, name: str) -> None:
+def test_a_sweep_in_an_odd_folder(tmp_path, launcher, name):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     folder = tmp_path / name
     folder.mkdir()

@@ -1,22 +1,18 @@
 """Sweeps whose workers have real GPUs, of joblib and of a Slurm that counts them: no GPU is two jobs' at once."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import datetime
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 
-from cases.record.record import Record, Status, load
+from cases.record.record import Status, load
 from reports.record.bundle import record_files
-from runner.records.command_json import RecordedWorker, command_document_of
+from runner.records.command_json import command_document_of
 from tests.patience import NEVER_S, PATIENCE_S
-from tests.runner.launch.slurm_cluster import Cluster, cluster, why_not
+from tests.runner.launch.slurm_cluster import cluster, why_not
 
 pytestmark = pytest.mark.gpu
 
@@ -27,7 +23,7 @@ NOT_AUDITABLE = 2
 SWEEP = ("sizes=[64K]", "algorithms=[one_shot]", "baselines=[]", "fabric=nvshmem", "timing.mode=none", "track=none")
 
 
-def gpus() -> int:
+def gpus():
     """The number of GPUs, by nvidia-smi: torch would take memory on one of them in this process."""
     try:
         said = subprocess.run(
@@ -38,7 +34,7 @@ def gpus() -> int:
     return len(said.splitlines())
 
 
-def swept(folder: Path, environment: dict[str, str], *words: str) -> tuple[list[RecordedWorker], list[Record]]:
+def swept(folder, environment, *words):
     """The workers and records of a sweep over seeds, all of whose cases passed and whose audit has no finding."""
     environment = {**environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment.pop("CUDA_VISIBLE_DEVICES", None)  # gpus() counts all
@@ -63,11 +59,11 @@ def swept(folder: Path, environment: dict[str, str], *words: str) -> tuple[list[
     return list(document.workers), found
 
 
-def at_work(worker: RecordedWorker) -> tuple[datetime, datetime]:
+def at_work(worker):
     return datetime.fromisoformat(worker.started), datetime.fromisoformat(worker.ended)
 
 
-def check_none_shared(workers: list[RecordedWorker]) -> None:
+def check_none_shared(workers):
     """Workers that were there at the same time had no GPU in common."""
     assert all(worker.gpus for worker in workers)
     for one, other in combinations(workers, 2):
@@ -76,7 +72,7 @@ def check_none_shared(workers: list[RecordedWorker]) -> None:
             assert not set(one.gpus.split(",")) & set(other.gpus.split(",")), (one, other)
 
 
-def test_workers_of_joblib_have_gpus_of_their_own(tmp_path: Path) -> None:
+def test_workers_of_joblib_have_gpus_of_their_own(tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     if not (count := gpus()):
         pytest.skip("no GPU")
@@ -90,7 +86,7 @@ def test_workers_of_joblib_have_gpus_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def slurm_of_gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def slurm_of_gpus(tmp_path_factory):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     if reason := why_not():
         pytest.skip(reason)
@@ -100,7 +96,7 @@ def slurm_of_gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
         yield made
 
 
-def test_slurm_gives_no_gpu_to_two_workers(slurm_of_gpus: Cluster, tmp_path: Path) -> None:
+def test_slurm_gives_no_gpu_to_two_workers(slurm_of_gpus, tmp_path):
     """More workers are asked for than there are GPUs, so some have to wait for others' GPUs."""
     workers = min(JOBS, gpus() + 1)
     most = ("hydra/launcher=submitit_slurm", f"hydra.launcher.array_parallelism={workers}")
@@ -111,7 +107,7 @@ def test_slurm_gives_no_gpu_to_two_workers(slurm_of_gpus: Cluster, tmp_path: Pat
     assert slurm_of_gpus.queue() == []
 
 
-def test_ranks_that_srun_started_are_joined(slurm_of_gpus: Cluster, tmp_path: Path) -> None:
+def test_ranks_that_srun_started_are_joined(slurm_of_gpus, tmp_path):
     if (ranks := gpus()) < 2:
         pytest.skip("needs two GPUs: a world of one rank is joined to nothing")
     most = ("hydra/launcher=submitit_slurm", "hydra.launcher.array_parallelism=1")

@@ -1,17 +1,14 @@
 """Ctrl-C in a terminal under joblib and submitit_local: the signal comes to all processes of its foreground group."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
+from runner.launch.files import LAUNCH, LaunchFiles
 from tests.patience import NEVER_S, until
 from tests.runner.launch.test_joblib_sweep import symlab
 
@@ -22,10 +19,10 @@ SWEEP = ("world_size=2", "sizes=[1M]", "algorithms=[one_shot]", "fabric=simulato
 Met = TypeVar("Met")
 
 
-def interrupted(folder: Path, words: Sequence[str], met: Callable[[int], Met]) -> tuple[Met, str]:
+def interrupted(folder, words, met):
     """Interrupt a sweep once met(its process) is true. Return what that was, and what the sweep said."""
     process = symlab(folder, "run", "-m", *SWEEP, *words, start_new_session=True)
-    found: list[Met] = []
+    found = []
     try:
         until(lambda: found.append(met(process.pid)) or found[-1], "what the interrupt waits for")
         os.killpg(process.pid, signal.SIGINT)
@@ -41,12 +38,12 @@ def interrupted(folder: Path, words: Sequence[str], met: Callable[[int], Met]) -
     return found[-1], said
 
 
-def at_work(place: Path) -> list[WorkerState]:
+def at_work(place):
     found = [one for folder in place.glob("records/*") for one in LaunchFiles(folder).states()]
     return [one for one in found if one.job is not None and one.process]
 
 
-def loky_processes(command: int) -> list[int]:
+def loky_processes(command):
     """joblib's two workers and its tracker, by /proc; none until all three have started."""
     found = []
     for task in Path(f"/proc/{command}/task").iterdir():
@@ -57,25 +54,25 @@ def loky_processes(command: int) -> list[int]:
     return found if len(found) > 2 else []
 
 
-def blocked_by(process: int) -> int:
+def blocked_by(process):
     """The signals that a process blocks, a bit each."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("SigBlk")).split()[1], 16)
 
 
-def test_the_command_ends_submitits_workers(tmp_path: Path) -> None:
+def test_the_command_ends_submitits_workers(tmp_path):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     interrupted(tmp_path, ["hydra/launcher=submitit_local"], lambda _: at_work(tmp_path))
 
 
-def test_joblibs_workers_are_silent_while_they_start(tmp_path: Path) -> None:
+def test_joblibs_workers_are_silent_while_they_start(tmp_path):
     words = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     processes, _ = interrupted(tmp_path, words, loky_processes)
     until(lambda: not any(Path(f"/proc/{one}").exists() for one in processes), "the end of joblib's processes")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_workers_take_an_interrupt_of_their_own(tmp_path: Path, workers: int) -> None:
+def test_workers_take_an_interrupt_of_their_own(tmp_path, workers):
     """Their processes are told to end by a closed input, which interrupts them: one that blocks SIGINT would not."""
     words = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={workers}"]
     masks, _ = interrupted(tmp_path, words, lambda _: [blocked_by(one.process) for one in at_work(tmp_path)])

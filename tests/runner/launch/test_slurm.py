@@ -1,7 +1,5 @@
 """Sweeps on a real Slurm of two nodes: what is cancelled, killed and interrupted is named, and resume runs the rest."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -9,19 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cases.record.record import load
 from reports.record.bundle import record_files
-from runner.launch.files import LAUNCH, WorkerState
-from runner.records.command_json import CommandDocument, command_document_of
+from runner.launch.files import LAUNCH
+from runner.records.command_json import command_document_of
 from tests.patience import NEVER_S, PATIENCE_S
 from tests.runner.launch.held_jobs import HeldJobs
-from tests.runner.launch.slurm_cluster import Cluster, why_not
+from tests.runner.launch.slurm_cluster import why_not
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
@@ -30,7 +26,7 @@ SWEEP = ("world_size=2", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulato
 there are few."""
 
 
-def begun(environment: dict[str, str], folder: Path, *overrides: str) -> subprocess.Popen[str]:
+def begun(environment, folder, *overrides):
     """A sweep that is under way, in a folder."""
     line = [sys.executable, "-m", "symlab", "run", "-m", *SWEEP, "hydra/launcher=submitit_slurm", *overrides]
     return subprocess.Popen(
@@ -43,13 +39,13 @@ def begun(environment: dict[str, str], folder: Path, *overrides: str) -> subproc
     )
 
 
-def ended(process: subprocess.Popen[str]) -> str:
+def ended(process):
     """What a command has said, once it has ended."""
     said, _ = process.communicate(timeout=NEVER_S)
     return said
 
 
-def waited(found: Callable[[], Any]) -> Any:
+def waited(found):
     """What found returns, once it is true."""
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
@@ -59,32 +55,32 @@ def waited(found: Callable[[], Any]) -> Any:
     raise AssertionError("it did not come")
 
 
-def folder_of(records: Path) -> Path:
+def folder_of(records):
     """The only command's folder."""
     (found,) = waited(lambda: list(records.glob("*-all_reduce-*")))
     assert isinstance(found, Path)
     return found
 
 
-def at_work(held: HeldJobs, folder: Path, count: int) -> list[WorkerState]:
+def at_work(held, folder, count):
     """So many workers that wait in a job, once there are."""
     found = waited(lambda: workers if len(workers := held.workers(folder)) == count else None)
     assert isinstance(found, list)
     return found
 
 
-def is_step_daemon(process: int) -> bool:
+def is_step_daemon(process):
     """Whether a process is Slurm's daemon of a step, which itself has no variable of Slurm's."""
     with contextlib.suppress(OSError):  # it has ended
         return Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"slurmstepd")
     return False
 
 
-def document(folder: Path) -> CommandDocument:
+def document(folder):
     return command_document_of(folder)
 
 
-def resumed(slurm: Cluster, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def resumed(slurm, folder, *options):
     environment = {**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     line = [sys.executable, "-m", "symlab", "resume", str(folder), *options]
     return subprocess.run(
@@ -92,7 +88,7 @@ def resumed(slurm: Cluster, folder: Path, *options: str) -> subprocess.Completed
     )
 
 
-def test_a_cancelled_job_and_a_dead_node_cost_what_they_did(slurm: Cluster, tmp_path: Path) -> None:
+def test_a_cancelled_job_and_a_dead_node_cost_what_they_did(slurm, tmp_path):
     held = HeldJobs(tmp_path / "held", range(8))
     begun_in = held.environment(slurm.environment)
     process = begun(begun_in, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=4")
@@ -134,7 +130,7 @@ def test_a_cancelled_job_and_a_dead_node_cost_what_they_did(slurm: Cluster, tmp_
     assert {load(path).request.resumed for path in set(after) - set(before)} <= {1}
 
 
-def test_a_requeued_worker_goes_on(slurm: Cluster, tmp_path: Path) -> None:
+def test_a_requeued_worker_goes_on(slurm, tmp_path):
     """It begins again with the job that it had, runs none twice, and nothing is lost."""
     held = HeldJobs(tmp_path / "held", (1,))
     process = begun(held.environment(slurm.environment), tmp_path, "seed=1,2,3", "hydra.launcher.array_parallelism=1")
@@ -157,7 +153,7 @@ def test_a_requeued_worker_goes_on(slurm: Cluster, tmp_path: Path) -> None:
     assert slurm.queue() == []
 
 
-def test_an_interrupt_leaves_nothing_in_the_queue(slurm: Cluster, tmp_path: Path) -> None:
+def test_an_interrupt_leaves_nothing_in_the_queue(slurm, tmp_path):
     held = HeldJobs(tmp_path / "held", range(2, 8))
     begun_in = held.environment(slurm.environment)
     process = begun(begun_in, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=2")
@@ -187,7 +183,7 @@ def test_an_interrupt_leaves_nothing_in_the_queue(slurm: Cluster, tmp_path: Path
     assert (audit.returncode, audit.stdout.splitlines()[-1][:14]) == (0, "DATA VERIFIED:"), audit.stdout
 
 
-def test_two_sweeps_at_once_keep_to_themselves(slurm: Cluster, tmp_path: Path) -> None:
+def test_two_sweeps_at_once_keep_to_themselves(slurm, tmp_path):
     processes = []
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
@@ -202,7 +198,7 @@ def test_two_sweeps_at_once_keep_to_themselves(slurm: Cluster, tmp_path: Path) -
     assert slurm.queue() == []
 
 
-def test_a_second_interrupt_says_what_is_still_there(slurm: Cluster, tmp_path: Path) -> None:
+def test_a_second_interrupt_says_what_is_still_there(slurm, tmp_path):
     """The command's scancel waits until the second one has come: the real one is over in no time."""
     held, programs = HeldJobs(tmp_path / "held", range(4)), tmp_path / "programs"
     waits, scancel = tmp_path / "scancel-waits", shutil.which("scancel")

@@ -1,9 +1,5 @@
 """What squeue and scancel say, from stand-ins for both: also nothing, and too late."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from runner.launch import slurm
@@ -11,19 +7,19 @@ from runner.launch.slurm import SlurmJob
 
 
 @pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def programs(tmp_path, monkeypatch):
     """A folder of programs, the first on the path."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return tmp_path
 
 
-def put(folder: Path, name: str, script: str) -> None:
+def put(folder, name, script):
     path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
 
 
-def test_jobs_as_slurm_lists_them(programs: Path) -> None:
+def test_jobs_as_slurm_lists_them(programs):
     put(
         programs,
         "squeue",
@@ -38,7 +34,7 @@ def test_jobs_as_slurm_lists_them(programs: Path) -> None:
     assert [job.is_gone for job in slurm.listed("sweep") or []] == [False, False, True]
 
 
-def test_no_answer_is_no_empty_queue(programs: Path) -> None:
+def test_no_answer_is_no_empty_queue(programs):
     assert slurm.listed("sweep") is None
     put(programs, "squeue", "exit 1")
     assert slurm.listed("sweep") is None
@@ -47,7 +43,7 @@ def test_no_answer_is_no_empty_queue(programs: Path) -> None:
 
 
 @pytest.mark.slow
-def test_cancelling_lasts_until_none_is_left(programs: Path) -> None:
+def test_cancelling_lasts_until_none_is_left(programs):
     """Jobs whose submission has just begun appear late: they are cancelled as well."""
     put(programs, "scancel", f'echo "$@" >>{programs}/cancelled')
     put(programs, "squeue", f'test "$(wc -l <{programs}/cancelled)" -ge 3 || echo "7_0|COMPLETING|node1|None"')

@@ -1,35 +1,30 @@
 """A worker's supervisor: a job that takes its process with it costs that job, and the worker ends when it must."""
 
-from __future__ import annotations
-
 import pickle
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from memory.owned_folder import began_at
-from runner.launch.files import LaunchFiles, WorkerState
-from runner.launch.supervisor import MOST_STARTS_BETWEEN, Returned, Supervisor, _ended_by
+from runner.launch.files import LaunchFiles
+from runner.launch.supervisor import MOST_STARTS_BETWEEN, Supervisor, _ended_by
 from tests.patience import PATIENCE_S, until
 
 STUB = "tests.runner.launch.stub_worker"
 
 
-def supervised(folder: Path, steps: list[tuple[Any, ...]], **changes: Any) -> Returned:
+def supervised(folder, steps, **changes):
     """What worker 3 returns, of a launch whose first worker it is, after these steps."""
     LaunchFiles(folder).create("a token")
-    fields: dict[str, Any] = {"token": "a token", "first": 3, **changes}
+    fields = {"token": "a token", "first": 3, **changes}
     return Supervisor(STUB, pickle.dumps(steps), str(folder), **fields)(3)
 
 
-def ended(work: Callable[[], Returned], meanwhile: Callable[[], None] = lambda: None) -> WorkerState:
+def ended(work, meanwhile=lambda: None):
     """The last state of a worker that would wait for ever. It works in a thread, so that the test ends if nothing ends
     the worker."""
-    found: list[Returned] = []
+    found = []
     thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
     thread.start()
     meanwhile()
@@ -38,7 +33,7 @@ def ended(work: Callable[[], Returned], meanwhile: Callable[[], None] = lambda: 
     return found[0].state
 
 
-def test_a_job_that_kills_its_process_costs_that_job_alone(tmp_path: Path) -> None:
+def test_a_job_that_kills_its_process_costs_that_job_alone(tmp_path):
     given = ({"GIVEN": "2,3", "CUDA_VISIBLE_DEVICES": "2,3"},)
     returned = supervised(tmp_path, [("job", 0), ("die", 1), ("die", 4), ("job", 5)], environments=given)
     assert returned.files == {}
@@ -50,23 +45,23 @@ def test_a_job_that_kills_its_process_costs_that_job_alone(tmp_path: Path) -> No
     assert (tmp_path / "did-5.json").read_text() == "2,3"
 
 
-def launched(folder: Path, *steps: tuple[Any, ...]) -> Supervisor:
+def launched(folder, *steps):
     LaunchFiles(folder).create("a token")
     return Supervisor(STUB, pickle.dumps(list(steps)), str(folder), "a token")
 
 
-def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path: Path) -> None:
+def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path):
     state = supervised(tmp_path, [("code", 1)]).state
     assert state.how == "its process ended with exit code 1: what it said last"
     assert state.ended
 
 
-def test_the_end_of_a_process_is_told_by_its_code() -> None:
+def test_the_end_of_a_process_is_told_by_its_code():
     ends = ("ended with exit code 0", "was ended by SIGKILL", "was ended by signal 99")
     assert [_ended_by(code) for code in (0, -9, -99)] == [f"its process {one}" for one in ends]
 
 
-def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path):
     """And not without end: what kills each of them may be the machine."""
     killed = [("killed",)] * MOST_STARTS_BETWEEN
     assert launched(tmp_path / "one", *killed[1:], ("job", 1))(0).state.how == "finished"
@@ -74,17 +69,17 @@ def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path: Path) 
     assert launched(tmp_path / "other", *killed)(1).state.how == "its process was ended by SIGKILL"
 
 
-def test_a_stopped_launch_ends_its_processes(tmp_path: Path) -> None:
+def test_a_stopped_launch_ends_its_processes(tmp_path):
     files = LaunchFiles(tmp_path)
 
-    def stop() -> None:
+    def stop():
         until((tmp_path / "did-0.json").exists, "the worker's start")
         files.stop()
 
     assert ended(lambda: supervised(tmp_path, [("job", 0), ("wait",)]), stop).how == "SIGINT"
 
 
-def test_a_worker_ends_with_its_command(tmp_path: Path) -> None:
+def test_a_worker_ends_with_its_command(tmp_path):
     """Also with one whose parent has not noticed yet: that may wait for the workers, which have its output."""
     command = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     here, began = socket.gethostname(), began_at(command.pid) or 0
@@ -95,7 +90,7 @@ def test_a_worker_ends_with_its_command(tmp_path: Path) -> None:
     command.wait()
 
 
-def test_without_the_commands_file_system_files_come_back(tmp_path: Path) -> None:
+def test_without_the_commands_file_system_files_come_back(tmp_path):
     launch = Supervisor(STUB, pickle.dumps([("job", 7)]), str(tmp_path / "elsewhere" / "20260101-x"), "a token")
     returned = launch(0)
     assert returned.files == {"did-7.json": b""}

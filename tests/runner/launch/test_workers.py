@@ -1,37 +1,33 @@
 """How many workers there are, what each may use, and what is refused before any starts."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from runner.launch import workers
-from runner.launch.workers import Group, JobNeeds, groups_of, workers_given
+from runner.launch.workers import JobNeeds, groups_of, workers_given
 from runner.request.launching import LaunchRequest
 from runner.request_error import RequestError
 from tests.golden import refused
 
 
-def asked(name: str, **options: Any) -> LaunchRequest:
+def asked(name, **options):
     return LaunchRequest(name, options=options)
 
 
-def on_gpus(*ranks: int, **changes: Any) -> list[JobNeeds]:
+def on_gpus(*ranks, **changes):
     return [JobNeeds(number, count, False, **changes) for number, count in enumerate(ranks)]
 
 
-def devices_of(group: Group) -> list[str]:
+def devices_of(group):
     return [one["CUDA_VISIBLE_DEVICES"] for one in group.environments]
 
 
 @pytest.fixture(autouse=True)
-def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def eight_cores(monkeypatch):
     monkeypatch.setattr(workers, "usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
-def test_the_number_of_workers() -> None:
+def test_the_number_of_workers():
     expected = [
         (asked("joblib", n_jobs=-1), 8),
         (asked("joblib", n_jobs=-2), 7),
@@ -46,7 +42,7 @@ def test_the_number_of_workers() -> None:
             workers_given(none)
 
 
-def test_simulated_jobs_share_the_cores() -> None:
+def test_simulated_jobs_share_the_cores():
     jobs = [JobNeeds(number, 2 + number, True) for number in range(5)]
     (group,) = groups_of(asked("joblib", n_jobs=4), jobs, ())
     assert (group.jobs, group.workers, group.beside) == ((0, 1, 2, 3, 4), 4, 4)
@@ -55,7 +51,7 @@ def test_simulated_jobs_share_the_cores() -> None:
     assert group.workers == 2
 
 
-def test_workers_have_disjoint_gpus() -> None:
+def test_workers_have_disjoint_gpus():
     """Jobs of as many ranks form a group, and no GPU belongs to two workers of it."""
     jobs = on_gpus(2, 4, 2, 8, 2, 2, timed=True, shared=True)
     two, four, eight = groups_of(asked("joblib", n_jobs=-1), jobs, tuple("01234567"))
@@ -67,7 +63,7 @@ def test_workers_have_disjoint_gpus() -> None:
         assert len(used) == len(set(used))
 
 
-def test_gpus_are_those_that_the_command_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_those_that_the_command_was_given(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a, GPU-b,5,6")
     devices = workers.visible_devices(4)
     (group,) = groups_of(asked("joblib", n_jobs=2), on_gpus(2, 2), devices)
@@ -77,7 +73,7 @@ def test_gpus_are_those_that_the_command_was_given(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", ["joblib", "submitit_local"])
-def test_timed_jobs_beside_others_are_refused(name: str) -> None:
+def test_timed_jobs_beside_others_are_refused(name):
     every, pair = asked(name, n_jobs=-1), on_gpus(2, 2, timed=True)
     with refused(RequestError):
         groups_of(every, pair, tuple("0123"))
@@ -86,7 +82,7 @@ def test_timed_jobs_beside_others_are_refused(name: str) -> None:
     assert groups_of(every, on_gpus(2, 2), tuple("0123"))[0].workers == 2
 
 
-def test_slurm_is_asked_for_one_node_with_the_gpus_of_a_world() -> None:
+def test_slurm_is_asked_for_one_node_with_the_gpus_of_a_world():
     two, four = groups_of(asked("submitit_slurm", array_parallelism=9), on_gpus(2, 4, 2), ())
     assert (dict(two.options), two.jobs, two.workers) == ({"gpus_per_node": 2}, (0, 2), 2)
     assert (dict(four.options), four.jobs, four.workers) == ({"gpus_per_node": 4}, (1,), 1)
@@ -95,7 +91,7 @@ def test_slurm_is_asked_for_one_node_with_the_gpus_of_a_world() -> None:
 
 
 @pytest.mark.parametrize("exclusive", [{"exclusive": True}, {"additional_parameters": {"exclusive": True}}])
-def test_timed_jobs_on_slurms_nodes_need_them_alone(exclusive: dict[str, Any]) -> None:
+def test_timed_jobs_on_slurms_nodes_need_them_alone(exclusive):
     """Two workers of two GPUs fit on a node of four, and share its links; also those of two groups."""
     timed, nine = on_gpus(2, 4, timed=True), asked("submitit_slurm", array_parallelism=9)
     for wrong in (nine, asked("submitit_slurm", array_parallelism=9, exclusive="user")):
@@ -108,7 +104,7 @@ def test_timed_jobs_on_slurms_nodes_need_them_alone(exclusive: dict[str, Any]) -
     assert groups_of(asked("submitit_slurm", array_parallelism=1), on_gpus(2, 2, timed=True), ())[0].beside == 1
 
 
-def test_slurms_workers_may_be_beside_each_other() -> None:
+def test_slurms_workers_may_be_beside_each_other():
     jobs = [JobNeeds(number, 2, True) for number in range(5)]
     (group,) = groups_of(asked("submitit_slurm", array_parallelism=3), jobs, ())
     assert group.beside == 3
@@ -116,7 +112,7 @@ def test_slurms_workers_may_be_beside_each_other() -> None:
     assert group.beside == 1
 
 
-def test_sruns_ranks_are_the_jobs() -> None:
+def test_sruns_ranks_are_the_jobs():
     joined = asked("submitit_slurm", array_parallelism=1, tasks_per_node=4)
     assert groups_of(joined, on_gpus(4), ())[0].workers == 1
     with refused(RequestError):
@@ -125,7 +121,7 @@ def test_sruns_ranks_are_the_jobs() -> None:
         groups_of(asked("submitit_local", tasks_per_node=2), on_gpus(2), tuple("01"))
 
 
-def test_ranks_that_share_a_gpu_ask_for_one() -> None:
+def test_ranks_that_share_a_gpu_ask_for_one():
     """A worker of joblib gets one of four GPUs, one of Slurm asks for one, and srun starts as many tasks as ranks."""
     jobs = on_gpus(4, 4, 4, shares_gpus=True)
     (group,) = groups_of(asked("joblib", n_jobs=2), jobs, ("0", "1", "2", "3"))

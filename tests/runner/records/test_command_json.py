@@ -1,13 +1,10 @@
 """command.json says what was asked for and how it ended, and is no record."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,17 +13,17 @@ from reports.record import bundle
 from reports.record.seal import MANIFEST, broken
 from runner.records.command_json import KILLED, CommandDocument, command_document_of
 from runner.records.store import Store
-from tests.runner.conftest import Outcome, Script, Symlab, record_files
+from tests.runner.conftest import record_files
 
 
-def left_by(done: Outcome) -> tuple[CommandDocument, dict[str, Any]]:
+def left_by(done):
     (path,) = done.folder.glob("records/*/command.json")
     manifest = command_document_of(path.parent)
     assert path not in bundle.record_files(done.folder / "records")
     return manifest, json.loads(path.read_text())
 
 
-def test_a_complete_command(symlab: Symlab) -> None:
+def test_a_complete_command(symlab):
     manifest, document = left_by(symlab("-m", "world_size=2,3", "sizes=[8]"))
     assert (document["schema"], document["outcome"], document["exit_code"]) == (1, "complete", 0)
     assert (document["cases_requested"], document["cases_not_run"], document["counts"]) == (4, [], {"PASSED": 4})
@@ -36,7 +33,7 @@ def test_a_complete_command(symlab: Symlab) -> None:
     assert "/" not in manifest.working_folder
 
 
-def test_what_a_command_leaves_is_sealed_however_it_ended(symlab: Symlab, script: Script) -> None:
+def test_what_a_command_leaves_is_sealed_however_it_ended(symlab, script):
     for code in (0, 130):
         done = symlab("sizes=[8]")
         (folder,) = done.folder.glob("records/*")
@@ -51,20 +48,18 @@ def test_what_a_command_leaves_is_sealed_however_it_ended(symlab: Symlab, script
         script.outcomes = {"two_shot": KeyboardInterrupt()}
 
 
-def test_an_interrupted_command(symlab: Symlab, script: Script) -> None:
+def test_an_interrupted_command(symlab, script):
     script.outcomes = {"two_shot": KeyboardInterrupt()}
     _, document = left_by(symlab("sizes=[8]"))
     assert (document["outcome"], document["why"], document["exit_code"]) == ("interrupted", "SIGINT", 130)
     assert [one["case"].split("-")[1] for one in document["cases_not_run"]] == ["two_shot"]
 
 
-def test_it_is_there_before_the_first_case(
-    symlab: Symlab, script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    seen: list[CommandDocument | None] = []
+def test_it_is_there_before_the_first_case(symlab, script, monkeypatch, tmp_path):
+    seen = []
     real = Store.write
 
-    def write(self: Store, *arguments: Any) -> Path:
+    def write(self, *arguments):
         seen.append(command_document_of(self.folder))
         return real(self, *arguments)
 
@@ -73,10 +68,10 @@ def test_it_is_there_before_the_first_case(
     assert (seen[0].outcome, len(seen[0].cases)) == (KILLED, 2)
 
 
-def test_an_interrupt_while_a_record_is_stored_loses_nothing(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_a_record_is_stored_loses_nothing(symlab, monkeypatch):
     real = Store.write
 
-    def write(self: Store, *arguments: Any) -> Path:
+    def write(self, *arguments):
         path = real(self, *arguments)
         signal.raise_signal(signal.SIGINT)
         return path
@@ -88,7 +83,7 @@ def test_an_interrupt_while_a_record_is_stored_loses_nothing(symlab: Symlab, mon
     assert left_by(done)[1]["counts"] == {"PASSED": 1}
 
 
-def test_what_is_no_manifest_is_named(tmp_path: Path) -> None:
+def test_what_is_no_manifest_is_named(tmp_path):
     assert command_document_of(tmp_path) is None
     deep, long = "[" * 100_000, f'{{"schema": 1, "jobs": [{10**400}]}}'
     nested = f'{{"schema": 1, "x": {"[" * 900}{"]" * 900}}}'
@@ -99,7 +94,7 @@ def test_what_is_no_manifest_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_jobs_plan_comes_back(symlab: Symlab) -> None:
+def test_every_jobs_plan_comes_back(symlab):
     document, written = left_by(symlab("-m", "sizes=[8],[16,1K]", "fabric.seed=1,2", "dtype=float32,bfloat16/native"))
     assert len(document.jobs) == 8
     for job in document.jobs:
@@ -116,7 +111,7 @@ def test_every_jobs_plan_comes_back(symlab: Symlab) -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_of_7200_jobs_is_written_in_a_small_file(symlab: Symlab, tmp_path: Path) -> None:
+def test_a_sweep_of_7200_jobs_is_written_in_a_small_file(symlab, tmp_path):
     """What the plans add is less than what the indented ids of cases took; a configuration alone has 1.5 KB."""
     document, _ = left_by(symlab("sizes=[1K,4K]"))
     (job,) = document.jobs

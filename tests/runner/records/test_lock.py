@@ -1,12 +1,9 @@
 """The lock of a records folder: one process at a time, and a killed one does not hold it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +21,7 @@ time.sleep(60)
 """
 
 
-def holder(folder: Path) -> subprocess.Popen[str]:
+def holder(folder):
     """Another process that holds the lock."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(folder)],
@@ -36,7 +33,7 @@ def holder(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_killed_process_leaves_a_file_and_no_lock(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_a_file_and_no_lock(tmp_path):
     process = holder(tmp_path)
     try:
         with pytest.raises(FolderInUse, match=f"^process {process.pid} on .* still works in {tmp_path.name}$"):
@@ -50,13 +47,13 @@ def test_a_killed_process_leaves_a_file_and_no_lock(tmp_path: Path) -> None:
     assert not (tmp_path / LOCK_NAME).exists()
 
 
-def test_a_lock_whose_file_was_removed_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_whose_file_was_removed_is_taken_again(tmp_path, monkeypatch):
     """A process that opened the file before its holder removed it must not work beside the next holder."""
     first = FolderLock(tmp_path)
     opened = os.open
     released = []
 
-    def late(path: Path, *arguments: int) -> int:
+    def late(path, *arguments):
         descriptor = opened(path, *arguments)
         if not released:
             released.append(path)
@@ -71,14 +68,14 @@ def test_a_lock_whose_file_was_removed_is_taken_again(tmp_path: Path, monkeypatc
             FolderLock(tmp_path)
 
 
-def test_a_manifest_leaves_the_lock_out(tmp_path: Path) -> None:
+def test_a_manifest_leaves_the_lock_out(tmp_path):
     with FolderLock(tmp_path):
         seal(tmp_path)
     assert broken(tmp_path) == []
 
 
-def test_without_locks_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unsupported(descriptor: int, operation: int) -> None:
+def test_without_locks_the_work_goes_on(tmp_path, monkeypatch):
+    def unsupported(descriptor, operation):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr("fcntl.flock", unsupported)

@@ -1,7 +1,5 @@
 """Secrets: what looks like one goes, whatever it stands in; what records need stays to the letter."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -65,14 +63,14 @@ HARMLESS = [
 
 
 @pytest.fixture(autouse=True)
-def _no_secrets_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_secrets_of_this_machine(monkeypatch, tmp_path):
     for name in list(os.environ):
         if is_secret(name, ""):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
 
 
-def test_what_looks_like_a_secret_goes_and_all_else_stays() -> None:
+def test_what_looks_like_a_secret_goes_and_all_else_stays():
     for text, leak, expected in LEAKS:
         assert leak in text
         assert scrubbed(text) == expected
@@ -80,7 +78,7 @@ def test_what_looks_like_a_secret_goes_and_all_else_stays() -> None:
     assert [scrubbed(text) for text in HARMLESS] == HARMLESS
 
 
-def test_a_secret_variables_value_goes_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_variables_value_goes_wherever_it_stands(monkeypatch):
     text = 'x plugh "quoted" y: plugh%20%22quoted%22 z: plugh \\"quoted\\"; plover'
     assert scrubbed(text) == text
     monkeypatch.setenv("MY_TOKEN", ' plugh "quoted" ')
@@ -91,7 +89,7 @@ def test_a_secret_variables_value_goes_wherever_it_stands(monkeypatch: pytest.Mo
     assert scrubbed(text) == f"x {WITHHELD} y: {WITHHELD} z: {WITHHELD}; {WITHHELD}"
 
 
-def test_where_a_secret_lies_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_a_secret_lies_is_none(monkeypatch, tmp_path):
     key = tmp_path / "key"
     monkeypatch.setenv("TLS_PRIVATE_KEY", str(key))
     assert scrubbed(f"reads {key}") == f"reads {WITHHELD}"
@@ -99,7 +97,7 @@ def test_where_a_secret_lies_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert scrubbed(f"reads {key}") == f"reads {key}"
 
 
-def test_the_own_home_folder_wherever_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_own_home_folder_wherever_it_is(monkeypatch, tmp_path):
     real, link = tmp_path / "real", tmp_path / "link"
     real.mkdir()
     link.symlink_to(real)
@@ -109,7 +107,7 @@ def test_the_own_home_folder_wherever_it_is(monkeypatch: pytest.MonkeyPatch, tmp
     assert scrubbed("/x / y") == "/x / y"
 
 
-def test_long_texts_and_nested_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts_and_nested_values(monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "plugh-plover")
     assert scrubbed("x" * 10000 + " plugh-plover") == "x" * 10000 + f" {WITHHELD}"
     assert scrubbed_values({"a": ["plugh-plover", 1, None, {"b": "/root/x"}], "c": True}) == {
@@ -118,11 +116,11 @@ def test_long_texts_and_nested_values(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_the_terminal_shows_paths_as_they_are() -> None:
+def test_the_terminal_shows_paths_as_they_are():
     assert without_secrets("http://me:pa55word@host /home/somebody/x") == f"http://{WITHHELD}@host /home/somebody/x"
 
 
-def test_names_and_values_of_variables() -> None:
+def test_names_and_values_of_variables():
     for name in ("HF_TOKEN", "PGPASSWORD", "aws_secret_access_key", "SSH_KEY", "SLURM_JWT"):
         assert is_secret(name, "")
     assert is_secret("X", "0123456789abcdef" * 2)
@@ -131,7 +129,7 @@ def test_names_and_values_of_variables() -> None:
     assert not is_secret("KEYBOARD", "us")
 
 
-def test_every_free_text_of_a_record_is_scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_free_text_of_a_record_is_scrubbed(monkeypatch):
     secret = "plugh-plover"
     record = next(one for one in bundle.read(PUBLISHED[:1]) if one.timing is not None and one.timing.devices)
     planted = replace(
@@ -151,7 +149,7 @@ def test_every_free_text_of_a_record_is_scrubbed(monkeypatch: pytest.MonkeyPatch
         assert scrubbed_text == one.to_json().replace(secret, WITHHELD)
 
 
-def test_a_refusal_and_the_reason_for_no_prediction_are_scrubbed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_and_the_reason_for_no_prediction_are_scrubbed(monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "plugh-plover")
     refusal = Refusal("multicast", "no plugh-plover", "take plugh-plover")
     found = scrubbed_record(refused(refusal=refusal)).refusal
@@ -160,14 +158,14 @@ def test_a_refusal_and_the_reason_for_no_prediction_are_scrubbed(monkeypatch: py
     assert scrubbed_record(made).prediction == RecordedPrediction(reason=f"not simulated: {WITHHELD}")
 
 
-def test_published_records_have_nothing_to_be_taken_out() -> None:
+def test_published_records_have_nothing_to_be_taken_out():
     records = bundle.read(PUBLISHED[:1])[::10]
     assert len(records) > 10
     for one in records:
         assert scrubbed_record(one) == one
 
 
-def test_a_name_that_is_not_utf_8_can_be_written() -> None:
+def test_a_name_that_is_not_utf_8_can_be_written():
     text = scrubbed("of ä\udcffv")
     assert text == "of ä\\udcffv"
     assert scrubbed(text) == text

@@ -10,14 +10,11 @@ import subprocess
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.record.record import Check, Record
 from reports.record import bundle, seal
 from runner.__main__ import main
-from runner.case.contestant import Contestant
 from runner.command.means import usual_means
 from runner.command.running import Tools
 from runner.environment import capture as capture_module
@@ -26,7 +23,6 @@ from runner.records.command_json import command_document_of
 from runner.records.scrub import WITHHELD
 from runner.records.store import Store, StoreError
 from runner.request.experiments import CONF
-from runner.request.validate import ResolvedRequest
 from runner.track.__main__ import main as send
 from runner.world.processes import ProcessWorld
 from tests.patience import NEVER_S
@@ -55,7 +51,7 @@ SECRETS = (
 PLANTED = (*SECRETS, HOME_NAME, SOMEBODY)
 
 
-def die(fabric: Any, argument: None) -> None:
+def die(fabric, argument):
     """A rank that says too much on its way out."""
     if fabric.rank == 1:
         print(f"login with password={SAID_BY_A_RANK}", file=sys.stderr)
@@ -74,12 +70,12 @@ class Place:
     repository: Path
 
     @property
-    def records(self) -> Path:
+    def records(self):
         return self.home / "records"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tmp_path, monkeypatch):
     """A home folder, secrets in variables, and a dirty repository with a secret in it."""
     found = Place(tmp_path / HOME_NAME, tmp_path / "written", tmp_path / "repository")
     for folder in (found.home, found.written, found.repository):
@@ -106,10 +102,10 @@ class Tale:
     folder: Path
     failures: list[str] = field(default_factory=list)
 
-    def tools(self, repository: Path) -> Tools:
+    def tools(self, repository):
         means = usual_means()
 
-        def ran(world: Any, contestant: Contestant, request: ResolvedRequest) -> Check | None:
+        def ran(world, contestant, request):
             if contestant.case.algorithm != "two_shot":
                 return means.ran(world, contestant, request)
             dying = ProcessWorld(2, FileOpener(str(self.folder)))
@@ -125,9 +121,9 @@ class Tale:
         return Tools(means=replace(means, ran=ran), capture=lambda root: capture(repository))
 
 
-def found_in(folder: Path) -> dict[str, list[str]]:
+def found_in(folder):
     """Which planted strings stand in which files of a folder, by name or content; what is packed is unpacked."""
-    found: dict[str, list[str]] = {}
+    found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         data = name.encode() + b"\0"
@@ -139,13 +135,13 @@ def found_in(folder: Path) -> dict[str, list[str]]:
     return found
 
 
-def read_record(folder: Path, part: str) -> Record:
+def read_record(folder, part):
     (record,) = [one for one in bundle.read([folder]) if part in one.id]
     return record
 
 
 @pytest.mark.slow
-def test_nothing_planted_is_written_anywhere(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_planted_is_written_anywhere(place, tmp_path, capsys):
     configurations = tmp_path / f"conf-{IN_A_VARIABLE}"
     shutil.copytree(CONF, configurations)
     tale = Tale(tmp_path)
@@ -182,7 +178,7 @@ def test_nothing_planted_is_written_anywhere(place: Place, tmp_path: Path, capsy
     what_is_needed_is_still_there(folder)
 
 
-def reported(folder: Path, written: Path) -> None:
+def reported(folder, written):
     """All that reports make of a folder of records."""
     asked = [["bundle", str(folder), "-o", str(written / "all.jsonl.xz")]]
     asked += [["table", str(folder), "--format", name] for name in ("markdown", "json", "csv", "text")]
@@ -202,7 +198,7 @@ def reported(folder: Path, written: Path) -> None:
     assert (written / "said-1.txt").stat().st_size > 0
 
 
-def what_is_needed_is_still_there(folder: Path) -> None:
+def what_is_needed_is_still_there(folder):
     """Scrubbing leaves what people and replays need."""
     died = read_record(folder, "two_shot")
     assert died.reason.startswith("rank 1: its process ended with exit code 7; its last words: ")
@@ -219,7 +215,7 @@ def what_is_needed_is_still_there(folder: Path) -> None:
     assert "+KEPT = 1" in (folder / "source.diff").read_text()
 
 
-def test_a_password_in_the_tracking_uri(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_password_in_the_tracking_uri(place, capsys):
     uri = f"http://me:{IN_THE_URI}@127.0.0.1:9/{SOMEBODY}"
     arguments = ["algorithms=[one_shot]", "sizes=[64]", f"records={place.records}", f"track.uri={uri}"]
     tools = replace(Script().tools(), connect=in_thread)
@@ -235,8 +231,8 @@ def test_a_password_in_the_tracking_uri(place: Place, capsys: pytest.CaptureFixt
     assert IN_THE_URI not in said.out + said.err
 
 
-def test_why_a_command_was_stopped(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Store, record: Record, job: str = "") -> Path:
+def test_why_a_command_was_stopped(place, monkeypatch):
+    def full(self, record, job=""):
         raise StoreError(f"{record.id}: can't be written in {place.records}: token={IN_AN_OVERRIDE}")
 
     monkeypatch.setattr(Store, "write", full)

@@ -1,16 +1,12 @@
 """The store: whole files or none, nothing replaced, one clear line when the disk says no."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
 import os
 import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -24,7 +20,7 @@ from runner.records.store import Store, StoreError
 ID = "all_reduce-one_shot-float32-native-sum-n2-4B-out_of_place-normal-s0"
 
 
-def refused(algorithm: str = "one_shot", reason: str = "no multicast") -> Record:
+def refused(algorithm="one_shot", reason="no multicast"):
     case = Case("all_reduce", algorithm, "float32", "native", "sum", 4, 2)
     return Record(
         id=case.id,
@@ -37,13 +33,13 @@ def refused(algorithm: str = "one_shot", reason: str = "no multicast") -> Record
     )
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     """Everything in a folder, but for what its records refer to."""
     shared = folder / "shared"
     return sorted(path.name for path in folder.rglob("*") if path != shared and not is_shared_file(path))
 
 
-def test_what_is_written_is_read_back_and_never_replaced(tmp_path: Path) -> None:
+def test_what_is_written_is_read_back_and_never_replaced(tmp_path):
     store = Store(tmp_path / "deep" / "run")
     paths = [store.write(refused(reason=f"reason {count}")) for count in range(3)]
     assert paths[0] == tmp_path / "deep" / "run" / f"{ID}.json"
@@ -53,7 +49,7 @@ def test_what_is_written_is_read_back_and_never_replaced(tmp_path: Path) -> None
     assert store.write(refused("../up/x y")).parent == store.folder
 
 
-def test_secrets_stay_out_of_all_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_stay_out_of_all_texts(tmp_path, monkeypatch):
     monkeypatch.setenv("XYZZY_TOKEN", "plugh-plover")
     store = Store(tmp_path)
     assert load(store.write(refused(reason="plugh-plover said no"))).reason == "withheld said no"
@@ -61,7 +57,7 @@ def test_secrets_stay_out_of_all_texts(tmp_path: Path, monkeypatch: pytest.Monke
     assert (tmp_path / "source.diff").read_text() == "+x = 'withheld'\n+password = 'withheld'\n"
 
 
-def test_run_folders_never_collide(tmp_path: Path) -> None:
+def test_run_folders_never_collide(tmp_path):
     stores = [Store.create(tmp_path / "records", "exp=a b/..") for _ in range(50)]
     assert len({store.folder for store in stores}) == 50
     for store in stores:
@@ -70,7 +66,7 @@ def test_run_folders_never_collide(tmp_path: Path) -> None:
     assert Store.create(tmp_path, "//").folder.name.split("-")[1] == "run"
 
 
-def test_a_taken_folder_name_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_folder_name_is_passed_over(tmp_path, monkeypatch):
     tokens = iter(["same", "t1", "same", "same", "other", "t2"])
     of_a_name = {4, 8}
     monkeypatch.setattr("secrets.token_hex", lambda size: next(tokens) if size in of_a_name else "a mark")
@@ -80,7 +76,7 @@ def test_a_taken_folder_name_is_passed_over(tmp_path: Path, monkeypatch: pytest.
     assert [first.folder.name, second.folder.name] == ["T-x-same", "T-x-other"]
 
 
-def test_configuration_and_ptx(tmp_path: Path) -> None:
+def test_configuration_and_ptx(tmp_path):
     store = Store(tmp_path)
     assert store.write_configuration("op: all_reduce\n").read_text() == "op: all_reduce\n"
     text = ".version 8.1\n"
@@ -97,23 +93,23 @@ def test_configuration_and_ptx(tmp_path: Path) -> None:
     assert names(tmp_path) == sorted(["configuration.yaml", "ptx", f"{hexadecimal}.ptx"])
 
 
-def full_disk(*arguments: Any, **keywords: Any) -> Any:
+def full_disk(*arguments, **keywords):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class FullFile:
     """A file that takes half of the text and then finds the disk full, as a real one does."""
 
-    def __init__(self, path: Path, *arguments: Any, **keywords: Any) -> None:
+    def __init__(self, path, *arguments, **keywords):
         self.file = path.open("w", encoding="utf-8")
 
-    def __enter__(self) -> FullFile:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error):
         self.file.close()
 
-    def write(self, text: str) -> None:
+    def write(self, text):
         self.file.write(text[: len(text) // 2])
         self.file.flush()
         full_disk()
@@ -123,7 +119,7 @@ class FullFile:
     ("where", "stand_in"),
     [("os.fsync", full_disk), ("os.replace", full_disk), ("open", full_disk), ("open", FullFile)],
 )
-def test_full_disk(where: str, stand_in: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk(where, stand_in, tmp_path, monkeypatch):
     store = Store(tmp_path)
     kept = store.write(refused("before"))
     with monkeypatch.context() as patch:
@@ -138,7 +134,7 @@ def test_full_disk(where: str, stand_in: Callable[..., Any], tmp_path: Path, mon
     assert load(store.write(refused())) == refused()
 
 
-def test_interrupt_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_leaves_nothing_half_written(tmp_path, monkeypatch):
     store = Store(tmp_path)
     monkeypatch.setattr("runner.records.store.os.fsync", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
@@ -146,7 +142,7 @@ def test_interrupt_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pyte
     assert names(tmp_path) == []
 
 
-def test_unwritable_places_are_known_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_places_are_known_at_once(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
     for make in (Store, lambda place: Store.create(place, "x")):
         with pytest.raises(StoreError, match=r"file.*; make room there or name another folder"):
@@ -163,7 +159,7 @@ def test_unwritable_places_are_known_at_once(tmp_path: Path, monkeypatch: pytest
         Store.create(tmp_path, "x")
 
 
-def test_a_folder_is_sealed_with_all_that_is_in_it(tmp_path: Path) -> None:
+def test_a_folder_is_sealed_with_all_that_is_in_it(tmp_path):
     store = Store(tmp_path / "run")
     store.write(refused())
     assert store.seal().name == "manifest.sha256"
@@ -175,7 +171,7 @@ def test_a_folder_is_sealed_with_all_that_is_in_it(tmp_path: Path) -> None:
         store.seal()
 
 
-def test_what_is_set_aside_is_no_record_and_is_not_lost(tmp_path: Path) -> None:
+def test_what_is_set_aside_is_no_record_and_is_not_lost(tmp_path):
     store = Store(tmp_path)
     for text in ("one", "two", "three"):
         (tmp_path / "x.json").write_text(text)
@@ -189,15 +185,13 @@ def test_what_is_set_aside_is_no_record_and_is_not_lost(tmp_path: Path) -> None:
         store.set_aside("x.json")
 
 
-def test_a_name_that_is_not_utf_8_can_be_written(tmp_path: Path) -> None:
+def test_a_name_that_is_not_utf_8_can_be_written(tmp_path):
     path = Store(tmp_path).write_text("x.txt", json.dumps({"name": "u\udcffv"}, ensure_ascii=False))
     assert json.loads(path.read_text(encoding="utf-8")) == {"name": "u\udcffv"}
 
 
 @pytest.mark.parametrize(("mask", "folder_mode", "file_mode"), [(0o077, 0o700, 0o600), (0o022, 0o755, 0o644)])
-def test_records_have_the_permissions_that_the_users_mask_leaves(
-    tmp_path: Path, mask: int, folder_mode: int, file_mode: int
-) -> None:
+def test_records_have_the_permissions_that_the_users_mask_leaves(tmp_path, mask, folder_mode, file_mode):
     before = os.umask(mask)
     try:
         store = Store.create(tmp_path / "records", "run")

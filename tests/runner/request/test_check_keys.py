@@ -1,10 +1,5 @@
 """check: a section, whose name alone is short for check.results on the command line, in files and in older records."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 from cases.record.request import as_today
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.composer import Composer
@@ -27,23 +22,23 @@ IN_FILES = {
 }
 
 
-def checks(*lines: str, multirun: bool = False) -> list[tuple[bool, bool]]:
+def checks(*lines, multirun=False):
     """Of each job that a command line asks for, whether results and races are checked. Inside hydra_over."""
     return [(job.request.check, job.request.fabric.races) for job in compose_jobs(lines, multirun)]
 
 
-def test_on_the_command_line() -> None:
+def test_on_the_command_line():
     with hydra_over():
         assert {line: checks(*line.split()) for line in FORMS} == {line: [found] for line, found in FORMS.items()}
 
 
-def test_in_a_sweep() -> None:
+def test_in_a_sweep():
     with hydra_over():
         assert checks("check=true,false", multirun=True) == [(True, False), (False, False)]
         assert checks("check.races=true,false", multirun=True) == [(True, True), (True, False)]
 
 
-def test_in_a_file(tmp_path: Path) -> None:
+def test_in_a_file(tmp_path):
     (tmp_path / "exp").mkdir()
     for number, text in enumerate(IN_FILES):
         (tmp_path / "exp" / f"mine{number}.yaml").write_text(f"# @package _global_\n{text}\n")
@@ -53,7 +48,7 @@ def test_in_a_file(tmp_path: Path) -> None:
             assert checks(f"+exp=mine{number}", "check=true") == [(True, expected[1])]
 
 
-def test_of_an_older_record() -> None:
+def test_of_an_older_record():
     """Their configurations, and the overrides that an audit composes again."""
     with hydra_over():
         for value in (True, False):
@@ -63,8 +58,8 @@ def test_of_an_older_record() -> None:
             assert validate(again.config).check == value
 
 
-def test_an_older_configuration_in_todays_form() -> None:
+def test_an_older_configuration_in_todays_form():
     assert as_today({"check": True, "op": "x"}) == {"check": {"results": True, "races": False}, "op": "x"}
-    today: dict[str, Any] = {"check": {"results": False, "races": True}}
+    today = {"check": {"results": False, "races": True}}
     assert as_today(today) == today
     assert as_today({"op": "x"}) == {"op": "x"}

@@ -1,14 +1,10 @@
 """One compose of Hydra's for many jobs: the same configurations and the same errors as Hydra's own compose of each."""
 
-from __future__ import annotations
-
 import random
 import shutil
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import OmegaConf, open_dict
 
 from runner.request import composer as composer_module
 from runner.request.compose import compose_jobs, hydra_over
@@ -116,7 +112,7 @@ WRONG = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A folder like conf/ with two more experiments."""
     folder = tmp_path_factory.mktemp("composer") / "conf"
     shutil.copytree(CONF, folder)
@@ -126,14 +122,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def resolved(config: DictConfig) -> object:
+def resolved(config):
     try:
         return OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
 
-def by_hydra(lines: Sequence[str]) -> tuple[object, ...]:
+def by_hydra(lines):
     """What Hydra's own compose makes of the lines: experiment, configuration as written and as resolved; or an
     error."""
     try:
@@ -146,7 +142,7 @@ def by_hydra(lines: Sequence[str]) -> tuple[object, ...]:
     return (experiment, OmegaConf.to_yaml(config), resolved(config))
 
 
-def by_composer(composer: Composer, lines: Sequence[str]) -> tuple[object, ...]:
+def by_composer(composer, lines):
     try:
         composition = composer.composition(lines)
     except RequestError as error:
@@ -154,7 +150,7 @@ def by_composer(composer: Composer, lines: Sequence[str]) -> tuple[object, ...]:
     return (composition.experiment, OmegaConf.to_yaml(composition.config), resolved(composition.config))
 
 
-def samples(count: int) -> list[list[str]]:
+def samples(count):
     """Command lines in any order: a choice of groups, values, and now and then something wrong."""
     chosen = random.Random(11)
     found = [[line] for line in VALUES + WRONG]
@@ -168,7 +164,7 @@ def samples(count: int) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_a_sample_of_command_lines_composes_as_with_hydra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_of_command_lines_composes_as_with_hydra(folder, monkeypatch):
     monkeypatch.chdir(folder)
     apart = []
     kinds = set()
@@ -184,10 +180,10 @@ def test_a_sample_of_command_lines_composes_as_with_hydra(folder: Path, monkeypa
 
 
 @pytest.mark.slow
-def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[str, ...]] = []
+def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch):
+    seen = []
 
-    def counted(lines: Sequence[str]) -> DictConfig:
+    def counted(lines):
         seen.append(tuple(lines))
         return composed(lines)
 
@@ -214,7 +210,7 @@ def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch: pytest.Monk
         ["fabric={seed:7}", "fabric.seed=4", "fabric=simulator"],
     ],
 )
-def test_the_order_of_lines_about_one_key_is_kept(folder: Path, lines: list[str]) -> None:
+def test_the_order_of_lines_about_one_key_is_kept(folder, lines):
     with hydra_over(folder):
         composer = Composer()
         assert by_composer(composer, lines) == by_hydra(lines)
@@ -230,12 +226,12 @@ def test_the_order_of_lines_about_one_key_is_kept(folder: Path, lines: list[str]
         ["+exp=of_hydra", "seed=${seed}"],
     ],
 )
-def test_interpolations_are_hydras(folder: Path, lines: list[str]) -> None:
+def test_interpolations_are_hydras(folder, lines):
     with hydra_over(folder):
         assert by_composer(Composer(), lines) == by_hydra(lines)
 
 
-def test_a_folder_that_is_searched_may_make_a_group_of_a_key(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_searched_may_make_a_group_of_a_key(folder, tmp_path):
     (tmp_path / "op").mkdir()
     (tmp_path / "op" / "wide.yaml").write_text("# @package _global_\nworld_size: 16\n")
     lines = [f"hydra.searchpath=[file://{tmp_path}]", "op=wide"]

@@ -1,7 +1,5 @@
 """A configuration from values is what Hydra composes of them, and is refused in the same words."""
 
-from __future__ import annotations
-
 import pytest
 from omegaconf.errors import OmegaConfBaseException
 
@@ -11,7 +9,7 @@ from runner.request_error import RequestError
 from simulator.options import Granularity
 
 
-def test_values_give_what_overrides_give() -> None:
+def test_values_give_what_overrides_give():
     overrides = ["op=broadcast", "sizes=[1K,4K]", "fabric.seed=3", "timing.mode=none", "inputs=edge", "world_size=72"]
     values = {
         "op": "broadcast",
@@ -27,13 +25,13 @@ def test_values_give_what_overrides_give() -> None:
             assert plain_configuration(configured(given)) == job.configuration
 
 
-def test_a_record_that_names_no_granularity_ran_by_blocks() -> None:
+def test_a_record_that_names_no_granularity_ran_by_blocks():
     assert merged({}).fabric.granularity == merged({"fabric": {"seed": 1}}).fabric.granularity == Granularity.block
     assert merged({"fabric": {"granularity": None}}).fabric.granularity is None
 
 
-def test_wrong_values_are_refused_in_the_words_of_the_command() -> None:
-    wrong: dict[str, dict[str, object]] = {
+def test_wrong_values_are_refused_in_the_words_of_the_command():
+    wrong = {
         "inputs=exakt": {"inputs": "exakt"},
         "world_size=two": {"world_size": "two"},
         "fabric.seed=1.5": {"fabric": {"seed": 1.5}},

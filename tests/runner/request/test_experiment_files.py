@@ -1,9 +1,6 @@
 """Files of experiments that can't be used: what is wrong is said with the file and what would be right."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
@@ -15,7 +12,7 @@ from tests.golden import same_text
 HEADER = "# @package _global_\n"
 
 
-def refusals(folder: Path, *names: str) -> str:
+def refusals(folder, *names):
     """What is said of experiments in a folder."""
     said = []
     with hydra_over(folder):
@@ -26,20 +23,18 @@ def refusals(folder: Path, *names: str) -> str:
     return "\n".join(said)
 
 
-def write(folder: Path, name: str, text: str) -> Path:
+def write(folder, name, text):
     path = folder / "exp" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(HEADER + text)
     return path
 
 
-def test_a_file_without_permission_is_not_a_file_of_another_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_without_permission_is_not_a_file_of_another_form(tmp_path, monkeypatch):
     write(tmp_path, "mine.yaml", "seed: 1\n")
     real = FileConfigSource.load_config
 
-    def load(self: FileConfigSource, config_path: str) -> object:
+    def load(self, config_path):
         if "mine" in config_path:
             raise PermissionError(13, os.strerror(13), "exp/mine.yaml")  # root can read any file, so no mode does it
         return real(self, config_path)
@@ -61,7 +56,7 @@ FILES = {
 }
 
 
-def test_what_is_wrong_in_a_file_is_said_with_its_name(tmp_path: Path) -> None:
+def test_what_is_wrong_in_a_file_is_said_with_its_name(tmp_path):
     for name, text in FILES.items():
         write(tmp_path, f"{name}.yaml", f"{text}\n")
     write(tmp_path, "odd.yml", "seed: 1\n")

@@ -1,7 +1,5 @@
 """Every named experiment, as it lies in conf/exp: each of its jobs is possible and has cases."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter
@@ -9,14 +7,13 @@ from functools import cache
 
 import pytest
 
-from cases.case import Case
 from cases.ops import COLLECTIVES, OPS, collective
 from kernels.catalogue import SPECS
 from runner.case.bringing import with_names
 from runner.case.cases import cases_of, check_against_catalogue
 from runner.custom.description import custom_job
 from runner.request.chooser import BEST
-from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.compose import compose_jobs, hydra_over
 from runner.request.experiments import CONF, experiments
 from runner.request.validate import CUSTOM
 from tests.runner.conftest import on_its_fabric
@@ -27,14 +24,14 @@ NUMBERS = {"two": 2, "three": 3, "four": 4, "six": 6, "twenty": 20}
 
 
 @cache
-def expanded(*arguments: str) -> list[tuple[ComposedJob, tuple[Case, ...]]]:
+def expanded(*arguments):
     """Each job of a command with its cases, checked as before a run. The fabric is what its file names."""
     with hydra_over():
         jobs = compose_jobs(arguments, False)
     return [(job, _cases(job)) for job in jobs]
 
 
-def _cases(job: ComposedJob) -> tuple[Case, ...]:
+def _cases(job):
     if job.request.custom is not None:
         return (custom_job(job.request.custom, job.request.world_size, job.request.seed, job.request.check).case,)
     named, brought = with_names(job.request)
@@ -48,7 +45,7 @@ def _cases(job: ComposedJob) -> tuple[Case, ...]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_job_is_possible_and_every_case_is_new(name: str) -> None:
+def test_every_job_is_possible_and_every_case_is_new(name):
     jobs = expanded(f"+exp={name}")
     assert {job.experiment for job, _ in jobs} == {name}
     assert all(cases for _, cases in jobs)
@@ -61,13 +58,13 @@ def test_every_job_is_possible_and_every_case_is_new(name: str) -> None:
     assert len(jobs) == (1 if said is None else NUMBERS.get(said[1]) or int(said[1])), "as its line in the help says"
 
 
-def test_ops_with_a_root_have_one_that_is_not_the_first_rank() -> None:
+def test_ops_with_a_root_have_one_that_is_not_the_first_rank():
     for rooted in (one.op for one in COLLECTIVES if one.rooted):
         roots = {case.root for _, cases in expanded(f"+exp={rooted}_bf16") for case in cases}
         assert roots == {3}
 
 
-def test_every_op_has_an_experiment_of_its_own_that_takes_all_its_algorithms() -> None:
+def test_every_op_has_an_experiment_of_its_own_that_takes_all_its_algorithms():
     """What only moves data has neither accumulator nor reduction; 8 bits run where multimem has them."""
     missing = set(OPS)
     for name in NAMES:

@@ -1,14 +1,11 @@
 """fabric.gpu: which GPU's limits hold, from a name, a file, or numbers; and that what is composed says them itself."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
 
 import pytest
 
 from runner.gpu.reading import gpu_type
-from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.compose import compose_jobs, hydra_over
 from runner.request.composer import Composer
 from runner.request.configured import configured, merged, plain_configuration
 from runner.request.validate import validate
@@ -24,18 +21,18 @@ H100 = dataclasses.asdict(gpu_type("h100").limits)
 WHY = "'assumed: a test'"
 
 
-def composed(*arguments: str, multirun: bool = False, config_dir: Path | None = None) -> tuple[ComposedJob, ...]:
+def composed(*arguments, multirun=False, config_dir=None):
     with hydra_over(config_dir):
         return compose_jobs(arguments, multirun)
 
 
-def write(folder: Path, name: str, text: str) -> Path:
+def write(folder, name, text):
     (folder / "gpu").mkdir(exist_ok=True)
     (folder / "gpu" / f"{name}.yaml").write_text(text)
     return folder
 
 
-def test_there_is_none_by_default_and_in_older_configurations() -> None:
+def test_there_is_none_by_default_and_in_older_configurations():
     (job,) = composed()
     assert job.request.fabric.gpu is None
     assert job.configuration["fabric"]["gpu"] is None
@@ -44,7 +41,7 @@ def test_there_is_none_by_default_and_in_older_configurations() -> None:
     assert validate(merged(older)).fabric.gpu is None
 
 
-def test_the_composed_configuration_has_the_numbers() -> None:
+def test_the_composed_configuration_has_the_numbers():
     (job,) = composed("fabric=simulator", "fabric.gpu=h100")
     assert job.configuration["fabric"]["gpu"] == H100
     assert job.request.fabric.gpu == Gpu(**H100)
@@ -58,7 +55,7 @@ def test_the_composed_configuration_has_the_numbers() -> None:
 
 
 @pytest.mark.slow
-def test_a_gpu_of_ones_own(tmp_path: Path) -> None:
+def test_a_gpu_of_ones_own(tmp_path):
     """In DIR/gpu, beside those of conf/, like another one; and from an experiment."""
     write(tmp_path, "mine", f"like: h100\nlimits: {{multiprocessors: {{value: 16, source: {WHY}}}}}\n")
     write(tmp_path, "mig", f"like: mine\nlimits: {{blocks_per_multiprocessor: {{value: 4, source: {WHY}}}}}\n")
@@ -79,7 +76,7 @@ def test_a_gpu_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_gpus_architecture_is_simulated() -> None:
+def test_a_gpus_architecture_is_simulated():
     """So that a sweep can go over GPUs; unless another one is asked for."""
     jobs = composed("fabric=simulator", "fabric.gpu=h100,b200,a100", multirun=True)
     assert [job.request.fabric.arch for job in jobs] == ["sm_90a", "sm_100a", "sm_80"]
@@ -89,7 +86,7 @@ def test_a_gpus_architecture_is_simulated() -> None:
         assert job.request.fabric.arch == arch
 
 
-def test_where_the_fabric_is_open_it_asks_for_the_simulator() -> None:
+def test_where_the_fabric_is_open_it_asks_for_the_simulator():
     """Also on a machine with GPUs: there it would be ignored."""
     (job,) = composed("fabric.gpu=h100")
     offer = HostOffer(gpu_count=8, driver_problem="", gpu_extra=True)
@@ -117,7 +114,7 @@ WRONG = (
 )
 
 
-def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_in_a_line(tmp_path):
     for name, text in {"round": "like: trip", "trip": "like: round", "list": "[1, 2]", "broken": "name: ["}.items():
         write(tmp_path, name, f"{text}\n")
     said = []
@@ -140,5 +137,5 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
         "fabric.gpu=h100 fabric.arch=sm_100a",
     ],
 )
-def test_gpus_have_their_own_limits_and_architecture(lines: str) -> None:
+def test_gpus_have_their_own_limits_and_architecture(lines):
     same_text(refusals(lines))

@@ -1,20 +1,17 @@
 """hydra/launcher=NAME on the command line: it belongs to the command and to no job, and what can't be is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from runner.request import launching
 from runner.request.compose import compose_command, compose_jobs, hydra_over, plan_jobs
 from runner.request.composer import Composer
-from runner.request.launching import LaunchRequest
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
 
 SWEEP = ("world_size=2,3", "hydra/launcher=joblib", "hydra.launcher.n_jobs=3")
 
 
-def test_a_launchers_lines_are_no_jobs() -> None:
+def test_a_launchers_lines_are_no_jobs():
     with hydra_over():
         jobs, launcher = compose_command(SWEEP, True)
         plain, none = compose_command(SWEEP[:1], True)
@@ -24,7 +21,7 @@ def test_a_launchers_lines_are_no_jobs() -> None:
     assert (launcher.name, launcher.lines, launcher.options["n_jobs"]) == ("joblib", SWEEP[1:], 3)
 
 
-def test_they_are_planned_where_no_launcher_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_are_planned_where_no_launcher_is_installed(monkeypatch):
     """As an audit does, on whatever machine."""
     monkeypatch.setattr(launching, "_installed", lambda package: False)
     with hydra_over():
@@ -70,7 +67,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_is_refused(kind: str) -> None:
+def test_what_is_refused(kind):
     said = []
     with hydra_over():
         for lines in REFUSED[kind]:
@@ -80,7 +77,7 @@ def test_what_is_refused(kind: str) -> None:
     same_text("\n".join(said))
 
 
-def test_a_launcher_needs_a_sweep_and_symlab_run() -> None:
+def test_a_launcher_needs_a_sweep_and_symlab_run():
     with hydra_over():
         with refused(RequestError):
             compose_command(ONE, False)
@@ -95,14 +92,14 @@ def test_a_launcher_needs_a_sweep_and_symlab_run() -> None:
         ("submitit_slurm", "+exclusive=true +nodelist=n1 mem_gb=0 +additional_parameters.exclusive=true"),
     ],
 )
-def test_what_launchers_take_is_taken(name: str, lines: str) -> None:
+def test_what_launchers_take_is_taken(name, lines):
     with hydra_over():
         for line in lines.split():
             option = f"{line[: line[0] == '+']}hydra.launcher.{line.lstrip('+')}"
             assert launcher_in(f"hydra/launcher={name}", option).name == name
 
 
-def launcher_in(*lines: str) -> LaunchRequest:
+def launcher_in(*lines):
     """The launcher of a sweep with these lines, of which no job is composed."""
     composer = Composer()
     plan_jobs(["world_size=2,3", *lines], True, composer)

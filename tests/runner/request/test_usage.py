@@ -1,12 +1,9 @@
 """--help: whatever there is, is in it, and it comes at once."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
 from enum import Enum
-from pathlib import Path
 
 import pytest
 import yaml
@@ -24,7 +21,7 @@ from runner.request.usage import page, usage
 from tests.runner.conftest import on_its_fabric
 
 
-def test_every_experiment_has_its_line() -> None:
+def test_every_experiment_has_its_line():
     body = " ".join(usage().partition("experiments:\n")[2].partition("\nops")[0].split())
     named = experiments()
     assert set(named) == {path.stem for path in (CONF / "exp").glob("*.yaml")}
@@ -33,7 +30,7 @@ def test_every_experiment_has_its_line() -> None:
         assert 10 < len(text) <= 120
 
 
-def test_another_folders_experiments_are_listed_too(tmp_path: Path) -> None:
+def test_another_folders_experiments_are_listed_too(tmp_path):
     (tmp_path / "exp").mkdir()
     for name in ("mine", "barrier"):
         (tmp_path / "exp" / f"{name}.yaml").write_text("# @package _global_\n# what mine does\nop: all_reduce\n")
@@ -43,7 +40,7 @@ def test_another_folders_experiments_are_listed_too(tmp_path: Path) -> None:
     assert re.search(r"^  \+exp=mine +what mine does$", usage(tmp_path), re.MULTILINE)
 
 
-def test_what_is_no_readable_experiment_is_listed_with_the_reason(tmp_path: Path) -> None:
+def test_what_is_no_readable_experiment_is_listed_with_the_reason(tmp_path):
     folder = tmp_path / "exp"
     folder.mkdir()
     (folder / "latin.yaml").write_bytes("# größte Werte\n".encode("latin-1"))
@@ -65,7 +62,7 @@ def test_what_is_no_readable_experiment_is_listed_with_the_reason(tmp_path: Path
     assert text.encode("utf-8")
 
 
-def test_defaults_are_those_of_the_configuration_and_every_key_is_there() -> None:
+def test_defaults_are_those_of_the_configuration_and_every_key_is_there():
     with hydra_over():
         config = composed([])
     found = [
@@ -83,18 +80,18 @@ def test_defaults_are_those_of_the_configuration_and_every_key_is_there() -> Non
     assert len(first) <= 40
 
 
-def test_the_page_of_keys_is_made_from_the_table() -> None:
+def test_the_page_of_keys_is_made_from_the_table():
     written = (CONF.parent / "runner" / "KEYS.md").read_text(encoding="utf-8")
     assert written == page(), "write it again: python -m runner.request.usage"
 
 
-def examples() -> list[str]:
+def examples():
     body = usage().partition("\nexamples")[2].partition("\n\n")[0]
     return [line.strip() for line in body.splitlines() if line.startswith("  ")]
 
 
 @pytest.mark.parametrize("line", examples())
-def test_each_example_can_be_run(line: str) -> None:
+def test_each_example_can_be_run(line):
     program, verb, *arguments = shlex.split(line)
     assert (program, verb) == ("symlab", "run")
     with hydra_over():
@@ -103,9 +100,9 @@ def test_each_example_can_be_run(line: str) -> None:
         check_against_catalogue(on_its_fabric(job.request))
 
 
-def test_every_algorithm_and_baseline_stands_with_its_op() -> None:
+def test_every_algorithm_and_baseline_stands_with_its_op():
     body = usage().partition("\nops, our")[2].partition("\nkeys")[0]
-    found: dict[str, list[str]] = {}
+    found = {}
     for line in body.splitlines()[1:]:
         if line.startswith("  ") and not line.startswith("   "):
             op = line.split()[0]

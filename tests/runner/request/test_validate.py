@@ -1,20 +1,16 @@
 """The schema, its values, and Hydra's sweeps: what a command line means, before anything runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import typing
-from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from pathlib import Path
 
 import pytest
 import yaml
 
 from cases.case import Inputs
-from runner.request.compose import ComposedJob, compose_jobs, hydra_over
+from runner.request.compose import compose_jobs, hydra_over
 from runner.request.composer import Composer
 from runner.request.experiments import CONF, experiments
 from runner.request.schema import SECTIONS, PlacementChoice, TimingMode
@@ -28,12 +24,12 @@ from tests.runner.conftest import asked, one_asked, refusals
 HEADER = "# @package _global_\n"
 
 
-def composed(*arguments: str, multirun: bool = False) -> tuple[ComposedJob, ...]:
+def composed(*arguments, multirun=False):
     with hydra_over():
         return compose_jobs(arguments, multirun)
 
 
-def test_the_default_is_small_and_experiments_are_what_the_readme_says() -> None:
+def test_the_default_is_small_and_experiments_are_what_the_readme_says():
     (job,) = composed()
     default = job.request
     assert (default.op, default.world_size, default.root, default.offset) == ("all_reduce", 2, 0, 0)
@@ -61,14 +57,14 @@ def test_the_default_is_small_and_experiments_are_what_the_readme_says() -> None
     assert word.algorithms == ("two_shot",)
 
 
-def test_a_pair_of_types_is_short_for_both() -> None:
+def test_a_pair_of_types_is_short_for_both():
     one, same = asked("dtype=float8_e5m2/float16", "dtype=bfloat16/native accumulator=native")
     assert (one.dtype, one.accumulator) == ("float8_e5m2", "float16")
     assert (same.dtype, same.accumulator) == ("bfloat16", "native")
 
 
 @pytest.mark.slow
-def test_the_command_line_wins_over_an_experiment_and_its_sweep() -> None:
+def test_the_command_line_wins_over_an_experiment_and_its_sweep():
     (job,) = composed("+exp=allreduce_bf16", "world_size=3", "sizes.max=4K")
     assert (job.request.world_size, job.request.sizes_bytes) == (3, (1024, 4096))
     jobs = composed("+exp=accumulator_study", "dtype=bfloat16")
@@ -77,8 +73,8 @@ def test_the_command_line_wins_over_an_experiment_and_its_sweep() -> None:
     assert one.request.accumulator == "native"
 
 
-def test_forms_of_sizes() -> None:
-    expected: dict[str, tuple[int, ...]] = {
+def test_forms_of_sizes():
+    expected = {
         "sizes=[1K,4K]": (1024, 4096),
         "sizes=[6,2]": (6, 2),
         "sizes=4k": (4096,),
@@ -101,7 +97,7 @@ def test_forms_of_sizes() -> None:
 
 
 @pytest.mark.slow
-def test_an_experiment_in_another_folder_beside_those_of_conf(tmp_path: Path) -> None:
+def test_an_experiment_in_another_folder_beside_those_of_conf(tmp_path):
     (tmp_path / "exp").mkdir()
     (tmp_path / "fabric").mkdir()
     text = "# @package _global_\n# my own\nsizes: {list: [12, 1K]}\nworld_size: 5\n"
@@ -131,7 +127,7 @@ def test_an_experiment_in_another_folder_beside_those_of_conf(tmp_path: Path) ->
 
 
 @contextmanager
-def composer_of(folder: Path, *texts: str) -> Iterator[Composer]:
+def composer_of(folder, *texts):
     """A composer over a folder like conf/ that has the texts as experiments mine0, mine1, and so on."""
     shutil.copytree(CONF, folder / "conf")
     for number, text in enumerate(texts):
@@ -140,7 +136,7 @@ def composer_of(folder: Path, *texts: str) -> Iterator[Composer]:
         yield Composer()
 
 
-def test_forms_of_sizes_in_a_file(tmp_path: Path) -> None:
+def test_forms_of_sizes_in_a_file(tmp_path):
     expected = {
         "[4, 12, 1000]": (4, 12, 1000),
         "[1K, 8]": (1024, 8),
@@ -191,7 +187,7 @@ WRONG_FILES = {
 
 
 @pytest.mark.parametrize("kind", WRONG_FILES)
-def test_what_is_wrong_in_a_file_is_said_with_its_name(tmp_path: Path, kind: str) -> None:
+def test_what_is_wrong_in_a_file_is_said_with_its_name(tmp_path, kind):
     said = []
     with composer_of(tmp_path, *WRONG_FILES[kind]):
         for number in range(len(WRONG_FILES[kind])):
@@ -214,13 +210,13 @@ ENUMS = sorted(
 )
 
 
-def test_words_are_enums_whose_members_are_named_as_they_are_written() -> None:
+def test_words_are_enums_whose_members_are_named_as_they_are_written():
     """OmegaConf reads and prints an enum by its members' names, records hold their values."""
     assert len(ENUMS) == 14
     assert [f"{word!r}" for kind in ENUMS for word in kind if word.name != word.value] == []
 
 
-def test_a_composed_configuration_holds_plain_words() -> None:
+def test_a_composed_configuration_holds_plain_words():
     (job,) = composed("timing.mode=eager", "inputs=edge", "fabric=simulator", "placement=in_place")
     configuration = job.configuration
     words = (configuration["timing"]["mode"], configuration["inputs"], configuration["fabric"]["name"])
@@ -232,7 +228,7 @@ def test_a_composed_configuration_holds_plain_words() -> None:
     assert {type(request.timing.mode), type(request.placement)} == {TimingMode, PlacementChoice}
 
 
-def test_numbers_of_bytes() -> None:
+def test_numbers_of_bytes():
     given = {1: 1, "1": 1, "4K": 4096, "3m": 3 << 20, "2GiB": 2 << 30, " 8 ": 8, "7B": 7}
     assert {value: parse_bytes(value, "sizes.min") for value in given} == given
     assert parse_bytes(0, "sizes.list[0]", 0) == parse_bytes("0K", "sizes.list[0]", 0) == 0
@@ -281,7 +277,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_what_a_request_refuses(kind: str) -> None:
+def test_what_a_request_refuses(kind):
     same_text(refusals(WRONG[kind]))
 
 
@@ -303,15 +299,13 @@ def test_what_a_request_refuses(kind: str) -> None:
         ("hydra.sweeper.params={seed: 3}", True),
     ],
 )
-def test_what_a_command_line_refuses(
-    lines: str, multirun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_command_line_refuses(lines, multirun, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with hydra_over(), refused(RequestError):
         compose_jobs([lines], multirun)
 
 
-def test_the_limits_of_the_heap_are_the_simulators() -> None:
+def test_the_limits_of_the_heap_are_the_simulators():
     for heap_bytes in (MIN_HEAP_BYTES, MAX_HEAP_BYTES):
         assert SimulatorOptions(heap_bytes=heap_bytes).heap_bytes == heap_bytes
     for heap_bytes in (MIN_HEAP_BYTES - 1, MAX_HEAP_BYTES + 1):
@@ -319,7 +313,7 @@ def test_the_limits_of_the_heap_are_the_simulators() -> None:
             SimulatorOptions(heap_bytes=heap_bytes)
 
 
-def test_the_heap_suits_the_fabric_or_is_as_given() -> None:
+def test_the_heap_suits_the_fabric_or_is_as_given():
     expected = {
         "fabric=simulator": 256 << 20,
         "fabric=nvshmem": 8 << 30,
@@ -332,13 +326,13 @@ def test_the_heap_suits_the_fabric_or_is_as_given() -> None:
 
 
 @pytest.mark.slow
-def test_the_uris_of_servers_and_databases_are_taken() -> None:
+def test_the_uris_of_servers_and_databases_are_taken():
     for uri in ("http://localhost:5000", "postgresql+psycopg2://h/db", "'sqlite:////tmp/a b.db'"):
         assert composed(f"track.uri={uri}")[0].request.track.uri == uri.strip("'")
 
 
 @pytest.mark.slow
-def test_a_cache_that_others_can_write_to_is_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_a_cache_that_others_can_write_to_is_refused_before_anything_runs(tmp_path):
     cache = tmp_path / "cache"
     assert composed(f"cache_dir={cache}")[0].request.cache_dir == cache
     cache.mkdir()

@@ -1,9 +1,6 @@
 """What an override can go on with while it is typed: every key, and the values of all keys that take words."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +12,11 @@ from runner.request.schema import KEYS
 from runner.request.words import words_for
 
 
-def texts(incomplete: str, *given: str, config_dir: Path | None = None) -> list[str]:
+def texts(incomplete, *given, config_dir=None):
     return [word.text for word in words_for(incomplete, given, config_dir)]
 
 
-def test_every_key_is_offered() -> None:
+def test_every_key_is_offered():
     top, found = texts(""), set(texts(""))
     for word in top:
         if word.endswith("."):
@@ -30,13 +27,13 @@ def test_every_key_is_offered() -> None:
     assert all(word.is_open for word in words_for(""))
 
 
-def test_every_key_of_words_offers_them() -> None:
+def test_every_key_of_words_offers_them():
     for key in KEYS.values():
         if key.words:
             assert texts(f"{key.name}=") == [f"{key.name}={word}" for word in key.words]
 
 
-def test_values() -> None:
+def test_values():
     expected = {
         "op=all_r": ["op=all_reduce"],
         "op=": [f"op={op}" for op in OPS],
@@ -59,7 +56,7 @@ def test_values() -> None:
     assert {incomplete: texts(incomplete) for incomplete in expected} == expected
 
 
-def test_values_beside_others() -> None:
+def test_values_beside_others():
     barrier = {
         "algorithms=[m": ["algorithms=[multimem"],
         "algorithms=[peers,p": ["algorithms=[peers,push"],
@@ -75,11 +72,11 @@ def test_values_beside_others() -> None:
     assert texts("baselines=[nc", "op=reduce") == ["baselines=[nccl"]
 
 
-def test_experiments_come_with_their_lines() -> None:
+def test_experiments_come_with_their_lines():
     assert {word.text.removeprefix("+exp="): word.help for word in words_for("+exp=")} == experiments()
 
 
-def test_folders_of_configurations_are_looked_at_too(tmp_path: Path) -> None:
+def test_folders_of_configurations_are_looked_at_too(tmp_path):
     for group in ("exp", "fabric"):
         (tmp_path / group).mkdir()
         (tmp_path / group / "mine.yaml").write_text("op: barrier\n")
@@ -90,7 +87,7 @@ def test_folders_of_configurations_are_looked_at_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_offered_is_taken() -> None:
+def test_what_is_offered_is_taken():
     """Each word of a key is one that the schema takes: by itself, or with the one other word that it asks for."""
     asked_for = {"dtype=uint8": ["op=all_gather"], "fabric.share_gpus=true": ["timing.mode=none"]}
     asked_for["fabric.granularity=access"] = ["fabric.schedule=random"]

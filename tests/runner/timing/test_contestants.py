@@ -1,9 +1,6 @@
 """What is known of a slot's output before a call, and what a rank that is given none is held to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -19,27 +16,25 @@ from tests.runner.measuring import case_of
 BYTES = torch.arange(1, 25, dtype=torch.uint8)
 
 
-def case(op: str, **changes: Any) -> Any:
+def case(op, **changes):
     return case_of("tried", op=op, dtype="uint8", size_bytes=24, world_size=4, **changes)
 
 
 class Outputs:
     """A contestant whose outputs are these."""
 
-    def __init__(self, *outputs: torch.Tensor) -> None:
+    def __init__(self, *outputs):
         self._outputs = outputs
         self.slots = len(outputs)
 
-    def output(self, slot: int) -> torch.Tensor:
+    def output(self, slot):
         return self._outputs[slot]
 
 
-def measurement(
-    of: Any, *outputs: torch.Tensor, rank: int = 1, is_kernel: bool = True, has_output: bool = True
-) -> Measurement:
+def measurement(of, *outputs, rank=1, is_kernel=True, has_output=True):
     data = BYTES if of.op != "all_gather" else BYTES[:6]
     before = before_call(of, rank, data)
-    opened: Any = Outputs(*outputs)
+    opened = Outputs(*outputs)
     contestant = Contestant(of, Baseline("tried", ()))
     if is_kernel:
         kernel = replace(promises.spec(op=of.op), algorithm="tried")
@@ -58,12 +53,12 @@ def measurement(
     )
 
 
-def test_out_of_place_only_the_poison_of_a_rank_that_is_given_none_matters() -> None:
+def test_out_of_place_only_the_poison_of_a_rank_that_is_given_none_matters():
     assert before_call(case("reduce", root=2), 2, BYTES).numel() == 0
     assert before_call(case("reduce", root=2), 1, BYTES).tolist() == [0xFF] * 24
 
 
-def test_in_place_an_output_begins_as_the_input_where_they_overlap() -> None:
+def test_in_place_an_output_begins_as_the_input_where_they_overlap():
     assert before_call(case("all_reduce", placement="in_place"), 1, BYTES).tolist() == list(range(1, 25))
     assert before_call(case("reduce_scatter", placement="in_place"), 1, BYTES).tolist() == list(range(7, 13))
     gathered = before_call(case("all_gather", placement="in_place"), 2, BYTES[:6]).tolist()
@@ -72,12 +67,12 @@ def test_in_place_an_output_begins_as_the_input_where_they_overlap() -> None:
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
 @pytest.mark.parametrize("reduction", ["sum", "avg", "xor", "max", "none"])
-def test_only_in_place_and_only_what_adds_goes_on_from_its_results(placement: str, reduction: str) -> None:
+def test_only_in_place_and_only_what_adds_goes_on_from_its_results(placement, reduction):
     adds = placement == "in_place" and reduction in ("sum", "avg", "xor")
     assert accumulates(case("all_reduce", placement=placement, reduction=reduction)) == adds
 
 
-def test_as_before_is_said_of_bits() -> None:
+def test_as_before_is_said_of_bits():
     of = case_of("tried", dtype="bfloat16", size_bytes=4, placement="in_place")
     data = torch.tensor([float("nan"), -0.0], dtype=torch.bfloat16)
     one = measurement(case("all_reduce"))
@@ -87,8 +82,8 @@ def test_as_before_is_said_of_bits() -> None:
 
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
-def test_the_output_of_a_rank_that_is_given_none_must_stay(monkeypatch: pytest.MonkeyPatch, placement: str) -> None:
-    seen: list[Any] = []
+def test_the_output_of_a_rank_that_is_given_none_must_stay(monkeypatch, placement):
+    seen = []
     monkeypatch.setattr(of_case, "check_rank", lambda *arguments: seen.append(arguments))
     of = case("reduce", root=2, placement=placement)
     untouched = before_call(of, 1, BYTES)

@@ -1,9 +1,6 @@
 """Calls before each sample that are not timed: of the same contestant, after the barrier, on slots that come last."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -18,12 +15,12 @@ LEAD_IN = dataclasses.replace(TIMING, lead_in_calls=2)
 
 
 @pytest.fixture
-def plan(compile_cache: Path) -> MeasurePlan:
+def plan(compile_cache):
     return MeasurePlan((contestant(compile_cache, "one_shot"), contestant(compile_cache, "two_shot")), LEAD_IN)
 
 
 @pytest.mark.slow
-def test_calls_before_a_sample_are_of_the_same_contestant_and_not_in_its_time(plan: MeasurePlan) -> None:
+def test_calls_before_a_sample_are_of_the_same_contestant_and_not_in_its_time(plan):
     bench = Bench(plan, 2)
     for found in bench.run():
         for one in found.contestants:
@@ -38,7 +35,7 @@ def test_calls_before_a_sample_are_of_the_same_contestant_and_not_in_its_time(pl
         assert timed_part(log)[: len(rounds) * 5] == rounds * 5, "in the warm-up, too"
 
 
-def test_calls_before_a_sample_go_without_graphs_too(plan: MeasurePlan) -> None:
+def test_calls_before_a_sample_go_without_graphs_too(plan):
     eager = dataclasses.replace(plan, timing=dataclasses.replace(LEAD_IN, mode="eager"))
     bench = Bench(eager, 2)
     for found in bench.run():
@@ -48,15 +45,13 @@ def test_calls_before_a_sample_go_without_graphs_too(plan: MeasurePlan) -> None:
         assert log[at + 1 : at + 4] == [*["launch all_reduce/one_shot"] * 2, "mark"]
 
 
-def test_they_end_with_the_slot_that_the_samples_calls_come_to_last(
-    plan: MeasurePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_they_end_with_the_slot_that_the_samples_calls_come_to_last(plan, monkeypatch):
     from runner.timing.of_case import Measurement
 
-    used: dict[int, list[int]] = {}
+    used = {}
     usual = Measurement.launch
 
-    def noted(self: Measurement, slot: int) -> None:
+    def noted(self, slot):
         used.setdefault(id(self), []).append(slot)
         usual(self, slot)
 
@@ -66,12 +61,12 @@ def test_they_end_with_the_slot_that_the_samples_calls_come_to_last(
     assert list(used.values()) == [[*every, *[2, 3], *every, *every]] * 2, "checked, before the sample, it, checked"
 
 
-def test_what_is_expected_grows_with_the_calls_before(plan: MeasurePlan) -> None:
+def test_what_is_expected_grows_with_the_calls_before(plan):
     without = dataclasses.replace(plan, timing=TIMING)
     assert expected_s(plan) > expected_s(without)
 
 
-def test_the_number_of_calls_before_a_sample_is_checked() -> None:
+def test_the_number_of_calls_before_a_sample_is_checked():
     with hydra_over():
         (job,) = compose_jobs(["timing.lead_in_calls=5"], False)
         assert job.request.timing.lead_in_calls == 5

@@ -1,13 +1,9 @@
 """Measuring: how many slots and calls, in which order, and that nothing wrong is ever given a time."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -37,12 +33,12 @@ from tests.runner.measuring import CALL_US, TIMING, Bench, RecordingFabric, Reco
 
 
 @pytest.fixture
-def both(compile_cache: Path) -> MeasurePlan:
+def both(compile_cache):
     """one_shot and two_shot together, two ranks."""
     return MeasurePlan((contestant(compile_cache, "one_shot"), contestant(compile_cache, "two_shot")), TIMING)
 
 
-def timed_part(log: list[str]) -> list[str]:
+def timed_part(log):
     """What comes after the last graph was captured, from the first delay on; of several waits in a row one."""
     part = log[len(log) - log[::-1].index("capture") :]
     part = part[part.index("delay") :]
@@ -50,7 +46,7 @@ def timed_part(log: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_kernels_of_a_librarys_graph_are_named_and_of_ours_the_record_says_more(both: MeasurePlan) -> None:
+def test_the_kernels_of_a_librarys_graph_are_named_and_of_ours_the_record_says_more(both):
     ranks = Bench(both, 2).run()
     assert [one.kernels for rank in ranks for one in rank.contestants] == [(CapturedKernel("a_kernel", 7),)] * 4
     library = Contestant(both.contestants[1].case, Baseline("two_shot", ()))
@@ -59,21 +55,21 @@ def test_the_kernels_of_a_librarys_graph_are_named_and_of_ours_the_record_says_m
     assert [one.timing.kernel_blocks for one in timed if one.timing is not None] == [None, (7,)]
 
 
-def test_calls_suit_the_size_or_are_as_given() -> None:
+def test_calls_suit_the_size_or_are_as_given():
     given = ((1024, None), (1 << 20, None), (16 << 20, None), (256 << 20, None), (1 << 20, 3), (0, None), (1024, 900))
     assert [calls_for(size_bytes, calls) for size_bytes, calls in given] == [50, 37, 8, 4, 3, 50, 900]
     given_turns = ((37, 13, None), (50, 13, None), (8, 4, None), (7, 4, 7))
     assert [whole_turns(*one) for one in given_turns] == [39, 39, 8, 7], "every slot has as many calls"
 
 
-def test_all_that_is_measured_together_shares_the_heap(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    budgets: list[int] = []
+def test_all_that_is_measured_together_shares_the_heap(both, monkeypatch):
+    budgets = []
     monkeypatch.setattr(of_case, "slots_for", lambda *given: budgets.append(given[-1]) or 1)
     Bench(both, 2).run()
     assert max(budgets) * 2 < 1 << 23
 
 
-def test_slots_fill_the_cache_twice_within_calls_and_heap() -> None:
+def test_slots_fill_the_cache_twice_within_calls_and_heap():
     plenty, mib = 1 << 33, 1 << 20
     given = (
         *((size, "rotate", 50, plenty) for size in (2 << 10, 2 * mib, 8 * mib, 0)),
@@ -85,14 +81,14 @@ def test_slots_fill_the_cache_twice_within_calls_and_heap() -> None:
     assert found == [50, 50, 13, 50, 1, 4, 1, 1, 1]
 
 
-def test_what_is_expected_grows_with_samples_and_entrants(both: MeasurePlan) -> None:
+def test_what_is_expected_grows_with_samples_and_entrants(both):
     one = dataclasses.replace(both, contestants=both.contestants[:1])
     assert expected_s(both) == pytest.approx(2 * expected_s(one))
     longer = dataclasses.replace(both, timing=dataclasses.replace(TIMING, samples=8))
     assert expected_s(longer) == pytest.approx(2 * expected_s(both))
 
 
-def test_a_plan_that_can_not_be_is_refused(both: MeasurePlan) -> None:
+def test_a_plan_that_can_not_be_is_refused(both):
     one, other = both.contestants
     larger = dataclasses.replace(other, case=case_of("two_shot", size_bytes=8192))
     for contestants in ((), (one, one), (one, larger)):
@@ -100,14 +96,14 @@ def test_a_plan_that_can_not_be_is_refused(both: MeasurePlan) -> None:
             MeasurePlan(contestants, TIMING)
 
 
-def test_a_simulated_fabric_is_not_timed(both: MeasurePlan) -> None:
+def test_a_simulated_fabric_is_not_timed(both):
     with refused(WorldFailure):
         ThreadWorld(2, SimulatorOptions(heap_bytes=1 << 23)).run(measure, both, NEVER_S)
 
 
-def test_samples_are_microseconds_a_call_interleaved_and_checked_before_any_graph_is_made(both: MeasurePlan) -> None:
+def test_samples_are_microseconds_a_call_interleaved_and_checked_before_any_graph_is_made(both):
     """Each sample begins after a delay and a barrier."""
-    noted: list[RecordingFabric] = []
+    noted = []
     bench = Bench(both, 2, spoil=lambda fabric, _: noted.append(fabric))
     for rank, found in enumerate(bench.run()):
         assert found.rank == rank
@@ -134,13 +130,13 @@ def test_samples_are_microseconds_a_call_interleaved_and_checked_before_any_grap
 
 
 @pytest.mark.parametrize(("window", "barriers"), [("kernel", 0), ("entry_barrier", 4), ("both_barriers", 8)])
-def test_the_windows_barriers_are_in_the_time(compile_cache: Path, window: str, barriers: int) -> None:
+def test_the_windows_barriers_are_in_the_time(compile_cache, window, barriers):
     plan = MeasurePlan((contestant(compile_cache, "one_shot"),), dataclasses.replace(TIMING, window=window))
     for found in Bench(plan, 2).run():
         assert found.contestants[0].samples_us == pytest.approx([(5 + barriers) * CALL_US / 4] * 3)
 
 
-def test_eager_calls_are_not_captured_and_hot_has_one_slot(compile_cache: Path) -> None:
+def test_eager_calls_are_not_captured_and_hot_has_one_slot(compile_cache):
     timing = dataclasses.replace(TIMING, mode="eager", l2="hot")
     bench = Bench(MeasurePlan((contestant(compile_cache, "one_shot"),), timing), 2)
     for found in bench.run():
@@ -149,14 +145,14 @@ def test_eager_calls_are_not_captured_and_hot_has_one_slot(compile_cache: Path) 
     assert all("capture" not in log and "replay" not in log for log in bench.logs)
 
 
-def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
+def spoiled_output(algorithm, rank, first):
     """Rank's outputs of an algorithm are wrong from the first-th check on."""
 
-    def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
-        seen: dict[tuple[str, int], int] = {}
+    def spoil(monkeypatch):
+        seen = {}
         original = of_case.Measurement.checked
 
-        def checked(measurement: Any, own: int) -> Any:
+        def checked(measurement, own):
             contestant = measurement.contestant
             key = (contestant.case.algorithm, own)
             seen[key] = seen.get(key, 0) + 1
@@ -171,7 +167,7 @@ def spoiled_output(algorithm: str, rank: int, first: int) -> Any:
     return spoil
 
 
-def test_what_is_wrong_before_is_not_timed_on_any_rank(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_before_is_not_timed_on_any_rank(both, monkeypatch):
     spoiled_output("two_shot", 1, 1)(monkeypatch)
     bench = Bench(both, 2)
     ranks = bench.run()
@@ -184,7 +180,7 @@ def test_what_is_wrong_before_is_not_timed_on_any_rank(both: MeasurePlan, monkey
 
 
 @pytest.mark.parametrize("check", [2, 3])
-def test_what_is_wrong_after_has_no_time(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch, check: int) -> None:
+def test_what_is_wrong_after_has_no_time(both, monkeypatch, check):
     spoiled_output("one_shot", 0, check)(monkeypatch)
     ranks = Bench(both, 2).run()
     assert all(len(found.contestants[0].samples_us) == 3 for found in ranks)
@@ -195,9 +191,7 @@ def test_what_is_wrong_after_has_no_time(both: MeasurePlan, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("warmup", "tired"), [(2, 1), (0, 1), (2, 3)])
-def test_graphs_that_do_nothing_or_only_work_while_warming_up_are_found_out(
-    compile_cache: Path, warmup: int, tired: int
-) -> None:
+def test_graphs_that_do_nothing_or_only_work_while_warming_up_are_found_out(compile_cache, warmup, tired):
     """What was written before would be right, and in place the input would still be there: it is gone by then."""
     contestants = contestant(compile_cache, "one_shot"), contestant(compile_cache, "two_shot", placement="in_place")
     plan = MeasurePlan(contestants, dataclasses.replace(TIMING, warmup=warmup))
@@ -207,17 +201,17 @@ def test_graphs_that_do_nothing_or_only_work_while_warming_up_are_found_out(
     assert timed[1].problem.endswith("the timed calls changed nothing")
 
 
-def stopwatch_with(**values: Any) -> Callable[[RecordingFabric, RecordingStopwatch], None]:
+def stopwatch_with(**values):
     """A bench's spoil that sets these of every rank's stopwatch."""
 
-    def spoil(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+    def spoil(fabric, stopwatch):
         for name, value in values.items():
             setattr(stopwatch, name, value)
 
     return spoil
 
 
-def test_in_place_the_last_check_is_of_calls_from_a_graph(compile_cache: Path) -> None:
+def test_in_place_the_last_check_is_of_calls_from_a_graph(compile_cache):
     """Launched one by one they are right; the graph has every call twice, which adds up to something else."""
     plan = MeasurePlan((contestant(compile_cache, "two_shot", placement="in_place"),), TIMING)
     (timed,), _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(doubled_graphs=True)).run(), None)
@@ -225,13 +219,11 @@ def test_in_place_the_last_check_is_of_calls_from_a_graph(compile_cache: Path) -
     assert timed.wrong.wrong > 2048
 
 
-def test_a_slot_that_the_timed_calls_left_out_is_found_out(
-    compile_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slot_that_the_timed_calls_left_out_is_found_out(compile_cache, monkeypatch):
     plan = MeasurePlan((contestant(compile_cache, "two_shot", placement="in_place"),), TIMING)
     original = measure_module.Sampling._round
 
-    def without_the_last(self: Any, keep: bool = False) -> None:
+    def without_the_last(self, keep=False):
         original(self, keep)
         for measurement in self._measurements:
             measurement.opened.write(3, measurement.data)
@@ -241,20 +233,18 @@ def test_a_slot_that_the_timed_calls_left_out_is_found_out(
     assert timed.problem.endswith("the timed calls changed nothing")
 
 
-def break_one(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+def break_one(fabric, stopwatch):
     """The first capture of rank 1 fails."""
     original = stopwatch.capture
 
-    def capture(queue: Any) -> Any:
+    def capture(queue):
         stopwatch.broken_capture = fabric.rank == 1 and "capture" not in stopwatch.log
         return original(queue)
 
-    stopwatch.capture = capture  # type: ignore[method-assign]
+    stopwatch.capture = capture
 
 
-def test_contestants_hear_of_their_graphs_before_the_first_is_replayed(
-    both: MeasurePlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_contestants_hear_of_their_graphs_before_the_first_is_replayed(both, monkeypatch):
     """Once each, and only those that are timed: what can't be captured is left out on all ranks."""
     monkeypatch.setattr(BoundKernel, "captured", lambda self: self.fabric.log.append("captured"))
     bench = Bench(both, 2)
@@ -270,25 +260,25 @@ def test_contestants_hear_of_their_graphs_before_the_first_is_replayed(
     same_text(timed[0].problem)
 
 
-def hanging(mark: int, after: int) -> Callable[[RecordingFabric, RecordingStopwatch], None]:
+def hanging(mark, after):
     """Rank 1's device never gets to a mark of a number, and the wait for it ends at the deadline."""
 
-    def spoil(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
-        marks: list[int] = []
+    def spoil(fabric, stopwatch):
+        marks = []
         original, synchronize = stopwatch.mark, fabric.synchronize
 
-        def marked() -> int:
+        def marked():
             marks.append(original())
             if len(marks) == mark and fabric.rank == 1:
                 stopwatch.stuck_at = marks[-1]
             return marks[-1]
 
-        def waited() -> None:
+        def waited():
             synchronize()
             if len(marks) >= after:
                 raise DeadlineExceeded("work is still running", rank=fabric.rank)
 
-        stopwatch.mark, fabric.synchronize = marked, waited  # type: ignore[method-assign]
+        stopwatch.mark, fabric.synchronize = marked, waited
 
     return spoil
 
@@ -301,7 +291,7 @@ def hanging(mark: int, after: int) -> Callable[[RecordingFabric, RecordingStopwa
         (4, ""),  # between the two: it waits for another rank
     ],
 )
-def test_what_was_begun_and_did_not_end_is_named(both: MeasurePlan, mark: int, name: str) -> None:
+def test_what_was_begun_and_did_not_end_is_named(both, mark, name):
     with pytest.raises(WorldFailure) as caught:
         Bench(both, 2, spoil=hanging(mark, mark | 1)).run()
     assert caught.value.status == "TIMEOUT"
@@ -312,21 +302,21 @@ def test_what_was_begun_and_did_not_end_is_named(both: MeasurePlan, mark: int, n
 
 
 @pytest.mark.slow
-def test_all_ranks_give_the_slowest_host_time_to_queue_a_graph(both: MeasurePlan) -> None:
+def test_all_ranks_give_the_slowest_host_time_to_queue_a_graph(both):
     """NCCL's symmetric kernels took 22.7 us a call here, and 8.9 in a script that queued one graph at a time."""
 
-    def delays(plan: MeasurePlan, slow_s: float = 0.0) -> list[list[float]]:
-        watches: dict[int, RecordingStopwatch] = {}
+    def delays(plan, slow_s=0.0):
+        watches = {}
 
-        def spoil(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+        def spoil(fabric, stopwatch):
             watches[fabric.rank] = stopwatch
             original = stopwatch.capture
 
-            def capture(queue: Any) -> Any:
+            def capture(queue):
                 replay = original(queue)
                 return lambda: (time.sleep(slow_s if fabric.rank == 1 else 0), replay())
 
-            stopwatch.capture = capture  # type: ignore[method-assign]
+            stopwatch.capture = capture
 
         Bench(plan, 2, spoil=spoil).run()
         return [watches[rank].delays_s[1:] for rank in range(2)]
@@ -342,22 +332,22 @@ def test_all_ranks_give_the_slowest_host_time_to_queue_a_graph(both: MeasurePlan
     assert set(delays(eager, slow_s=0.05)[0]) == {DELAY_S}, "launches are what is timed then"
 
 
-def test_one_call_that_never_ends_is_named(both: MeasurePlan) -> None:
-    def spoil(fabric: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+def test_one_call_that_never_ends_is_named(both):
+    def spoil(fabric, stopwatch):
         synchronize = fabric.synchronize
 
-        def waited() -> None:
+        def waited():
             synchronize()
             if fabric.log[-2].startswith("launch all_reduce/two_shot"):
                 raise DeadlineExceeded("work is still running", rank=fabric.rank)
 
-        fabric.synchronize = waited  # type: ignore[method-assign]
+        fabric.synchronize = waited
 
     with refused(WorldFailure):
         Bench(both, 2, spoil=spoil).run()
 
 
-def test_a_wait_given_up_is_a_deadlock(both: MeasurePlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_given_up_is_a_deadlock(both, monkeypatch):
     calls = itertools.count()
     monkeypatch.setattr(BoundKernel, "trouble", lambda self: "rank 0, block 3: waited" * (next(calls) > 20))
     with pytest.raises(WorldFailure, match="all_reduce/.*: rank 0, block 3: waited") as caught:
@@ -365,7 +355,7 @@ def test_a_wait_given_up_is_a_deadlock(both: MeasurePlan, monkeypatch: pytest.Mo
     assert caught.value.status == "DEADLOCK"
 
 
-def test_both_placements_of_a_kernel_are_timed_together_and_apart(compile_cache: Path) -> None:
+def test_both_placements_of_a_kernel_are_timed_together_and_apart(compile_cache):
     places = ("out_of_place", "in_place")
     plan = MeasurePlan(tuple(contestant(compile_cache, "two_shot", placement=place) for place in places), TIMING)
     found, _ = combine(plan, Bench(plan, 2).run(), None)
@@ -375,7 +365,7 @@ def test_both_placements_of_a_kernel_are_timed_together_and_apart(compile_cache:
     assert (timings[1].checked_before, timings[1].checked_after) == (2 * 4 * 2048, 2 * 4 * 2048)
 
 
-def test_a_timing_says_how_it_was_taken(both: MeasurePlan) -> None:
+def test_a_timing_says_how_it_was_taken(both):
     plan = dataclasses.replace(both, link=True)
     bench = Bench(plan, 2)
     timed, limit = combine(plan, bench.run(), None)
@@ -394,7 +384,7 @@ def test_a_timing_says_how_it_was_taken(both: MeasurePlan) -> None:
     assert again[1].timing.limit == limit
 
 
-def test_the_links_limit_is_the_slowest_ranks_in_the_best_try() -> None:
+def test_the_links_limit_is_the_slowest_ranks_in_the_best_try():
     size = 256 << 20
     ranks = [LinkTimes(size, (800.0, 700.0), (900.0, 1000.0)), LinkTimes(size, (900.0, 1000.0), (700.0, 800.0))]
     limit = link_limit(ranks)
@@ -404,7 +394,7 @@ def test_the_links_limit_is_the_slowest_ranks_in_the_best_try() -> None:
     assert link_limit([]) is None
 
 
-def test_one_rank_has_no_link(compile_cache: Path) -> None:
+def test_one_rank_has_no_link(compile_cache):
     plan = MeasurePlan((contestant(compile_cache, "one_shot", world_size=1),), TIMING, link=True)
     (found,) = Bench(plan, 1).run()
     assert found.link is None
@@ -413,9 +403,9 @@ def test_one_rank_has_no_link(compile_cache: Path) -> None:
 
 
 @pytest.mark.parametrize(("heap_bytes", "size_bytes"), [(12 << 10, None), (16 << 10, 4096)])
-def test_a_heap_without_room_for_copies_has_no_link(heap_bytes: int, size_bytes: int | None) -> None:
-    def program(fabric: Any, _: None) -> LinkTimes | None:
-        log: list[str] = []
+def test_a_heap_without_room_for_copies_has_no_link(heap_bytes, size_bytes):
+    def program(fabric, _):
+        log = []
         with SymmetricPool(fabric) as pool:
             return measure_link(cast(Any, RecordingFabric(fabric, log, 0)), pool, RecordingStopwatch(log))
 
@@ -423,7 +413,7 @@ def test_a_heap_without_room_for_copies_has_no_link(heap_bytes: int, size_bytes:
         assert (found.size_bytes if found else None) == size_bytes
 
 
-def test_times_of_outputs_that_nobody_looked_at_afterwards_are_no_timing(both: MeasurePlan) -> None:
+def test_times_of_outputs_that_nobody_looked_at_afterwards_are_no_timing(both):
     """As ranks would bring them home that stopped looking: samples, and the check from before them alone."""
     alone = dataclasses.replace(both, contestants=both.contestants[:1])
     ranks = Bench(alone, 2).run()

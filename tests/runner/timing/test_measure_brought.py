@@ -1,12 +1,7 @@
 """Entries of YAML files are timed, and put under stress, as the catalogue's kernels are beside them."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +9,6 @@ from cases.case import Case
 from cases.ops import collective
 from kernels.compile import executable
 from kernels.spec import cases_in_turn
-from memory.fabric import Executable
 from runner.case import stress
 from runner.case.bringing import found_at
 from runner.case.contestant import Contestant
@@ -26,17 +20,17 @@ from simulator.fabric import SimulatorFabric
 from simulator.world import SimulatorOptions
 from tests.kernels.own.own_entries import ADDED, SUM, write_entries
 from tests.patience import NEVER_S
-from tests.runner.measuring import TIMING, Bench, RecordingFabric, RecordingStopwatch, contestant
+from tests.runner.measuring import TIMING, Bench, contestant
 
 FLOAT = {"dtype": "float32", "accumulator": "native", "reduction": "sum"}
 
 
 @pytest.fixture
-def brought(tmp_path: Path, compile_cache: Path) -> Callable[..., Contestant]:
+def brought(tmp_path, compile_cache):
     """brought(name, **changes of the case): an entry as a contestant."""
     file = write_entries(tmp_path, sum=SUM, added=ADDED)
 
-    def made(name: str, **changes: Any) -> Contestant:
+    def made(name, **changes):
         spec = found_at(f"{file}:{name}").spec
         case = Case("all_reduce", spec.algorithm, *FLOAT.values(), 4096, 2, **changes)
         return Contestant(case, spec, executable(spec, case, "sm_90a", compile_cache))
@@ -44,24 +38,24 @@ def brought(tmp_path: Path, compile_cache: Path) -> Callable[..., Contestant]:
     return made
 
 
-def test_entries_are_timed_beside_the_catalogue(brought: Callable[..., Contestant], compile_cache: Path) -> None:
+def test_entries_are_timed_beside_the_catalogue(brought, compile_cache):
     """As ranks in other processes get them. What a driver packs once for each launch stays the same object, workspaces
     are written once, and modules are loaded by checks before any graph is captured."""
     one, function = brought("sum@blocks8"), brought("added")
     plan = MeasurePlan((contestant(compile_cache, "one_shot", **FLOAT), one, function), TIMING)
-    launched: list[tuple[str, int, int]] = []
-    written: list[str] = []
+    launched = []
+    written = []
 
-    def spoil(recording: RecordingFabric, stopwatch: RecordingStopwatch) -> None:
+    def spoil(recording, stopwatch):
         if recording.rank:
             return
         launch, write = recording.fabric.launch, recording.fabric.write
 
-        def launches(compiled: Executable, *given: Any) -> None:
+        def launches(compiled, *given):
             launched.append((compiled.name, id(given[0]), id(given[1])))
             launch(compiled, *given)
 
-        def writes(region: Any, *given: Any) -> None:
+        def writes(region, *given):
             written.append(region.name)
             write(region, *given)
 
@@ -82,7 +76,7 @@ def test_entries_are_timed_beside_the_catalogue(brought: Callable[..., Contestan
     assert {written.count(f"all_reduce/sum_blocks8 {name}") for name in ("flags", "epochs", "peers of flags")} == {1}
 
 
-def test_a_wrong_entry_has_no_time(brought: Callable[..., Contestant]) -> None:
+def test_a_wrong_entry_has_no_time(brought):
     one = brought("sum@blocks8")
     text = one.executable.ptx
     worse = dataclasses.replace(one.executable, ptx=text.replace("add.rn.f32", "sub.rn.f32"))
@@ -93,22 +87,20 @@ def test_a_wrong_entry_has_no_time(brought: Callable[..., Contestant]) -> None:
 
 
 @pytest.mark.parametrize("name", ["late_rank", "alternating_sizes", "graph_out_of_step", "no_host_barrier"])
-def test_entries_keep_what_they_promise(
-    name: str, brought: Callable[..., Contestant], compile_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_keep_what_they_promise(name, brought, compile_cache, monkeypatch):
     """Of a graph, what it launches is loaded before it is captured: a driver can't load within."""
     one = brought("sum", stress=name)
     cases = cases_in_turn(one.spec, collective("all_reduce"), one.case)
     made = tuple(executable(one.spec, case, "sm_90a", compile_cache) for case in cases)
     plan = StressPlan(cases, one.spec, made)
-    events: list[str] = []
+    events = []
     load = SimulatorFabric.load
 
-    def loads(fabric: SimulatorFabric, compiled: Executable) -> None:
+    def loads(fabric, compiled):
         events.append("load")
         load(fabric, compiled)
 
-    def captures(fabric: Any, queue: Callable[[], None]) -> Callable[[], None]:
+    def captures(fabric, queue):
         events.append("capture")
         return queue
 

@@ -1,10 +1,5 @@
 """Measuring with other ops than all_reduce: what calls in place leave, ranks without output, empty messages."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 
@@ -15,7 +10,7 @@ from tests.runner.measuring import TIMING, Bench, contestant
 from tests.runner.timing.test_measure import stopwatch_with
 
 
-def plan_of(compile_cache: Path, algorithm: str, op: str, **changes: Any) -> MeasurePlan:
+def plan_of(compile_cache, algorithm, op, **changes):
     if op in ("all_gather", "broadcast", "all_to_all", "all_to_all_v", "send_recv", "barrier"):
         changes = {"accumulator": "none", "reduction": "none"} | changes
     return MeasurePlan((contestant(compile_cache, algorithm, op=op, **changes),), TIMING)
@@ -36,9 +31,7 @@ def plan_of(compile_cache: Path, algorithm: str, op: str, **changes: Any) -> Mea
         ("send_recv", "pull", {}, 1.0),
     ],
 )
-def test_every_op_has_a_time_and_its_own_bus_factor(
-    compile_cache: Path, op: str, algorithm: str, changes: dict[str, Any], factor: float
-) -> None:
+def test_every_op_has_a_time_and_its_own_bus_factor(compile_cache, op, algorithm, changes, factor):
     plan = plan_of(compile_cache, algorithm, op, **changes)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.timing is not None, timed
@@ -50,7 +43,7 @@ def test_every_op_has_a_time_and_its_own_bus_factor(
     assert timed.timing.checked_after == timed.timing.checked_before * (1 if accumulates else 2)
 
 
-def test_a_barrier_and_an_empty_message_have_a_time(compile_cache: Path) -> None:
+def test_a_barrier_and_an_empty_message_have_a_time(compile_cache):
     plan = plan_of(compile_cache, "peers", "barrier", dtype="uint32", size_bytes=4)
     (timed,), _ = combine(plan, Bench(plan, 2).run(), None)
     assert timed.timing.busbw_gbps(4) == 0
@@ -61,27 +54,25 @@ def test_a_barrier_and_an_empty_message_have_a_time(compile_cache: Path) -> None
 
 
 @pytest.mark.parametrize("tired", [0, 3])
-def test_in_place_what_the_timed_calls_of_data_that_moves_left_is_compared(compile_cache: Path, tired: int) -> None:
+def test_in_place_what_the_timed_calls_of_data_that_moves_left_is_compared(compile_cache, tired):
     plan = plan_of(compile_cache, "push", "all_gather", placement="in_place")
     (timed,), _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(tired_graphs=tired)).run(), None)
     assert timed.timing is None
     assert timed.wrong.wrong > 0
 
 
-def test_graphs_that_do_nothing_are_found_out_where_only_the_root_can_tell(compile_cache: Path) -> None:
+def test_graphs_that_do_nothing_are_found_out_where_only_the_root_can_tell(compile_cache):
     plan = plan_of(compile_cache, "pull", "reduce", root=1, placement="in_place")
     (timed,), _ = combine(plan, Bench(plan, 2, spoil=stopwatch_with(empty_graphs=True)).run(), None)
     assert timed.problem == "rank 1: the timed calls changed nothing"
 
 
 @pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
-def test_a_write_to_the_output_of_a_rank_that_is_given_none_has_no_time(
-    compile_cache: Path, monkeypatch: pytest.MonkeyPatch, placement: str
-) -> None:
+def test_a_write_to_the_output_of_a_rank_that_is_given_none_has_no_time(compile_cache, monkeypatch, placement):
     plan = plan_of(compile_cache, "pull", "reduce", root=1, placement=placement)
     original = of_case.Measurement.outputs
 
-    def outputs(measurement: Any) -> list[torch.Tensor]:
+    def outputs(measurement):
         found = original(measurement)
         if not measurement.has_output and measurement.samples_us:
             found = [one.clone() for one in found]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -49,11 +49,11 @@ class Queued:
 class World:
     """What the ranks share: they meet when they wait for their devices, and then the devices' times are known."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.meeting = threading.Barrier(RANKS)
-        self.notes: list[Any] = [None] * RANKS
+        self.notes = [None] * RANKS
 
-    def exchange(self, rank: int, note: Any) -> list[Any]:
+    def exchange(self, rank, note):
         self.meeting.wait(NEVER_S)
         self.notes[rank] = note
         self.meeting.wait(NEVER_S)
@@ -65,41 +65,41 @@ class World:
 class Machine:
     """A host and its device; fabric and stopwatch of one rank."""
 
-    def __init__(self, world: World, rank: int) -> None:
+    def __init__(self, world, rank):
         self.world, self.rank = world, rank
         self.device = torch.device("cpu")
         self.host_us = 0.0
         self.devices_us = [0.0] * RANKS
-        self.queue: list[Queued] = []
+        self.queue = []
 
-    def add(self, **what: Any) -> None:
+    def add(self, **what):
         self.host_us += HOST_US
         self.queue.append(Queued(self.host_us, **what))
 
-    def queue_barrier(self) -> None:
+    def queue_barrier(self):
         self.add(begins_together=True)
 
-    def note_queued(self, what: str) -> None:
+    def note_queued(self, what):
         pass
 
-    def delay(self, seconds: float = DELAY_S) -> None:
+    def delay(self, seconds=DELAY_S):
         self.add(takes_us=seconds * 1e6)
 
-    def mark(self) -> Mark:
+    def mark(self):
         self.add(mark=Mark())
         return cast(Mark, self.queue[-1].mark)
 
-    def elapsed_us(self, start: Mark, end: Mark) -> float:
+    def elapsed_us(self, start, end):
         return end.us - start.us
 
-    def capture(self, queue: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, queue):
         return lambda: self.add(takes_us=CALLS * CALL_US, ends_together=True)
 
-    def kernels(self) -> tuple[()]:
+    def kernels(self):
         return ()
 
-    def synchronize(self) -> None:
-        everyone: list[list[Queued]] = self.world.exchange(self.rank, self.queue)
+    def synchronize(self):
+        everyone = self.world.exchange(self.rank, self.queue)
         for step in zip(*everyone, strict=True):
             begun = [max(own.at_us, us) for own, us in zip(step, self.devices_us, strict=True)]
             if step[0].begins_together:
@@ -112,11 +112,11 @@ class Machine:
         self.queue = []
         self.host_us = max(self.host_us, self.devices_us[self.rank])
 
-    def barrier(self) -> None:
+    def barrier(self):
         self.host_us = max(self.world.exchange(self.rank, self.host_us))
 
-    def exchange(self, note: str) -> list[str]:
-        notes: list[str] = self.world.exchange(self.rank, note)
+    def exchange(self, note):
+        notes = self.world.exchange(self.rank, note)
         self.barrier()
         return notes
 
@@ -139,31 +139,31 @@ class Contestant:
     asked: int = 0
 
     @property
-    def label(self) -> str:
+    def label(self):
         return self.name
 
-    def launch(self, slot: int) -> None:
+    def launch(self, slot):
         self.machine.add(takes_us=CALL_US, ends_together=True)
 
-    def nothing(self, *given: int) -> None: ...
+    def nothing(self, *given): ...
 
     write = captured = look_before = look_after = nothing
 
-    def trouble(self) -> str:
+    def trouble(self):
         self.asked += 1
         self.machine.host_us += LATE_US * ((self.asked + self.machine.rank) % 2)
         return ""
 
-    def is_unchanged(self) -> bool:
+    def is_unchanged(self):
         return False
 
 
-def samples_of(names: Sequence[str], mode: TimingMode) -> dict[str, list[tuple[float, ...]]]:
+def samples_of(names, mode):
     """By contestant the samples of all ranks, in microseconds a call."""
     world = World()
     timing = dataclasses.replace(TIMING, mode=mode, warmup=1, samples=8)
 
-    def rank_program(rank: int) -> list[list[float]]:
+    def rank_program(rank):
         machine = Machine(world, rank)
         contestants = [Contestant(machine, name) for name in names]
         Sampling(cast(Any, machine), timing, cast(Any, machine), cast(list[Measured], contestants)).run()
@@ -175,13 +175,13 @@ def samples_of(names: Sequence[str], mode: TimingMode) -> dict[str, list[tuple[f
 
 
 @pytest.mark.parametrize("mode", [TimingMode.graph, TimingMode.eager])
-def test_who_is_first_in_a_turn_takes_no_longer_though_a_host_comes_late(mode: TimingMode) -> None:
+def test_who_is_first_in_a_turn_takes_no_longer_though_a_host_comes_late(mode):
     found = samples_of(["first", "second", "third"], mode)
     medians = {name: statistics.median(map(max, samples)) for name, samples in found.items()}
     assert medians["first"] == pytest.approx(medians["second"])
     assert medians["second"] == pytest.approx(medians["third"])
 
 
-def test_a_sample_has_its_calls_in_it_and_no_wait_for_another_ranks_host() -> None:
+def test_a_sample_has_its_calls_in_it_and_no_wait_for_another_ranks_host():
     for samples in samples_of(["first", "second"], TimingMode.graph).values():
         assert samples == [pytest.approx([CALL_US] * RANKS)] * 8

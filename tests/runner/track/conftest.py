@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cases.record.record import Record
 from runner.track.__main__ import main as send_later
 from tests.runner.conftest import Outcome
 
@@ -24,39 +22,34 @@ class Sent:
     find: Callable[[str], dict[str, list[Any]]]
     name: str
 
-    def run(self, *words: str) -> Outcome:
+    def run(self, *words):
         """A command line that is sent while it runs."""
         return self.symlab(*words, f"track.uri={self.database}", f"track.experiment={self.name}", track=True)
 
-    def later(self, *places: Path) -> int:
+    def later(self, *places):
         return send_later([*map(str, places), "--uri", self.database, "--experiment", self.name])
 
     @property
-    def children(self) -> list[Any]:
+    def children(self):
         return self.find(self.name)["children"]
 
     @property
-    def parent(self) -> Any:
+    def parent(self):
         """The run of the only command."""
         (parent,) = self.find(self.name)["parents"]
         return parent
 
     @property
-    def runs(self) -> list[Any]:
+    def runs(self):
         return [self.parent, *self.children]
 
 
 @pytest.fixture
-def sent(
-    symlab: Callable[..., Outcome],
-    database: str,
-    mlflow_runs: Callable[[str], dict[str, list[Any]]],
-    request: pytest.FixtureRequest,
-) -> Sent:
+def sent(symlab, database, mlflow_runs, request):
     return Sent(symlab, database, mlflow_runs, re.sub(r"\W+", "_", request.node.name))
 
 
-def kept(folder: Path, records: Sequence[Record]) -> Path:
+def kept(folder, records):
     """The folder, with records in it."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(records):

@@ -1,16 +1,12 @@
 """The records that a command line names, by command."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 from reports.record import bundle
 from runner.records.store import Store
 from runner.track.by_command import by_command
 from tests.reports.synthetic import KIB, record
 
 
-def test_a_missing_environment_is_said_once_for_all_its_records(tmp_path: Path) -> None:
+def test_a_missing_environment_is_said_once_for_all_its_records(tmp_path):
     store = Store(tmp_path / "command0")
     for power in range(3):
         store.write(record("one_shot", KIB << power))
@@ -23,7 +19,7 @@ def test_a_missing_environment_is_said_once_for_all_its_records(tmp_path: Path) 
     assert f".json and 2 more records: {environment} is missing" in problem
 
 
-def test_records_of_a_bundle_have_names_of_their_own(tmp_path: Path) -> None:
+def test_records_of_a_bundle_have_names_of_their_own(tmp_path):
     records = [record("one_shot", KIB << power) for power in range(3)]
     bundle.write(records, tmp_path / "all.jsonl.xz")
     (kept,) = by_command([tmp_path])[0].values()

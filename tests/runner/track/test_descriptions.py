@@ -1,7 +1,5 @@
 """What descriptions say of runs."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -21,17 +19,17 @@ from tests.reports.synthetic import KIB, MIB, record, refused
         ([], 0, "0 cases: nothing ran"),
     ],
 )
-def test_an_outcome_counts(records: list[object], missing: int, text: str) -> None:
-    assert outcome(records, missing) == text  # type: ignore[arg-type]
+def test_an_outcome_counts(records, missing, text):
+    assert outcome(records, missing) == text
 
 
-def test_a_series_says_what_ran_where_and_why_not() -> None:
+def test_a_series_says_what_ran_where_and_why_not():
     """Many reasons are cut."""
     same_text(series_note([record(), refused("one_shot", MIB)], 0, "[report.html](#/x)"))
     same_text(series_note([refused(size_bytes=size, reason=f"too large: {size}") for size in range(1, 7)], 0, ""))
 
 
-def test_a_command_has_its_table_if_that_is_short_enough() -> None:
+def test_a_command_has_its_table_if_that_is_short_enough():
     short = command_note([record()], 0, "python -m runner", "LINKS", ["figures: no room"])
     assert short.startswith("LINKS\n\n**1 case: 1 passed**\n\n`python -m runner`\n- not there: figures: no room\n\n")
     assert "| size |" in short
@@ -41,19 +39,19 @@ def test_a_command_has_its_table_if_that_is_short_enough() -> None:
     assert len(long) < 1000
 
 
-def test_a_description_is_never_longer_than_a_tag() -> None:
+def test_a_description_is_never_longer_than_a_tag():
     assert len(command_note([record()], 0, "x" * 9000, "LINKS", [])) <= 5000
     assert len(series_note([refused(reason="y" * 9000)], 0, "")) <= 5000
 
 
-def test_a_curve_says_what_its_steps_are() -> None:
+def test_a_curve_says_what_its_steps_are():
     points = tuple(Point(size, 1.0, 0.5, None, None, True, None) for size in (2, 4, 72))
     curve = Series("all_reduce", "one_shot", "bfloat16", "native", "sum", "normal", points)
     assert "(2, 4, 72)" in curve_note(curve, "REPORT")
     assert "step = ranks" in curve_note(curve, "REPORT")
 
 
-def test_links_lead_to_the_pages_own_server() -> None:
+def test_links_lead_to_the_pages_own_server():
     assert report_link("3", "abc") == "[report.html](#/experiments/3/runs/abc/artifacts/report.html)"
     link = charts_link("3", "20260101T000000Z-x-1")
     assert "(#/experiments/3/runs?searchFilter=tags.%60symlab.command%60" in link

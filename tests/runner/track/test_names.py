@@ -1,14 +1,10 @@
 """What of a timed record goes to MLflow; what of others does is tested with MLflow itself, in test_track."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from cases.record.record import Record
 from reports.sent import command_metrics, metrics_of, missing_of, parameters_of
 from runner.track.names import Kept, series_name, series_of, series_tags
 from tests.golden import same_text
@@ -17,7 +13,7 @@ from tests.reports.synthetic import KIB, record, refused, with_case, with_reques
 SAMPLES = [[10.0, 20.0, 40.0], [15.0, 10.0, 50.0], [5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
 
 
-def test_metrics_of_a_timing() -> None:
+def test_metrics_of_a_timing():
     metrics = metrics_of(record(size_bytes=1_000_000, samples_us=SAMPLES))
     times = {name.removeprefix("latency/"): metrics[name] for name in metrics if name.startswith("latency/")}
     assert times == {"time_us": 20, "time_us_min": 15, "time_us_p95": 50, "time_us_p99": 50, "time_us_max": 50}
@@ -27,19 +23,19 @@ def test_metrics_of_a_timing() -> None:
     assert metrics["errors/wrong"] == 0
 
 
-def test_without_a_limit_there_is_no_share_and_without_a_timing_no_time() -> None:
+def test_without_a_limit_there_is_no_share_and_without_a_timing_no_time():
     assert "bandwidth/of_limit" not in metrics_of(record(timing={"limit": None}))
     assert not any("latency" in name or "bandwidth" in name for name in metrics_of(refused()))
 
 
-def test_relative_errors_are_in_units_of_the_types_roundoff() -> None:
-    check = replace(record().check, max_relative_error=2.0**-7, rms_relative_error=2.0**-9)  # type: ignore[type-var]
+def test_relative_errors_are_in_units_of_the_types_roundoff():
+    check = replace(record().check, max_relative_error=2.0**-7, rms_relative_error=2.0**-9)
     metrics = metrics_of(record(check=check))
     assert (metrics["errors/max_relative_error"], metrics["errors/rms_relative_error"]) == (2, 0.5)  # u = 2**-8
     assert "errors/max_relative_error" not in metrics_of(record())
 
 
-def test_every_metric_is_in_a_section_and_counters_are_in_one() -> None:
+def test_every_metric_is_in_a_section_and_counters_are_in_one():
     counters = {
         "instructions": 3,
         "accesses": {"own_read": {"bytes": 64}},
@@ -53,18 +49,18 @@ def test_every_metric_is_in_a_section_and_counters_are_in_one() -> None:
     assert all(name.startswith("cases/") for name in command_metrics([record()], 0))
 
 
-def test_a_command_counts_its_cases() -> None:
+def test_a_command_counts_its_cases():
     same_text(json.dumps(command_metrics([record(), refused()], 3), indent=1))
 
 
-def test_an_algorithm_has_the_colour_of_the_pictures() -> None:
+def test_an_algorithm_has_the_colour_of_the_pictures():
     from reports.figures import look
 
     assert series_tags([record("two_shot")])["mlflow.runColor"] == look("two_shot")["color"]
     assert (look("nccl")["color"], series_tags([record("nccl")])["mlflow.runColor"]) == ("#000000", "#7f7f7f")
 
 
-def test_tags_say_how_it_was_timed_and_by_whom() -> None:
+def test_tags_say_how_it_was_timed_and_by_whom():
     tags = series_tags([record("nccl"), record("nccl", 4 * KIB)])
     same_text(json.dumps(tags, indent=1))
     ours = series_tags([record(counters={"instructions": 3})])
@@ -73,7 +69,7 @@ def test_tags_say_how_it_was_timed_and_by_whom() -> None:
     assert not {"mode", "window", "l2"} & set(series_tags([refused()]))
 
 
-def test_parameters_say_what_was_asked_of_the_timing() -> None:
+def test_parameters_say_what_was_asked_of_the_timing():
     assert parameters_of(record())["timing.l2"] == "rotate"
     assert not any(name.startswith("timing.") for name in parameters_of(refused()))
 
@@ -86,33 +82,33 @@ def test_parameters_say_what_was_asked_of_the_timing() -> None:
         ({"op": "all_gather", "algorithm": "pull", "reduction": "none"}, "all_gather/pull bfloat16 n4"),
     ],
 )
-def test_a_series_is_called_after_what_it_does(changes: dict[str, str], name: str) -> None:
+def test_a_series_is_called_after_what_it_does(changes, name):
     made = record()
     assert series_name(with_case(made, **changes)) == name
     assert series_name(with_case(made, **changes), ["seed=1"]) == f"{name} seed=1"
 
 
-def test_root_and_offset_are_parameters() -> None:
+def test_root_and_offset_are_parameters():
     parameters = parameters_of(with_case(record(), root=3, offset=0))
     assert (parameters["root"], parameters["offset"]) == (3, 0)
 
 
-def test_counts_are_a_parameter_off_uniform() -> None:
+def test_counts_are_a_parameter_off_uniform():
     moved = with_case(record(), op="all_to_all_v", algorithm="push", reduction="none", counts="zeros")
     assert parameters_of(moved)["counts"] == "zeros"
 
 
-def test_a_baseline_is_a_series_of_its_own(tmp_path: Path) -> None:
+def test_a_baseline_is_a_series_of_its_own(tmp_path):
     kept = [Kept(tmp_path / f"{index}.json", one) for index, one in enumerate([record("torch/one_shot"), record()])]
     assert list(series_of(kept)) == ["0/all_reduce/torch/one_shot", "0/all_reduce/one_shot"]
 
 
-def in_both(made: Record, placement: str = "out_of_place") -> Record:
+def in_both(made, placement="out_of_place"):
     """The record as one of a job that was asked for in both placements."""
     return with_request(with_case(made, placement=placement), configuration={"placement": "both"})
 
 
-def test_placements_of_one_job_are_series_of_their_own(tmp_path: Path) -> None:
+def test_placements_of_one_job_are_series_of_their_own(tmp_path):
     out, second = in_both(record("two_shot")), in_both(record("two_shot"), "in_place")
     kept = [Kept(tmp_path / f"{index}.json", one) for index, one in enumerate([out, second])]
     found = series_of(kept)
@@ -126,7 +122,7 @@ def test_placements_of_one_job_are_series_of_their_own(tmp_path: Path) -> None:
     assert [missing_of(some[0].record, missing) for some in found.values()] == [1, 2]
 
 
-def test_a_job_of_one_placement_keeps_its_series(tmp_path: Path) -> None:
+def test_a_job_of_one_placement_keeps_its_series(tmp_path):
     alone = with_request(with_case(record("two_shot"), placement="in_place"), configuration={"placement": "in_place"})
     assert list(series_of([Kept(tmp_path / "0.json", alone)])) == ["0/all_reduce/two_shot"]
     assert series_name(alone) == "all_reduce/two_shot bfloat16/float32 n4"

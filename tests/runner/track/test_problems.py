@@ -1,14 +1,11 @@
 """A full disk, a missing driver, a damaged database and a server that is down are each named for what they are."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +16,12 @@ from runner.track.database import DatabaseError, make_ready
 from runner.track.problems import problem_of, told
 from tests.golden import same_text
 from tests.patience import NEVER_S
-from tests.runner.conftest import Symlab
 
 NO_DRIVER = "mysql+pymysql://me:hunter2@127.0.0.1:9/runs"
 
 
 @pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Path]:
+def full_disk(tmp_path):
     """A disk of 2 MiB that has no room left."""
     folder = tmp_path / "full"
     folder.mkdir()
@@ -41,15 +37,15 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def raised(error: BaseException, cause: BaseException | None = None, *, original: object = None) -> BaseException:
+def raised(error, cause=None, *, original=None):
     """An exception as MLflow raises it: from another one, or with the driver's in it."""
     error.__cause__ = cause
     if original is not None:
-        error.orig = original  # type: ignore[attr-defined]
+        error.orig = original
     return error
 
 
-def of_sqlite(code: int, text: str) -> sqlite3.OperationalError:
+def of_sqlite(code, text):
     error = sqlite3.OperationalError(text)
     error.sqlite_errorcode = code
     return error
@@ -73,7 +69,7 @@ def of_sqlite(code: int, text: str) -> sqlite3.OperationalError:
     ],
     ids=str,
 )
-def test_what_an_exception_means(error: BaseException) -> None:
+def test_what_an_exception_means(error):
     said = told(error, "sqlite:///x.db")
     same_text(said)
     assert "\n" not in said
@@ -85,13 +81,13 @@ def test_what_an_exception_means(error: BaseException) -> None:
     assert type(error) is RuntimeError or {told(one, "sqlite:///x.db") for one in wrapped} == {said}
 
 
-def test_what_was_handled_at_the_time_is_no_cause() -> None:
+def test_what_was_handled_at_the_time_is_no_cause():
     error = RuntimeError("refused")
     error.__context__ = ModuleNotFoundError("No module named 'orjson'", name="orjson")
     assert told(error, "http://x") == "MLflow at http://x does not take the records: refused"
 
 
-def test_a_full_disk_is_no_server_that_is_down(symlab: Symlab, full_disk: Path) -> None:
+def test_a_full_disk_is_no_server_that_is_down(symlab, full_disk):
     uri = f"sqlite:///{full_disk}/mlflow.db"
     done = symlab("sizes=[8]", f"track.uri={uri}", track=True)
     assert done.code == 0
@@ -101,9 +97,7 @@ def test_a_full_disk_is_no_server_that_is_down(symlab: Symlab, full_disk: Path) 
 
 
 @pytest.mark.parametrize("uri", [NO_DRIVER, "sqlite:///mlflow.db"])
-def test_a_missing_driver_and_a_damaged_database_are_named_before_the_first_case(
-    symlab: Symlab, tmp_path: Path, uri: str
-) -> None:
+def test_a_missing_driver_and_a_damaged_database_are_named_before_the_first_case(symlab, tmp_path, uri):
     (tmp_path / "mlflow.db").write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 64)
     done = symlab("sizes=[8]", f"track.uri={uri}", track=True)
     assert (done.code, done.statuses) == (0, ["PASSED", "PASSED"])
@@ -121,7 +115,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_a_limit_of_files_is_no_server_that_is_down(symlab: Symlab, tmp_path: Path) -> None:
+def test_a_limit_of_files_is_no_server_that_is_down(symlab, tmp_path):
     """A database that can't be made larger: without root's help."""
     done = symlab("sizes=[8]")
     uri = f"sqlite:///{tmp_path}/mlflow.db"
@@ -140,7 +134,7 @@ def test_a_limit_of_files_is_no_server_that_is_down(symlab: Symlab, tmp_path: Pa
 @pytest.mark.parametrize(
     "uri", ["postgresql://h/db", "postgresql+psycopg2://h/db", "mysql://h/db", "mssql://h/db", NO_DRIVER]
 )
-def test_the_driver_that_is_missed_is_the_one_that_mlflow_misses(uri: str) -> None:
+def test_the_driver_that_is_missed_is_the_one_that_mlflow_misses(uri):
     from runner.track.send import _client
 
     with pytest.raises(ModuleNotFoundError) as caught:
@@ -150,9 +144,7 @@ def test_the_driver_that_is_missed_is_the_one_that_mlflow_misses(uri: str) -> No
 
 
 @pytest.mark.parametrize(("place", "code"), [("gone/mlflow.db", 2), ("", 1)])
-def test_a_place_without_a_database_is_one_line(
-    symlab: Symlab, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, code: int
-) -> None:
+def test_a_place_without_a_database_is_one_line(symlab, tmp_path, capsys, place, code):
     done = symlab("sizes=[8]")
     uri = f"sqlite:///{tmp_path}/{place}".rstrip("/")
     assert send_later([str(done.folder / "records"), "--uri", uri]) == code
@@ -165,10 +157,8 @@ def test_a_place_without_a_database_is_one_line(
     ("scheme", "place", "port"),
     [("postgresql", "host:5000", 5000), ("postgresql", "host", 5432), ("mysql+pymysql", "host", 3306)],
 )
-def test_a_server_of_a_database_has_to_answer(
-    scheme: str, place: str, port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(address: tuple[str, int], timeout: float) -> None:
+def test_a_server_of_a_database_has_to_answer(scheme, place, port, monkeypatch):
+    def refused(address, timeout):
         raise ConnectionRefusedError(f"{address}")
 
     monkeypatch.setattr("sqlalchemy.create_engine", lambda url: None)
@@ -177,7 +167,7 @@ def test_a_server_of_a_database_has_to_answer(
     assert problem_of(f"{scheme}://me:hunter2@{place}/runs") == said
 
 
-def test_a_look_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_takes_too_long_is_given_up(monkeypatch):
     """Looking up a name knows no time limit."""
     import threading
 
@@ -187,6 +177,6 @@ def test_a_look_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
     forever.set()
 
 
-def test_nothing_is_wrong_with_what_can_be_made(tmp_path: Path) -> None:
+def test_nothing_is_wrong_with_what_can_be_made(tmp_path):
     assert problem_of(f"sqlite:///{tmp_path}/new.db") == ""
     assert list(tmp_path.iterdir()) == []

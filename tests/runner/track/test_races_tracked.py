@@ -1,7 +1,5 @@
 """Races in MLflow: a metric for each severity, and a tag that says whether cases were checked."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from reports.sent import metrics_of
@@ -12,17 +10,17 @@ from tests.reports.synthetic import record, refused
 RACES = ("races/race", "races/proxy", "races/formal", "races/advisory")
 
 
-def test_metrics_by_severity() -> None:
+def test_metrics_by_severity():
     found = metrics_of(checked(finding(), finding("formal"), finding("formal", "a barrier")))
     assert [found[name] for name in RACES] == [1.0, 0.0, 2.0, 0.0]
     assert [metrics_of(checked())[name] for name in RACES] == [0.0] * 4
 
 
-def test_an_unchecked_case_has_no_such_metric() -> None:
+def test_an_unchecked_case_has_no_such_metric():
     assert not set(RACES) & set(metrics_of(unchecked()))
 
 
-def test_the_tag() -> None:
+def test_the_tag():
     gone = dataclasses.replace(refused(), fabric=checked().fabric)
     assert series_tags([checked(), gone])["races"] == "checked"
     assert series_tags([unchecked()])["races"] == "not checked"

@@ -1,7 +1,5 @@
 """MLflow gets what the records say: while the command runs, or later; never a run that is left RUNNING."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json
@@ -10,11 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -26,7 +22,7 @@ from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.request.schema import TrackRequest
 from runner.track import problems, send
 from runner.track.__main__ import main as send_later
-from runner.track.background import Connection, Mirror, in_process
+from runner.track.background import Mirror, in_process
 from runner.track.by_command import by_command
 from runner.track.pages import view_key
 from runner.track.problems import problem_of
@@ -36,12 +32,11 @@ from tests.dashboard import serving
 from tests.golden import refused, same_text
 from tests.patience import PATIENCE_S, until, within
 from tests.reports.synthetic import KIB, MIB, record
-from tests.runner.conftest import BAD, Script, Symlab, in_thread, record_files
-from tests.runner.track.conftest import Sent
+from tests.runner.conftest import BAD, in_thread, record_files
 
 
 @pytest.mark.slow
-def test_a_parent_a_command_and_a_child_a_series(sent: Sent) -> None:
+def test_a_parent_a_command_and_a_child_a_series(sent):
     done = sent.run("+exp=allreduce_bf16", "sizes=[8,16]")
     assert done.code == 0
     parent = sent.parent
@@ -69,7 +64,7 @@ def test_a_parent_a_command_and_a_child_a_series(sent: Sent) -> None:
         assert not any(word in key for key in child.data.metrics for word in ("time", "bandwidth", "gbps", "["))
 
 
-def test_metrics_are_curves_over_bytes_and_artifacts_are_there(sent: Sent) -> None:
+def test_metrics_are_curves_over_bytes_and_artifacts_are_there(sent):
     from mlflow import MlflowClient
 
     sent.run("sizes=[8,16,64]")
@@ -91,7 +86,7 @@ def test_metrics_are_curves_over_bytes_and_artifacts_are_there(sent: Sent) -> No
 
 
 @pytest.mark.slow
-def test_jobs_of_a_sweep_are_under_one_parent(sent: Sent) -> None:
+def test_jobs_of_a_sweep_are_under_one_parent(sent):
     """Jobs that differ in their seeds alone are told apart by it."""
     sent.run("-m", "world_size=2,3", "seed=1,2", "sizes=[8]")
     assert sent.parent
@@ -113,21 +108,21 @@ def test_jobs_of_a_sweep_are_under_one_parent(sent: Sent) -> None:
     ],
     ids=["wrong", "timeout", "interrupt"],
 )
-def test_no_run_is_left_running(sent: Sent, script: Script, outcome: Any, code: int, statuses: dict[str, str]) -> None:
+def test_no_run_is_left_running(sent, script, outcome, code, statuses):
     script.outcomes = {"two_shot": outcome}
     assert sent.run("sizes=[8]").code == code
     names = [run.info.run_name.partition(" ")[0].removeprefix("all_reduce/") for run in sent.runs]
     assert dict(zip(names, [run.info.status for run in sent.runs], strict=True)) == statuses
 
 
-def test_refused_series_are_finished_and_say_why(sent: Sent) -> None:
+def test_refused_series_are_finished_and_say_why(sent):
     sent.run("algorithms=[one_shot,multimem_two_shot]", "sizes=[8]", "fabric.multicast=false")
     (child,) = [one for one in sent.children if one.data.tags["status"] == "REFUSED"]
     assert (child.info.status, child.data.tags["reason"]) == ("FINISHED", "no multicast here")
 
 
 @pytest.mark.parametrize("uri", ["sqlite:///README.md", "sqlite:///folder.db", "http://127.0.0.1:9"])
-def test_a_place_that_takes_no_records_costs_a_warning_and_seconds(symlab: Symlab, tmp_path: Path, uri: str) -> None:
+def test_a_place_that_takes_no_records_costs_a_warning_and_seconds(symlab, tmp_path, uri):
     """A server that is down, and no databases, which never take them: they are sent to another place later."""
     (tmp_path / "README.md").write_text("# words\n")
     (tmp_path / "folder.db").mkdir()
@@ -138,7 +133,7 @@ def test_a_place_that_takes_no_records_costs_a_warning_and_seconds(symlab: Symla
 
 
 @pytest.mark.slow
-def test_a_server_that_never_answers_is_named_before_the_first_case(symlab: Symlab) -> None:
+def test_a_server_that_never_answers_is_named_before_the_first_case(symlab):
     """And it is not waited for: each look has two seconds."""
     assert problems.PATIENCE_S <= 2
     with socket.socket() as silent:
@@ -153,7 +148,7 @@ def test_a_server_that_never_answers_is_named_before_the_first_case(symlab: Syml
     assert "the work goes on without MLflow" in done.err
 
 
-def test_a_server_that_goes_away_is_named_for_what_it_is(symlab: Symlab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_goes_away_is_named_for_what_it_is(symlab, monkeypatch):
     """It answered before the sweep, and no longer when the follower asks."""
     monkeypatch.setattr("runner.track.problems.check_server", lambda uri, patience_s: None)
     done = symlab("sizes=[8]", "track.uri=http://127.0.0.1:9", track=True)
@@ -161,13 +156,13 @@ def test_a_server_that_goes_away_is_named_for_what_it_is(symlab: Symlab, monkeyp
     assert "MLflow at http://127.0.0.1:9 is not reachable: [Errno 111] Connection refused" in done.out + done.err
 
 
-def test_a_server_is_found_by_a_uri_with_user_and_password() -> None:
+def test_a_server_is_found_by_a_uri_with_user_and_password():
     class Healthy(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             self.send_response(200 if self.path == "/base/health" else 404)
             self.end_headers()
 
-        def log_message(self, format: str, *arguments: object) -> None:
+        def log_message(self, format, *arguments):
             pass
 
     with http.server.HTTPServer(("127.0.0.1", 0), Healthy) as server:
@@ -176,8 +171,8 @@ def test_a_server_is_found_by_a_uri_with_user_and_password() -> None:
         server.shutdown()
 
 
-def test_a_failure_in_the_middle_ends_the_runs(sent: Sent, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> None:
+def test_a_failure_in_the_middle_ends_the_runs(sent, monkeypatch):
+    def broken(*_):
         raise RuntimeError("the server went away")
 
     monkeypatch.setattr(send.CommandRun, "_send_files", broken)
@@ -193,11 +188,11 @@ def test_a_failure_in_the_middle_ends_the_runs(sent: Sent, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_of_a_server_that_is_gone_no_run_is_ended(is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_server_that_is_gone_no_run_is_ended(is_there, monkeypatch):
     """MLflow would wait a minute for each, after that for the records."""
     if is_there:
         monkeypatch.setattr("reports.tracking.check_server", lambda uri, patience_s: None)
-    ended: list[str] = []
+    ended = []
     run = object.__new__(send.CommandRun)
     run._client = SimpleNamespace(set_terminated=lambda run_id, status: ended.append(run_id))
     run._uri, run._open = "http://127.0.0.1:9", ["parent", "child"]
@@ -206,7 +201,7 @@ def test_of_a_server_that_is_gone_no_run_is_ended(is_there: bool, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_records_are_sent_later_and_only_once(sent: Sent, script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_are_sent_later_and_only_once(sent, script, capsys):
     script.outcomes = {"two_shot": BAD}
     done = sent.symlab("-m", "world_size=2,3", "sizes=[8,16]")
     assert sent.later(done.folder / "records") == 0
@@ -219,7 +214,7 @@ def test_records_are_sent_later_and_only_once(sent: Sent, script: Script, capsys
 
 
 @pytest.mark.slow
-def test_what_was_sent_while_running_is_not_sent_again(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_sent_while_running_is_not_sent_again(sent, capsys):
     done = sent.run("sizes=[8]")
     assert sent.later(done.folder / "records") == 0
     assert "already sent" in capsys.readouterr().out
@@ -236,9 +231,7 @@ def test_what_was_sent_while_running_is_not_sent_again(sent: Sent, capsys: pytes
         ["broken.json", "--uri", "sqlite:///no/x.db"],
     ],
 )
-def test_sending_later_what_can_not_be_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_sending_later_what_can_not_be_sent(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.json").write_text("{")
     assert send_later(arguments) == 2
@@ -246,13 +239,13 @@ def test_sending_later_what_can_not_be_sent(
     assert [path.name for path in tmp_path.iterdir()] == ["broken.json"]
 
 
-def test_sending_later_to_a_server_that_is_down(symlab: Symlab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sending_later_to_a_server_that_is_down(symlab, capsys):
     done = symlab("sizes=[8]")
     assert send_later([str(done.folder / "records"), "--uri", "http://127.0.0.1:9"]) == 1
     same_text(capsys.readouterr().err, ADDRESS)
 
 
-def test_help_of_sending_later_imports_nothing_heavy() -> None:
+def test_help_of_sending_later_imports_nothing_heavy():
     code = (
         "import sys; from runner.track.__main__ import main\n"
         "try: main(['--help'])\n"
@@ -264,7 +257,7 @@ def test_help_of_sending_later_imports_nothing_heavy() -> None:
     assert "Exit codes" in run.stdout
 
 
-def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) -> None:
+def test_what_is_not_finite_stays_in_the_record(symlab, script):
     from dataclasses import replace
 
     from cases.record.record import load
@@ -279,9 +272,7 @@ def test_what_is_not_finite_stays_in_the_record(symlab: Symlab, script: Script) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("connect", [in_thread, None], ids=["thread", "process"])
-def test_abandoning_is_quick_and_ends_what_is_open(
-    connect: Callable[[], Connection] | None, sent: Sent, tmp_path: Path
-) -> None:
+def test_abandoning_is_quick_and_ends_what_is_open(connect, sent, tmp_path):
     track = TrackRequest("mlflow", sent.database, sent.name)
     mirror = Mirror(track, RecordedRequest(command="c1"), tmp_path, connect)
     until(lambda: sent.find(sent.name)["parents"], "the command's run")
@@ -291,7 +282,7 @@ def test_abandoning_is_quick_and_ends_what_is_open(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_later", [False, True])
-def test_an_interrupted_command_is_incomplete_whoever_sends_it(sent: Sent, script: Script, is_later: bool) -> None:
+def test_an_interrupted_command_is_incomplete_whoever_sends_it(sent, script, is_later):
     script.outcomes = {"two_shot": KeyboardInterrupt()}
     done = sent.symlab("sizes=[8,16]") if is_later else sent.run("sizes=[8,16]")
     assert done.code == 130
@@ -304,7 +295,7 @@ def test_an_interrupted_command_is_incomplete_whoever_sends_it(sent: Sent, scrip
     assert (child.info.status, child.data.tags["passed"]) == ("KILLED", "1/2")
 
 
-def test_an_interrupt_before_any_case_is_not_passed(sent: Sent, script: Script) -> None:
+def test_an_interrupt_before_any_case_is_not_passed(sent, script):
     script.outcomes = {"": KeyboardInterrupt()}
     sent.run("sizes=[8]")
     parent = sent.parent
@@ -313,7 +304,7 @@ def test_an_interrupt_before_any_case_is_not_passed(sent: Sent, script: Script) 
 
 
 @pytest.mark.slow
-def test_a_killed_command_is_incomplete(sent: Sent) -> None:
+def test_a_killed_command_is_incomplete(sent):
     done = sent.symlab("sizes=[8]")
     (path,) = done.folder.glob("records/*/command.json")
     document = json.loads(path.read_text())
@@ -327,7 +318,7 @@ def test_a_killed_command_is_incomplete(sent: Sent) -> None:
 
 
 @pytest.mark.slow
-def test_times_and_user_are_those_of_the_records(sent: Sent) -> None:
+def test_times_and_user_are_those_of_the_records(sent):
     done = sent.symlab("sizes=[8]")
     time.sleep(0.2)
     assert sent.later(done.folder / "records") == 0
@@ -344,7 +335,7 @@ def test_times_and_user_are_those_of_the_records(sent: Sent) -> None:
     assert child.data.tags["source_digest"].startswith("sha256:")
 
 
-def test_a_bad_file_among_records_is_left_out(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_file_among_records_is_left_out(sent, capsys):
     done = sent.symlab("sizes=[8]")
     (record_files(done.folder)[0].parent / "bad.json").write_text("{")
     assert sent.later(done.folder / "records") == 1
@@ -352,7 +343,7 @@ def test_a_bad_file_among_records_is_left_out(sent: Sent, capsys: pytest.Capture
     assert sent.parent.info.status == "FINISHED"
 
 
-def test_a_follower_holds_a_lock_from_its_first_moment_until_it_is_gone(tmp_path: Path) -> None:
+def test_a_follower_holds_a_lock_from_its_first_moment_until_it_is_gone(tmp_path):
     connection = in_process(tmp_path)
     with refused(FolderInUse, r"process \d+ on \S+"):
         FolderLock(tmp_path, MIRROR_LOCK_NAME)
@@ -364,16 +355,16 @@ def test_a_follower_holds_a_lock_from_its_first_moment_until_it_is_gone(tmp_path
 
 
 @pytest.mark.slow
-def test_the_follower_is_gone_when_the_command_is(tmp_path: Path, database: str) -> None:
+def test_the_follower_is_gone_when_the_command_is(tmp_path, database):
     connection = in_process(tmp_path)
     track = TrackRequest("mlflow", database, "gone")
     mirror = Mirror(track, RecordedRequest(command="c2"), tmp_path, lambda: connection)
     mirror.finish(lambda: None)
     assert connection.wait(0) is None
-    assert connection.wait.__closure__[0].cell_contents.returncode == 0  # type: ignore[attr-defined]
+    assert connection.wait.__closure__[0].cell_contents.returncode == 0
 
 
-def test_what_another_process_sends_is_left_to_it(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_another_process_sends_is_left_to_it(sent, capsys):
     done = sent.symlab("sizes=[8]")
     (folder,) = (done.folder / "records").iterdir()
     with FolderLock(folder, MIRROR_LOCK_NAME):
@@ -383,7 +374,7 @@ def test_what_another_process_sends_is_left_to_it(sent: Sent, capsys: pytest.Cap
     assert "2 records sent" in capsys.readouterr().out
 
 
-def test_a_part_of_a_command_that_is_there_takes_nothing_away(sent: Sent, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_of_a_command_that_is_there_takes_nothing_away(sent, capsys):
     done = sent.run("sizes=[8]")
     assert sent.later(record_files(done.folder)[0]) == 0
     assert "it is complete, and differs from these records: give another --experiment" in capsys.readouterr().out
@@ -392,22 +383,20 @@ def test_a_part_of_a_command_that_is_there_takes_nothing_away(sent: Sent, capsys
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_half_way_and_comes_back_ends_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_is_killed_half_way_and_comes_back_ends_complete(tmp_path, monkeypatch):
     from mlflow import MlflowClient
 
     records = [record(f"own_{number}", size) for number in range(6) for size in (KIB, MIB)]
     bundle.write(records, tmp_path / "six.jsonl.xz", is_quick=True)
     (kept,) = by_command([tmp_path / "six.jsonl.xz"])[0].values()
     sending = send.CommandRun._send_series
-    servers: list[threading.Thread] = []
+    servers = []
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(serving(tmp_path / "mlflow.db"))
         port = int(address.rpartition(":")[2])
         calls = iter(range(6))
 
-        def killed_in_the_middle(run: send.CommandRun, *arguments: Any) -> None:
+        def killed_in_the_middle(run, *arguments):
             if next(calls) == 2:
                 stack.pop_all().close()
                 another = serving(tmp_path / "mlflow.db", port)

@@ -1,15 +1,12 @@
 """Studies in MLflow: curves over ranks that several jobs of a command make together."""
 
-from __future__ import annotations
-
 import pytest
 
 from runner.track.__main__ import main as send_later
-from tests.runner.conftest import Runs, Symlab
 
 
 @pytest.mark.slow
-def test_a_study_is_a_run_a_curve_with_world_sizes_as_steps(symlab: Symlab, database: str, mlflow_runs: Runs) -> None:
+def test_a_study_is_a_run_a_curve_with_world_sizes_as_steps(symlab, database, mlflow_runs):
     from mlflow import MlflowClient
 
     arguments = ("-m", "world_size=2,3,4", "sizes=[8,16]", "algorithms=[one_shot]", "dtype=bfloat16/native")

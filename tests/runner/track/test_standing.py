@@ -1,15 +1,10 @@
 """Which series of a command are drawn first, in which colour, and what a command's run says of its best."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from cases.record.record import Record
 from reports.figures import look
 from reports.record import bundle
 from reports.table.compare import is_baseline
@@ -23,14 +18,11 @@ DRAWN = 20
 """The number of runs that MLflow draws in a view of ours."""
 
 
-def timed(algorithm: str, times_us: dict[int, float], **changes: object) -> list[Record]:
-    return [
-        record(algorithm, size, samples_us=[[time] * 3] * 4, **changes)  # type: ignore[arg-type]
-        for size, time in times_us.items()
-    ]
+def timed(algorithm, times_us, **changes):
+    return [record(algorithm, size, samples_us=[[time] * 3] * 4, **changes) for size, time in times_us.items()]
 
 
-def placed(records: Sequence[Record]) -> list[str]:
+def placed(records):
     """The algorithms in the order in which they are drawn."""
     series = series_of([Kept(Path(f"{number}.json"), one) for number, one in enumerate(records)])
     found = standings(series)
@@ -39,7 +31,7 @@ def placed(records: Sequence[Record]) -> list[str]:
     return [series[key][0].record.case.algorithm for key in ordered]
 
 
-def test_winners_and_baselines_are_among_the_first_whatever_they_are_called() -> None:
+def test_winners_and_baselines_are_among_the_first_whatever_they_are_called():
     slow = [one for number in range(80) for one in timed(f"a{number:02d}", {KIB: 50, MIB: 500})]
     small, large = timed("z_small", {KIB: 2, MIB: 400}), timed("z_large", {KIB: 40, MIB: 100})
     found = placed(
@@ -49,17 +41,17 @@ def test_winners_and_baselines_are_among_the_first_whatever_they_are_called() ->
     assert set(found[:4]) == {"z_small", "z_large", "nccl", "torch/one_shot"}
 
 
-def test_sections_take_turns() -> None:
+def test_sections_take_turns():
     of_bfloat16 = [one for name in ("a", "b", "c") for one in timed(name, {KIB: 5})]
     of_float32 = timed("z", {KIB: 9}, dtype="float32", request={"command": "command0", "job": 1})
     assert set(placed([*of_bfloat16, *of_float32])[:2]) == {"a", "z"}
 
 
-def test_of_records_without_times_failures_come_first_and_refusals_last() -> None:
+def test_of_records_without_times_failures_come_first_and_refusals_last():
     assert placed([refused("a"), record("b", is_timed=False), record("c", is_timed=False)])[-1] == "a"
 
 
-def test_published_records_show_their_fastest_and_their_baselines() -> None:
+def test_published_records_show_their_fastest_and_their_baselines():
     """In the view of the command, of 30 series, and in that of each section."""
     kept = [Kept(Path(f"{number}.json"), one) for number, one in enumerate(bundle.unpacked(PUBLISHED))]
     series = series_of(kept)
@@ -81,7 +73,7 @@ def test_published_records_show_their_fastest_and_their_baselines() -> None:
             assert min(times, key=times.__getitem__) in {one.case.algorithm for one in shown}
 
 
-def test_series_of_one_colour_have_a_shade_each() -> None:
+def test_series_of_one_colour_have_a_shade_each():
     """Of dtypes, or of algorithms; accumulators have their own where they are all that differs."""
     kept = [
         Kept(Path("a"), with_request(record("two_shot", dtype=dtype), job=job))
@@ -99,20 +91,20 @@ def test_series_of_one_colour_have_a_shade_each() -> None:
     assert [one.colour for one in standings(series_of(kept)).values()] == list(map(ACCUMULATORS.get, NAMES))
 
 
-def test_a_studys_curves_have_their_accumulators_colours_and_a_shade_an_algorithm() -> None:
+def test_a_studys_curves_have_their_accumulators_colours_and_a_shade_an_algorithm():
     names = [(algorithm, name) for name in NAMES for algorithm in ("one_shot", "two_shot")]
-    curves: Any = [SimpleNamespace(algorithm=algorithm, accumulator=name) for algorithm, name in names]
+    curves = [SimpleNamespace(algorithm=algorithm, accumulator=name) for algorithm, name in names]
     colours = dict(zip(names, study_colours(curves), strict=True))
     assert len(colours) == len(set(colours.values())) == 4
     assert [colours["one_shot", name] for name in NAMES] == list(map(ACCUMULATORS.get, NAMES))
 
 
 @pytest.mark.parametrize(("amount", "colour"), [(0, "#0072b2"), (1, "#ffffff"), (-1, "#000000"), (-0.5, "#003959")])
-def test_a_shade_goes_to_white_or_to_black(amount: float, colour: str) -> None:
+def test_a_shade_goes_to_white_or_to_black(amount, colour):
     assert shaded("#0072b2", amount) == colour
 
 
-def test_a_command_has_its_best_of_each_size_and_the_worst_ratio() -> None:
+def test_a_command_has_its_best_of_each_size_and_the_worst_ratio():
     records = [
         *timed("one_shot", {KIB: 4.0, MIB: 30.0}),
         *timed("two_shot", {KIB: 6.0, MIB: 20.0}),
@@ -125,7 +117,7 @@ def test_a_command_has_its_best_of_each_size_and_the_worst_ratio() -> None:
     assert found["best_busbw_gbps", KIB] > 0
 
 
-def test_metrics_of_a_command_have_names_that_mlflow_takes() -> None:
+def test_metrics_of_a_command_have_names_that_mlflow_takes():
     from mlflow.utils.validation import _validate_metric_name
 
     names = {name for name, _, _ in comparisons(bundle.unpacked(PUBLISHED))}
@@ -134,11 +126,11 @@ def test_metrics_of_a_command_have_names_that_mlflow_takes() -> None:
         _validate_metric_name(name)
 
 
-def test_without_a_baseline_there_is_no_ratio() -> None:
+def test_without_a_baseline_there_is_no_ratio():
     found = comparisons(timed("one_shot", {KIB: 4.0}))
     assert {name.partition("/")[0] for name, _, _ in found} == {"best_us", "best_busbw_gbps"}
     assert comparisons([refused()]) == []
 
 
-def test_a_section_is_op_dtype_and_ranks() -> None:
+def test_a_section_is_op_dtype_and_ranks():
     assert section_of(record(world_size=8)) == "all_reduce bfloat16 n8"

@@ -1,12 +1,9 @@
 """The views that experiments get: what MLflow must find in their tags. That MLflow opens them is test_dashboards'."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -21,7 +18,6 @@ from runner.track.views import (
     VIEW_TAG,
     VIEWS,
     Drawn,
-    View,
     command_tags,
     command_views,
     experiment_tags,
@@ -34,21 +30,21 @@ LONGEST_TAG = 5000
 """Characters of an experiment's tag that every MLflow server takes."""
 
 
-def state_of(view: View) -> dict[str, Any]:
+def state_of(view):
     method, _, packed = json.loads(saved(view, 0))["state"].partition(";")
     assert method == "deflate"
-    state: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
+    state = json.loads(zlib.decompress(base64.b64decode(packed)))
     return state
 
 
-def known_metrics() -> set[str]:
-    check = replace(record().check, max_relative_error=0.0, rms_relative_error=0.0)  # type: ignore[type-var]
+def known_metrics():
+    check = replace(record().check, max_relative_error=0.0, rms_relative_error=0.0)
     studies = {f"study/{name}" for name in (*(measure.key for measure in MEASURES), "ranks_agree", "results")}
     return set(metrics_of(predicted(record(check=check, counters={"steps": 1}), 1.0))) | studies
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.key)
-def test_a_view_shows_metrics_that_there_are_in_sections_that_it_has(view: View) -> None:
+def test_a_view_shows_metrics_that_there_are_in_sections_that_it_has(view):
     envelope = json.loads(saved(view, 123))
     assert (envelope["name"], envelope["createdAt"], envelope["updatedAt"]) == (view.name, 123, 123)
     state = state_of(view)
@@ -65,19 +61,19 @@ def test_a_view_shows_metrics_that_there_are_in_sections_that_it_has(view: View)
     assert len(saved(view, 1_800_000_000_000)) <= LONGEST_TAG
 
 
-def test_every_metric_of_an_open_section_has_a_chart_of_ours() -> None:
+def test_every_metric_of_an_open_section_has_a_chart_of_ours():
     for view in VIEWS:
         shown = {chart.metric for chart in view.charts}
         assert {name for name in known_metrics() if name.partition("/")[0] in view.sections} == shown
 
 
-def test_series_are_listed_flat() -> None:
+def test_series_are_listed_flat():
     for view in VIEWS:
         is_of_commands = view.key == "symlab-commands"
         assert ("start_time" in state_of(view)["orderByKey"]) == is_of_commands
 
 
-def test_an_experiment_is_given_what_it_lacks_once() -> None:
+def test_an_experiment_is_given_what_it_lacks_once():
     given = experiment_tags({}, 5)
     assert len(given) == len(VIEWS) + 3
     assert given["mlflow.experimentKind"] == "custom_model_development"
@@ -90,7 +86,7 @@ def test_an_experiment_is_given_what_it_lacks_once() -> None:
 SECTIONS = {"all_reduce bfloat16 n4": True, "all_reduce float32 n4": True}
 
 
-def test_a_command_has_a_view_and_one_a_section() -> None:
+def test_a_command_has_a_view_and_one_a_section():
     views = command_views(Drawn("c1", "allreduce_gpus", SECTIONS))
     key = view_key("c1")
     assert [view.key for view in views] == [key, f"{key}-1", f"{key}-2"]
@@ -101,11 +97,11 @@ def test_a_command_has_a_view_and_one_a_section() -> None:
     assert {state_of(view)["runsHiddenMode"] for view in views} == {"FIRST_20_RUNS"}
 
 
-def test_a_command_of_one_section_has_one_view() -> None:
+def test_a_command_of_one_section_has_one_view():
     assert len(command_views(Drawn("c1", "one", {"all_reduce bfloat16 n4": True}))) == 1
 
 
-def test_without_times_the_view_is_of_errors_and_a_studys_is_of_its_curves() -> None:
+def test_without_times_the_view_is_of_errors_and_a_studys_is_of_its_curves():
     (untimed,) = command_views(Drawn("c1", "one", {"all_reduce bfloat16 n4": False}))
     assert {chart.metric.partition("/")[0] for chart in untimed.charts} == {"errors"}
     study, section = command_views(Drawn("c1", "one", {"all_reduce bfloat16 n4": False}, has_curves=True))
@@ -113,14 +109,14 @@ def test_without_times_the_view_is_of_errors_and_a_studys_is_of_its_curves() -> 
     assert section.key == f"{view_key('c1')}-1"
 
 
-def test_views_of_many_sections_are_few_and_fit_a_tag() -> None:
+def test_views_of_many_sections_are_few_and_fit_a_tag():
     views = command_views(Drawn("c" * 200, "t" * 100, {f"all_reduce bfloat16 n{size}": True for size in range(2, 72)}))
     assert len(views) == MOST_SECTIONS + 1
     assert all(len(saved(view, 1_800_000_000_000)) <= LONGEST_TAG for view in views)
 
 
-def test_views_of_the_oldest_commands_make_room() -> None:
-    present: dict[str, str] = {f"{VIEW_TAG}symlab-time": "{}", f"{VIEW_TAG}mine": saved(VIEWS[0], 0)}
+def test_views_of_the_oldest_commands_make_room():
+    present = {f"{VIEW_TAG}symlab-time": "{}", f"{VIEW_TAG}mine": saved(VIEWS[0], 0)}
     for number in range(MOST_VIEWS):
         for tag, value in command_tags(present, command_views(Drawn(f"c{number}", "one", SECTIONS)), number).items():
             if value is None:
@@ -133,7 +129,7 @@ def test_views_of_the_oldest_commands_make_room() -> None:
     assert {f"{VIEW_TAG}symlab-time", f"{VIEW_TAG}mine"} <= set(present), "what is not a command's stays"
 
 
-def test_views_that_are_there_are_not_written_again() -> None:
+def test_views_that_are_there_are_not_written_again():
     views = command_views(Drawn("c1", "one", SECTIONS))
     present = {tag: str(value) for tag, value in command_tags({}, views, 5).items()}
     assert command_tags(present, views, 6) == {}

@@ -4,17 +4,12 @@ Each test begins with a healthy job in a world that is new after the test before
 takes seconds, so each fault has one.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,7 +38,7 @@ SLACK_MIB = 64
 """What the driver itself may keep or give back between two looks at a GPU's memory."""
 
 
-def used_mib() -> list[int]:
+def used_mib():
     """Memory in use, by GPU, as the driver has it: no context of this process."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
@@ -54,7 +49,7 @@ def used_mib() -> list[int]:
     return [int(line) for line in out.split()]
 
 
-def litter() -> set[str]:
+def litter():
     """What NVSHMEM and torch could leave behind on the machine."""
     found = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
     return found | {f"/tmp/{name}" for name in os.listdir("/tmp") if re.search("nvshmem|nccl|^torch_", name)}
@@ -63,38 +58,38 @@ def litter() -> set[str]:
 class Bench:
     """The world of these tests, kept as long as it is whole, and what the machine was like before the first."""
 
-    def __init__(self, cache_dir: Path) -> None:
+    def __init__(self, cache_dir):
         self.cache_dir = cache_dir
         self.used_before, self.litter_before = used_mib(), litter()
-        self.kept: ProcessWorld | None = None
+        self.kept = None
         self.arch = ""
 
-    def world(self) -> ProcessWorld:
+    def world(self):
         if self.kept is None or not self.kept.healthy:
             self.close()
             self.kept = ProcessWorld(WORLD_SIZE, NvshmemOpener(HEAP_BYTES))
             self.arch = self.kept.run(read_traits, None, patience.PATIENCE_S)[0].arch
         return self.kept
 
-    def close(self) -> None:
+    def close(self):
         if self.kept is not None:
             self.kept.close()
             self.kept = None
 
-    def plan(self, size_bytes: int = 4096, algorithm: str = "one_shot", launches: int = 2) -> Plan:
+    def plan(self, size_bytes=4096, algorithm="one_shot", launches=2):
         self.world()
         case = Case("all_reduce", algorithm, "float32", "float32", "sum", size_bytes, WORLD_SIZE)
         spec = catalogue.find(case.name)
         code = executable(spec, case, self.arch, self.cache_dir)
         return Plan(case, spec, code, launches=launches, patience_s=KERNEL_PATIENCE_S)
 
-    def passes(self, plan: Plan) -> None:
+    def passes(self, plan):
         """A job in the world that there is now, or in a new one."""
         for outcome in self.world().run(run_case, plan, patience.PATIENCE_S):
             assert outcome.check.wrong == 0
             assert outcome.check.guard_faults == ()
 
-    def fails(self, damage: Damage, deadline_s: float = patience.NEVER_S) -> WorldFailure:
+    def fails(self, damage, deadline_s=patience.NEVER_S):
         """A job that is damaged: its failure, after which nothing of its world is left."""
         world = self.world()
         ranks = world.processes
@@ -105,7 +100,7 @@ class Bench:
         self.check_nothing_is_left()
         return caught.value
 
-    def check_nothing_is_left(self) -> None:
+    def check_nothing_is_left(self):
         patience.until(
             lambda: all(now <= then + SLACK_MIB for now, then in zip(used_mib(), self.used_before, strict=True)),
             f"a return to {self.used_before} MiB of memory in use",
@@ -114,7 +109,7 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory):
     machine = look()
     if machine.driver_problem or machine.gpu_count < WORLD_SIZE or not machine.gpu_extra:
         pytest.skip(f"needs {WORLD_SIZE} GPUs and the gpu extra; found {machine}")
@@ -123,7 +118,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     one.close()
 
 
-def test_200_experiments_leave_heap_and_memory_where_they_began(bench: Bench) -> None:
+def test_200_experiments_leave_heap_and_memory_where_they_began(bench):
     plans = [
         bench.plan(size_bytes, algorithm)
         for size_bytes in (4, 1 << 10, 100_000, 4 << 20, 64 << 20)
@@ -132,7 +127,7 @@ def test_200_experiments_leave_heap_and_memory_where_they_began(bench: Bench) ->
     for plan in plans:  # the heap grows once to the largest, code is loaded once
         bench.passes(plan)
 
-    def memory() -> list[tuple[int, int, int]]:
+    def memory():
         # Inputs and references are kept between cases.
         bench.world().run(program.forget, None, patience.PATIENCE_S)
         return bench.world().run(gpu_programs.memory, None, patience.PATIENCE_S)
@@ -144,7 +139,7 @@ def test_200_experiments_leave_heap_and_memory_where_they_began(bench: Bench) ->
     assert all(held == live == 0 for held, _, live in before)
 
 
-def test_jobs_run_in_the_processes_of_the_kept_world(bench: Bench) -> None:
+def test_jobs_run_in_the_processes_of_the_kept_world(bench):
     world = bench.world()
     ranks = world.processes
     for _ in range(100):
@@ -153,7 +148,7 @@ def test_jobs_run_in_the_processes_of_the_kept_world(bench: Bench) -> None:
     assert world.processes == ranks
 
 
-def test_a_world_that_ends_in_good_order_leaves_nothing(bench: Bench) -> None:
+def test_a_world_that_ends_in_good_order_leaves_nothing(bench):
     bench.passes(bench.plan())
     ranks = bench.world().processes
     with within():
@@ -163,7 +158,7 @@ def test_a_world_that_ends_in_good_order_leaves_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("method", ["allocate", "launch"])
-def test_an_exception_at_the_first_and_the_last_allocation_and_launch(bench: Bench, method: str) -> None:
+def test_an_exception_at_the_first_and_the_last_allocation_and_launch(bench, method):
     """Those between are tests/memory/test_pool.py's, in a world that is kept: each of these costs a world."""
     plan = bench.plan()
     calls = bench.world().run(gpu_programs.damaged, Damage(plan, "", method), patience.PATIENCE_S)[FAULTY_RANK]
@@ -176,7 +171,7 @@ def test_an_exception_at_the_first_and_the_last_allocation_and_launch(bench: Ben
     bench.passes(plan)
 
 
-def test_a_kernel_whose_peer_never_comes_says_what_it_waits_for(bench: Bench) -> None:
+def test_a_kernel_whose_peer_never_comes_says_what_it_waits_for(bench):
     bench.passes(bench.plan())
     failure = bench.fails(Damage(bench.plan(), "skip"))
     assert (failure.status, failure.rank) == ("DEADLOCK", 0)
@@ -184,7 +179,7 @@ def test_a_kernel_whose_peer_never_comes_says_what_it_waits_for(bench: Bench) ->
     assert re.search(report, failure.message), failure.message
 
 
-def test_no_room_for_symmetric_memory_on_one_rank(bench: Bench) -> None:
+def test_no_room_for_symmetric_memory_on_one_rank(bench):
     bench.passes(bench.plan())
     # Two buffers of 2 GiB less the guards: beyond what the heap has mapped by now, within what it may hold.
     plan = bench.plan((2 << 30) - (1 << 20), launches=1)
@@ -195,7 +190,7 @@ def test_no_room_for_symmetric_memory_on_one_rank(bench: Bench) -> None:
     bench.world().run(gpu_programs.big_tensor, 2 << 30, patience.PATIENCE_S)
 
 
-def test_sigterm_ends_a_command_and_keeps_what_is_done(bench: Bench, tmp_path: Path) -> None:
+def test_sigterm_ends_a_command_and_keeps_what_is_done(bench, tmp_path):
     bench.close()
     bench.check_nothing_is_left()
     asked = command(bench, "timing.mode=none", "track=none", "sizes=[1K,4M,8M,16M]", "launches=1000")
@@ -209,7 +204,7 @@ def test_sigterm_ends_a_command_and_keeps_what_is_done(bench: Bench, tmp_path: P
     bench.check_nothing_is_left()
 
 
-def test_the_same_command_inside_torchrun(bench: Bench, tmp_path: Path) -> None:
+def test_the_same_command_inside_torchrun(bench, tmp_path):
     bench.close()
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={WORLD_SIZE}"]
     asked = command(bench, "timing.mode=none", "track=none", "sizes=[1K,1M]", launcher=launcher)
@@ -219,7 +214,7 @@ def test_the_same_command_inside_torchrun(bench: Bench, tmp_path: Path) -> None:
     bench.check_nothing_is_left()
 
 
-def until(line: Callable[[], str], text: str) -> Iterator[str]:
+def until(line, text):
     """Lines up to the one that has the text."""
     while (read := line()) and text not in read:
         yield read
@@ -237,7 +232,7 @@ def until(line: Callable[[], str], text: str) -> Iterator[str]:
     ],
     ids=["killed", "wrong address", "no room for torch", "spins in Python"],
 )
-def test_a_fault_of_one_rank_is_its(bench: Bench, damage: list[str], status: str, report: str) -> None:
+def test_a_fault_of_one_rank_is_its(bench, damage, status, report):
     bench.passes(bench.plan())
     deadline_s = 2.0 if status == "TIMEOUT" else patience.NEVER_S
     failure = bench.fails(Damage(bench.plan(), *damage), deadline_s)
@@ -246,7 +241,7 @@ def test_a_fault_of_one_rank_is_its(bench: Bench, damage: list[str], status: str
     assert re.search(report, said), failure.errors
 
 
-def command(bench: Bench, *words: str, launcher: Sequence[str] = ()) -> dict[str, Any]:
+def command(bench, *words, launcher=()):
     """What Popen and run take for a command on GPUs that is checked and not timed."""
     common = ["fabric=nvshmem", f"world_size={WORLD_SIZE}", "algorithms=[one_shot,two_shot]", "baselines=none"]
     return {

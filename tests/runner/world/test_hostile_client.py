@@ -12,8 +12,6 @@ import pickle
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,12 +29,12 @@ RING = [[11] * 4, [10] * 4]
 LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
 
 
-def client(port: int) -> Any:
+def client(port):
     """torch's types know str alone; bytes do."""
     return TCPStore("127.0.0.1", port, None, False, wait_for_workers=False)
 
 
-def flood(port: int) -> list[socket.socket]:
+def flood(port):
     """Many connections, some with garbage, some silent; keep the list as long as they shall be open."""
     found = []
     for index in range(200):
@@ -52,7 +50,7 @@ def flood(port: int) -> list[socket.socket]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[ProcessWorld]:
+def world(tmp_path):
     (tmp_path / "heaps").mkdir()
     one = ProcessWorld(2, FileOpener(str(tmp_path / "heaps")))
     yield one
@@ -60,7 +58,7 @@ def world(tmp_path: Path) -> Iterator[ProcessWorld]:
 
 
 @pytest.mark.slow
-def test_a_flood_of_a_world_of_this_machine_changes_nothing(world: ProcessWorld, tmp_path: Path) -> None:
+def test_a_flood_of_a_world_of_this_machine_changes_nothing(world, tmp_path):
     with contextlib.ExitStack() as sockets:
         for one in flood(world.port):
             sockets.enter_context(one)
@@ -78,7 +76,7 @@ def test_a_flood_of_a_world_of_this_machine_changes_nothing(world: ProcessWorld,
 
 
 @pytest.mark.slow
-def test_forged_messages_in_a_world_of_this_machine_change_no_result(world: ProcessWorld, tmp_path: Path) -> None:
+def test_forged_messages_in_a_world_of_this_machine_change_no_result(world, tmp_path):
     """A rank may write its own over a forged one before the other reads: then all is right."""
     hostile = client(world.port)
     for turn in range(20):
@@ -99,7 +97,7 @@ def test_forged_messages_in_a_world_of_this_machine_change_no_result(world: Proc
 
 
 @pytest.mark.slow
-def test_nothing_of_a_world_of_this_machine_listens_beyond_loopback(world: ProcessWorld) -> None:
+def test_nothing_of_a_world_of_this_machine_listens_beyond_loopback(world):
     before = set(rank_programs.listening_addresses("self"))
     ranks = world.run(rank_programs.listening, None, NEVER_S)
     assert all(ranks), "each rank's gloo listens"
@@ -131,12 +129,10 @@ NOT_OURS = "was not written by a rank of this world"
     ],
     ids=["pickle", "program", "deep", "key", "answer"],
 )
-def test_forged_messages_in_a_launchers_world_run_nothing(
-    tmp_path: Path, kind: str, environment: dict[str, str], said: str
-) -> None:
+def test_forged_messages_in_a_launchers_world_run_nothing(tmp_path, kind, environment, said):
     forged = forged_orders(tmp_path)["pickle" if kind == "answer" else kind]
 
-    def attack(store: Any, port: int) -> None:
+    def attack(store, port):
         for number in range(1, 60):
             if kind == "answer":
                 store.set(f"symlab/0/answer/{number}/1", pickle.dumps(Bomb(tmp_path / "bang")))
@@ -146,7 +142,7 @@ def test_forged_messages_in_a_launchers_world_run_nothing(
     assert said in World(tmp_path, attack, **environment).reasons()[0]
 
 
-def forged_orders(folder: Path) -> dict[str, bytes]:
+def forged_orders(folder):
     """What a client could want ranks to do."""
     bang = str(folder / "bang")
     program = json.dumps({"tuple": [bang]})
@@ -158,14 +154,14 @@ def forged_orders(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_ranks_with_different_keys_end_in_one_line(tmp_path: Path) -> None:
+def test_ranks_with_different_keys_end_in_one_line(tmp_path):
     first, _ = World(tmp_path, later={"SYMLAB_KEY": "f" * 32}, **KEY).reasons()
     assert NOT_OURS in first
     assert "the ranks have different keys" in first
 
 
 @pytest.mark.slow
-def test_another_command_line_on_one_rank_is_named(tmp_path: Path) -> None:
+def test_another_command_line_on_one_rank_is_named(tmp_path):
     first, _ = World(tmp_path, more=("seed=9",)).reasons()
     assert first.startswith("rank 1: its command line asks for something else than that of rank 0 (digests ")
 
@@ -173,7 +169,7 @@ def test_another_command_line_on_one_rank_is_named(tmp_path: Path) -> None:
 class World:
     """A launcher's world of two ranks, and a client that attacks it from the moment on that its store is served."""
 
-    def __init__(self, folder: Path, attack: Callable[[Any, int], object] | None = None, **how: Any) -> None:
+    def __init__(self, folder, attack=None, **how):
         self.folder = folder / "run"
         self.folder.mkdir()
         self.ranks = Launched(self.folder, "", *REQUEST, **how)
@@ -181,14 +177,14 @@ class World:
         if attack is not None:
             threading.Thread(target=self._run, daemon=True).start()
 
-    def _is_served(self) -> bool:
+    def _is_served(self):
         try:
             socket.create_connection(("127.0.0.1", self.ranks.port), timeout=1).close()
         except OSError:
             return False
         return True
 
-    def _run(self) -> None:
+    def _run(self):
         until(self._is_served, "the world's store")
         store = client(self.ranks.port)
         self.attack(store, self.ranks.port)
@@ -198,7 +194,7 @@ class World:
                 store.set("junk", "x")
                 time.sleep(0.05)
 
-    def reasons(self) -> list[str]:
+    def reasons(self):
         """Why its cases failed, each in one line; rank 0 alone speaks."""
         codes, outs, errors = self.ranks.end()
         assert self.has_attacked

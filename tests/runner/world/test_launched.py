@@ -1,7 +1,5 @@
 """Inside torchrun or srun: who is found, and two processes that make one world, of which rank 0 alone writes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,7 +7,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -42,7 +39,7 @@ SRUN = {
 }
 
 
-def test_a_world_of_one_machine_is_known() -> None:
+def test_a_world_of_one_machine_is_known():
     assert found(TORCHRUN, LOCAL_WORLD_SIZE="8").is_local
     assert not found(TORCHRUN, LOCAL_WORLD_SIZE="4").is_local
     assert not found(TORCHRUN).is_local, "a launcher that does not say"
@@ -53,7 +50,7 @@ def test_a_world_of_one_machine_is_known() -> None:
 
 
 @pytest.mark.parametrize("launcher", [TORCHRUN, SRUN], ids=["torchrun", "srun"])
-def test_the_key_is_taken_from_the_environment_and_not_shown(launcher: dict[str, str]) -> None:
+def test_the_key_is_taken_from_the_environment_and_not_shown(launcher):
     text = "0123456789abcdef" * 2
     with_key = found(launcher, SYMLAB_KEY=text)
     assert with_key.key != found(launcher, SYMLAB_KEY=text[::-1]).key
@@ -64,7 +61,7 @@ def test_the_key_is_taken_from_the_environment_and_not_shown(launcher: dict[str,
     assert found(launcher).key == b""
 
 
-def listens_at(outer: Outer) -> set[str]:
+def listens_at(outer):
     """Where this process listens at the world's port while rank 0 serves its store."""
     server = outer.serve()
     outer.connect().set("served", "")
@@ -74,14 +71,14 @@ def listens_at(outer: Outer) -> set[str]:
 
 
 @pytest.mark.parametrize("address", ["gpu01.invalid", "127.0.0.1", "localhost"])
-def test_rank_0_of_a_world_of_one_machine_serves_on_loopback_alone(address: str, free_port: int) -> None:
+def test_rank_0_of_a_world_of_one_machine_serves_on_loopback_alone(address, free_port):
     assert listens_at(Outer("torchrun", 0, 2, 0, address, free_port, is_local=True)) == {"0100007F"}
 
 
-def test_rank_0_of_a_larger_world_serves_at_the_address_that_it_has(free_port: int, monkeypatch: Patch) -> None:
+def test_rank_0_of_a_larger_world_serves_at_the_address_that_it_has(free_port, monkeypatch):
     assert listens_at(Outer("torchrun", 0, 2, 0, "127.0.0.1", free_port)) == {"0100007F"}
 
-    def resolved(found: str) -> None:
+    def resolved(found):
         place = (socket.AF_INET, socket.SOCK_STREAM, 6, "", (found, free_port))
         monkeypatch.setattr(launcher.socket, "getaddrinfo", lambda *given, **named: [place])
 
@@ -100,7 +97,7 @@ def test_rank_0_of_a_larger_world_serves_at_the_address_that_it_has(free_port: i
         assert (listener.getsockname()[0], address) == ("127.0.0.2", "127.0.0.2")
 
 
-def test_a_port_that_is_taken_and_a_name_that_is_unknown_are_one_line(free_port: int) -> None:
+def test_a_port_that_is_taken_and_a_name_that_is_unknown_are_one_line(free_port):
     with socket.create_server(("127.0.0.1", free_port)), refused(FabricError, r"(?<=port )\d+|\(while [^)]*\)\)?"):
         Outer("torchrun", 0, 2, 0, "127.0.0.1", free_port).serve()
     with pytest.raises(FabricError, match="at gpu01.invalid port"):
@@ -108,14 +105,14 @@ def test_a_port_that_is_taken_and_a_name_that_is_unknown_are_one_line(free_port:
 
 
 @pytest.fixture
-def free_port() -> int:
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+        port = probe.getsockname()[1]
         return port
 
 
-def test_srun_is_found() -> None:
+def test_srun_is_found():
     assert find(SRUN) == Outer("srun", 5, 8, 1, "gpu07", 10000 + (31000 + 2) % 20000, attempt="2.0")
     told = find({**SRUN, "MASTER_ADDR": "there", "MASTER_PORT": "1234"})
     assert told == Outer("srun", 5, 8, 1, "there", 1234, attempt="2.0")
@@ -134,22 +131,22 @@ def test_srun_is_found() -> None:
         {"SLURM_STEP_NUM_TASKS": ""},
     ],
 )
-def test_an_allocation_alone_is_no_world(change: dict[str, str]) -> None:
+def test_an_allocation_alone_is_no_world(change):
     assert find({**SRUN, **change}) is None
 
 
 @pytest.mark.parametrize(
     "change", [{"RANK": "x"}, {"RANK": "8"}, {"MASTER_PORT": "99999"}, {"MASTER_PORT": "0"}], ids=str
 )
-def test_variables_that_make_no_sense(change: dict[str, str]) -> None:
+def test_variables_that_make_no_sense(change):
     with refused(RequestError):
         find({**TORCHRUN, **change})
 
 
-def test_a_wrong_request_is_said_before_the_others_have_heard_of_it(monkeypatch: Patch, capsys: Said) -> None:
+def test_a_wrong_request_is_said_before_the_others_have_heard_of_it(monkeypatch, capsys):
     for name, value in {**TORCHRUN, "RANK": "0", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
-    said: list[tuple[int, str]] = []
+    said = []
     monkeypatch.setattr(launched.Leader, "end", lambda self, code: said.append((code, capsys.readouterr().err)))
     assert main(["dtype=bf16"]) == 2
     ((code, error),) = said
@@ -162,7 +159,7 @@ def test_a_wrong_request_is_said_before_the_others_have_heard_of_it(monkeypatch:
     ("nodes", "first"),
     [("gpu01", "gpu01"), ("gpu01,gpu02", "gpu01"), ("gpu[03-05,9]-x,b", "gpu03-x"), ("a[7,9]", "a7"), ("", "")],
 )
-def test_the_first_node_of_a_list(nodes: str, first: str) -> None:
+def test_the_first_node_of_a_list(nodes, first):
     assert first_node(nodes) == first
 
 
@@ -217,15 +214,7 @@ class Launched:
     more: arguments of rank 1 alone. later: variables of rank 1 alone, environment: of both.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        fault: str,
-        *arguments: str,
-        more: tuple[str, ...] = (),
-        later: dict[str, str] | None = None,
-        **environment: str,
-    ) -> None:
+    def __init__(self, folder, fault, *arguments, more=(), later=None, **environment):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -244,7 +233,7 @@ class Launched:
             for rank, own in enumerate(({}, later or {}))
         ]
 
-    def end(self) -> tuple[list[int], list[str], list[str]]:
+    def end(self):
         """Exit codes, outputs and errors, by rank."""
         try:
             ended = [rank.communicate(timeout=PATIENCE_S) for rank in self.ranks]
@@ -256,7 +245,7 @@ class Launched:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "codes"), [(signal.SIGTERM, [143, 143]), (signal.SIGKILL, [-9, 1])])
-def test_a_signal_to_rank_0_ends_both(tmp_path: Path, number: signal.Signals, codes: list[int]) -> None:
+def test_a_signal_to_rank_0_ends_both(tmp_path, number, codes):
     launched = Launched(tmp_path, "wait", "fabric=nvshmem", "baselines=none", "sizes=[8]")
     until(lambda: (tmp_path / "sleeping-1").exists())
     launched.ranks[0].send_signal(number)
@@ -266,14 +255,14 @@ def test_a_signal_to_rank_0_ends_both(tmp_path: Path, number: signal.Signals, co
     assert outs[1] == ""
 
 
-def records(folder: Path) -> list[tuple[str, str]]:
+def records(folder):
     """Status and reason of all records, in their order."""
     found = [json.loads(path.read_text()) for path in record_files(folder)]
     return [(one["status"], one["reason"]) for one in sorted(found, key=lambda one: str(one["started"]))]
 
 
 @pytest.mark.slow
-def test_a_failure_ends_both_ranks_and_says_why_the_rest_was_not_run(tmp_path: Path) -> None:
+def test_a_failure_ends_both_ranks_and_says_why_the_rest_was_not_run(tmp_path):
     launched = Launched(
         tmp_path, "spin", "fabric=nvshmem", "baselines=none", "sizes=[8,16,32,64]", f"deadline_s={NEVER_S}"
     )
@@ -289,7 +278,7 @@ def test_a_failure_ends_both_ranks_and_says_why_the_rest_was_not_run(tmp_path: P
 
 
 @pytest.mark.slow
-def test_another_world_size_is_refused_by_rank_0_for_all(tmp_path: Path) -> None:
+def test_another_world_size_is_refused_by_rank_0_for_all(tmp_path):
     codes, outs, errors = Launched(tmp_path, "", "fabric=nvshmem", "baselines=none", "world_size=4").end()
     assert codes == [2, 2]
     assert outs == ["", ""]
@@ -299,7 +288,7 @@ def test_another_world_size_is_refused_by_rank_0_for_all(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_simulator_needs_rank_0_alone(tmp_path: Path) -> None:
+def test_the_simulator_needs_rank_0_alone(tmp_path):
     codes, outs, _ = Launched(tmp_path, "", "fabric=simulator", "world_size=3", "sizes=[8]").end()
     assert codes == [0, 0]
     assert outs[1] == ""
@@ -307,7 +296,7 @@ def test_the_simulator_needs_rank_0_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_under_torchrun_itself(tmp_path: Path) -> None:
+def test_under_torchrun_itself(tmp_path):
     script = tmp_path / "ranks.py"
     script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -329,20 +318,20 @@ def test_under_torchrun_itself(tmp_path: Path) -> None:
 class Told:
     """A store that holds what rank 0 has set; asked: for what a follower looked, in order."""
 
-    def __init__(self, **held: str) -> None:
+    def __init__(self, **held):
         self.held, self.asked = held, list[str]()
 
-    def check(self, keys: list[str]) -> bool:
+    def check(self, keys):
         self.asked += keys
         assert len(self.asked) < 100, "the follower never looks for the end"
         return all(key in self.held for key in keys)
 
-    def get(self, key: str) -> str:
+    def get(self, key):
         return self.held[key]
 
 
 @pytest.mark.parametrize("code", [0, 1, 130])
-def test_a_rank_without_an_order_ends_with_rank_0s_exit_code(code: int, monkeypatch: Patch) -> None:
+def test_a_rank_without_an_order_ends_with_rank_0s_exit_code(code, monkeypatch):
     monkeypatch.setattr(launched, "_RankThread", lambda *given: None)
     monkeypatch.setattr(launched.time, "sleep", lambda seconds: None)
     store = Told(**{launched.END: str(code)})
@@ -352,7 +341,7 @@ def test_a_rank_without_an_order_ends_with_rank_0s_exit_code(code: int, monkeypa
     assert store.asked[0] == "order/1", "an order that is there comes before the end"
 
 
-def test_torchrun_is_found_and_nothing_else_for_it() -> None:
+def test_torchrun_is_found_and_nothing_else_for_it():
     assert find(TORCHRUN) == Outer("torchrun", 5, 8, 1, "gpu01", 29500)
     agent = {**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "2"}
     assert find(agent) == Outer("torchrun", 5, 8, 1, "gpu01", 29500, served=True, attempt="2")
@@ -362,5 +351,5 @@ def test_torchrun_is_found_and_nothing_else_for_it() -> None:
     assert find({**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}) is None, "one process is no world to join"
 
 
-def found(of: dict[str, str], **change: str) -> Outer:
+def found(of, **change):
     return find({**of, **change})

@@ -1,19 +1,14 @@
 """library.nccl: which library is found for a path or a version, and how the ranks get it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memory.fabric import FabricError, Traits
 from runner.command.job import _refuse_other_nccl
-from runner.request.validate import Request
 from runner.request_error import RequestError
 from runner.world import fabrics, preload, processes
 from runner.world.fabrics import FabricName, HostOffer, resolve
@@ -24,7 +19,7 @@ from tests.patience import NEVER_S
 from tests.runner.request.test_validate import composed
 
 
-def request(*arguments: str) -> Request:
+def request(*arguments):
     (job,) = composed(*arguments)
     return job.request
 
@@ -32,7 +27,7 @@ def request(*arguments: str) -> Request:
 ONE = Preloaded("/elsewhere/libnccl.so.2", "2.32.3")
 
 
-def test_a_path_is_asked_for_its_version(tmp_path: Path) -> None:
+def test_a_path_is_asked_for_its_version(tmp_path):
     path = library(tmp_path / "one", 23203)
     assert nccl_of(str(path)) == Preloaded(str(path), "2.32.3")
     assert nccl_of(None) is None
@@ -43,7 +38,7 @@ def test_a_path_is_asked_for_its_version(tmp_path: Path) -> None:
             nccl_of(str(given))
 
 
-def test_a_version_is_looked_for_among_those_installed(tmp_path: Path) -> None:
+def test_a_version_is_looked_for_among_those_installed(tmp_path):
     new, old = library(tmp_path / "new", 23203), library(tmp_path / "old", 22809)
     link = tmp_path / "link"
     link.symlink_to(new.parent)
@@ -55,7 +50,7 @@ def test_a_version_is_looked_for_among_those_installed(tmp_path: Path) -> None:
             nccl_of(wrong, among)
 
 
-def test_a_file_that_changed_is_asked_again(tmp_path: Path) -> None:
+def test_a_file_that_changed_is_asked_again(tmp_path):
     path = library(tmp_path / "one", 23203)
     assert preload._version(path) == "2.32.3"
     changed = library(tmp_path / "two", 22809)
@@ -64,8 +59,8 @@ def test_a_file_that_changed_is_asked_again(tmp_path: Path) -> None:
     assert preload._version(path) == "2.28.9"
 
 
-def test_it_is_loaded_before_what_was_to_be_loaded_first() -> None:
-    bare: dict[str, str] = {}
+def test_it_is_loaded_before_what_was_to_be_loaded_first():
+    bare = {}
     loaded_first(bare, None)
     assert bare == {}
     loaded_first(bare, ONE)
@@ -75,13 +70,13 @@ def test_it_is_loaded_before_what_was_to_be_loaded_first() -> None:
     assert more == {LOADED_FIRST: f"{ONE.path}:/lib/one.so:/lib/two.so"}
 
 
-def test_every_rank_of_a_world_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rank_of_a_world_gets_it(monkeypatch):
     """And of a world whose second rank can't be started the first is ended."""
-    ranks: list[subprocess.Popen[str]] = []
-    told: list[str] = []
+    ranks = []
+    told = []
     begin = subprocess.Popen
 
-    def start(*given: Any, env: dict[str, str], **named: Any) -> subprocess.Popen[str]:
+    def start(*given, env, **named):
         told.append(env.get(LOADED_FIRST, "").split(":")[0])
         if len(told) % 2 == 0:
             raise InterruptedError("that is all that was to be seen")
@@ -97,18 +92,18 @@ def test_every_rank_of_a_world_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.poll() for one in ranks] == [-signal.SIGKILL] * 2
 
 
-def test_a_heap_of_what_is_free_is_left_to_the_gpus() -> None:
+def test_a_heap_of_what_is_free_is_left_to_the_gpus():
     fabric = request("fabric=nvshmem", "fabric.heap_bytes=auto").fabric
     assert fabrics.joined_opener(fabric) == fabrics.NvshmemOpener(0, joined=True)
     assert fabrics.joined_opener(request("fabric=nvshmem").fabric) == fabrics.NvshmemOpener(8 << 30, joined=True)
 
 
-def test_worlds_with_different_libraries_are_different_worlds() -> None:
+def test_worlds_with_different_libraries_are_different_worlds():
     fabric = request("fabric=nvshmem").fabric
     assert len({fabric, replace(fabric, nccl=ONE), replace(fabric, nccl=Preloaded(ONE.path, "2.28.9"))}) == 3
 
 
-def test_it_needs_gpus_and_a_world_of_our_own(tmp_path: Path) -> None:
+def test_it_needs_gpus_and_a_world_of_our_own(tmp_path):
     path = library(tmp_path / "one", 23203)
     with refused(RequestError):
         request("fabric=simulator", f"library.nccl={path}")
@@ -120,7 +115,7 @@ def test_it_needs_gpus_and_a_world_of_our_own(tmp_path: Path) -> None:
     assert (found.name, found.nccl) == (FabricName.nvshmem, fabric.nccl)
 
 
-def test_ranks_that_run_another_one_run_no_case() -> None:
+def test_ranks_that_run_another_one_run_no_case():
     traits = Traits("nvshmem", "sm_90a", 2, 1 << 30, False, nccl="2.32.3")
     _refuse_other_nccl(None, traits)
     _refuse_other_nccl(ONE, traits)

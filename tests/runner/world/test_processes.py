@@ -3,8 +3,6 @@
 Starting a world takes seconds, for each rank imports torch: worlds are few here, and each is used for all it can do.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -13,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +29,7 @@ ROOT = Path(processes.__file__).parents[2]
 RING = [[11] * 4, [10] * 4]
 
 
-def children() -> set[int]:
+def children():
     """All processes that this one has started and not reaped."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -45,16 +42,16 @@ def children() -> set[int]:
     return found
 
 
-def listens(port: int) -> bool:
+def listens(port):
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def shared_names() -> set[str]:
+def shared_names():
     return {path.name for path in Path("/dev/shm").glob("*")}
 
 
-def litter(processes: tuple[int, ...] = (), before: Collection[str] = ()) -> list[str]:
+def litter(processes=(), before=()):
     """What processes could leave behind outside of themselves: temporary files, shared memory named after them, which
     was not there before. A number within a longer one, or within a digest, is no process."""
     named = [re.compile(f"(?<![0-9a-f]){one}(?![0-9a-f])") for one in processes]
@@ -63,14 +60,14 @@ def litter(processes: tuple[int, ...] = (), before: Collection[str] = ()) -> lis
 
 
 @pytest.fixture(autouse=True)
-def _own_temporary_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_temporary_folder(tmp_path_factory, monkeypatch):
     folder = str(tmp_path_factory.mktemp("temporary"))
     monkeypatch.setenv("TMPDIR", folder)
     monkeypatch.setattr(tempfile, "tempdir", folder)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _one_store_before() -> None:
+def _one_store_before():
     """The first server in a process opens a pipe that stays: libuv's own."""
     TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
@@ -78,7 +75,7 @@ def _one_store_before() -> None:
 class Started:
     """A world, and what was there before it."""
 
-    def __init__(self, folder: Path, world_size: int = 2) -> None:
+    def __init__(self, folder, world_size=2):
         self.before = children()
         self.files = len(os.listdir("/proc/self/fd"))
         self.shared = shared_names()
@@ -86,7 +83,7 @@ class Started:
         self.processes = self.world.processes
         self.port = self.world.port
 
-    def fail(self, fault: Fault) -> WorldFailure:
+    def fail(self, fault):
         with pytest.raises(WorldFailure) as caught:
             self.world.run(rank_programs.ring, fault, NEVER_S)
         self.check_nothing_is_left()
@@ -94,7 +91,7 @@ class Started:
             self.world.run(rank_programs.nothing, None, None)
         return caught.value
 
-    def check_nothing_is_left(self) -> None:
+    def check_nothing_is_left(self):
         assert not self.world.healthy
         assert self.world.processes == ()
         assert not any(is_running(one) for one in self.processes)
@@ -104,14 +101,14 @@ class Started:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(processes, "time", clock)
     return clock
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Started]:
+def started(tmp_path):
     one = Started(tmp_path)
     assert all(is_running(process) for process in one.processes)
     assert listens(one.port)
@@ -120,7 +117,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 
 @pytest.mark.slow
-def test_a_world_is_kept_and_ends_in_good_order(started: Started, tmp_path: Path) -> None:
+def test_a_world_is_kept_and_ends_in_good_order(started, tmp_path):
     world = started.world
     assert world.run(rank_programs.ring, None, NEVER_S) == RING
     assert world.run(rank_programs.group_sum, None, NEVER_S) == [3.0, 3.0]
@@ -143,7 +140,7 @@ def test_a_world_is_kept_and_ends_in_good_order(started: Started, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "at_call"), [("allocate", 1), ("allocate", 2), ("launch", 2)])
-def test_an_exception_anywhere_in_a_real_program(started: Started, method: str, at_call: int) -> None:
+def test_an_exception_anywhere_in_a_real_program(started, method, at_call):
     assert started.world.run(rank_programs.ring, None, NEVER_S) == RING
     with within():
         failure = started.fail(Fault(method, 1, at_call))
@@ -156,7 +153,7 @@ def test_an_exception_anywhere_in_a_real_program(started: Started, method: str, 
 @pytest.mark.parametrize(
     ("fault", "words"), [("kill", "SIGKILL"), ("abort", "SIGABRT; its last words: the library gave up | it was at")]
 )
-def test_a_rank_that_dies(started: Started, fault: str, words: str) -> None:
+def test_a_rank_that_dies(started, fault, words):
     with within():
         failure = started.fail(Fault(fault))
     assert (failure.status, failure.rank) == ("FAILED", 1)
@@ -166,7 +163,7 @@ def test_a_rank_that_dies(started: Started, fault: str, words: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fault", "line"), [("spin", "while fault.kind"), ("native", "sleep(3600)")])
-def test_a_rank_that_never_ends(started: Started, fault: str, line: str, tmp_path: Path, clock: Clock) -> None:
+def test_a_rank_that_never_ends(started, fault, line, tmp_path, clock):
     told = tmp_path / "told"
     clock.skip_when(told.exists)
     with within():
@@ -178,7 +175,7 @@ def test_a_rank_that_never_ends(started: Started, fault: str, line: str, tmp_pat
 
 
 @pytest.mark.slow
-def test_what_ranks_leave_behind_is_a_failure(started: Started) -> None:
+def test_what_ranks_leave_behind_is_a_failure(started):
     with pytest.raises(WorldFailure) as caught:
         started.world.run(rank_programs.leave_behind, None, NEVER_S)
     assert (caught.value.status, caught.value.rank) == ("FAILED", 0)
@@ -188,7 +185,7 @@ def test_what_ranks_leave_behind_is_a_failure(started: Started) -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c_raises")
-def test_ctrl_c_ends_the_ranks_before_it_gets_out(started: Started, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_ranks_before_it_gets_out(started, tmp_path):
     with within(), pytest.raises(KeyboardInterrupt), pressed((tmp_path / "sleeping-1").exists):
         started.world.run(rank_programs.wait_in_a_barrier, str(tmp_path), None)
     started.check_nothing_is_left()
@@ -202,13 +199,13 @@ def test_ctrl_c_ends_the_ranks_before_it_gets_out(started: Started, tmp_path: Pa
         ("sleep", "TIMEOUT", [f"not ready {NEVER_S:g} s after its start, at tests/", "sleep(3600)  # never ready"]),
     ],
 )
-def test_a_rank_that_cannot_start(tmp_path: Path, fault: str, status: str, parts: list[str], clock: Clock) -> None:
+def test_a_rank_that_cannot_start(tmp_path, fault, status, parts, clock):
     others = tmp_path / "heap-0"
     clock.skip_when(
         lambda: (tmp_path / "not ready").exists() and others.exists() and others.stat().st_size == HEAP_BYTES
     )
     before = children()
-    said: list[str] = []
+    said = []
     with pytest.raises(WorldFailure) as caught:
         ProcessWorld(2, FileOpener(str(tmp_path), fault), start_deadline_s=NEVER_S, say=said.append)
     message = caught.value.message
@@ -239,7 +236,7 @@ PARENT = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_a_parent_that_is_ended_leaves_no_rank(tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_a_parent_that_is_ended_leaves_no_rank(tmp_path, number, code):
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PARENT), str(tmp_path)],
         cwd=ROOT,

@@ -1,9 +1,5 @@
 """More ranks than GPUs, on GPUs: every case passes or is refused for multicast, and no record has a time."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 import symlab
@@ -18,7 +14,7 @@ SHARED = ("fabric=nvshmem", "fabric.share_gpus=true", "timing.mode=none", "track
 
 @pytest.mark.parametrize("each", [1, 2], ids=["one more rank than GPUs", "two ranks a GPU"])
 @pytest.mark.parametrize(("op", "algorithms"), [("all_reduce", "auto"), ("all_to_all", "all")])
-def test_ranks_that_share_gpus_get_the_op_right(op: str, algorithms: str, each: int, tmp_path: Path) -> None:
+def test_ranks_that_share_gpus_get_the_op_right(op, algorithms, each, tmp_path):
     machine = look()
     if machine.driver_problem or not machine.gpu_count or not machine.gpu_extra:
         pytest.skip(f"needs a GPU and the gpu extra; found {machine}")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -23,23 +21,23 @@ from tests.runner.found import finding
 class Machine:
     """Ranks that can wait for each other, and nothing else; fabric(rank) is the rank's number and the machine."""
 
-    def __init__(self, world_size: int) -> None:
+    def __init__(self, world_size):
         self.world_size = world_size
         self.condition = threading.Condition()
         self.arrived = 0
         self.rounds = 0
         self.spins = 0
-        self.lost: str | None = None
-        self.aborted: BaseException | None = None
-        self.deadline_s: float | None = None
-        self.regions: dict[int, tuple[Region, ...]] = {}
-        self.left: list[tuple[int, BaseException | None]] = []
+        self.lost = None
+        self.aborted = None
+        self.deadline_s = None
+        self.regions = {}
+        self.left = []
 
-    def fabric(self, rank: int) -> Any:
+    def fabric(self, rank):
         assert threading.current_thread() is threading.main_thread()
         return Rank(self, rank)
 
-    def meet(self) -> None:
+    def meet(self):
         with self.condition:
             mine = self.rounds
             self.arrived += 1
@@ -53,48 +51,48 @@ class Machine:
                     raise PeerLost(self.lost)
                 self.condition.wait(0.02)
 
-    def spin(self) -> None:
+    def spin(self):
         """A kernel without end: the machine itself stops it at the deadline."""
         while self.deadline_s is None or threads_module.time.monotonic() < self.deadline_s:
             self.spins += 1
             time.sleep(0.01)
         raise DeadlineExceeded("the deadline passed in a kernel")
 
-    def leave(self, rank: int, error: BaseException | None) -> None:
+    def leave(self, rank, error):
         with self.condition:
             self.left.append((rank, error))
             if error is not None:
                 self.lost = f"rank {rank} left after {error!r}"
             self.condition.notify_all()
 
-    def set_deadline(self, monotonic_s: float | None) -> None:
+    def set_deadline(self, monotonic_s):
         self.deadline_s = monotonic_s
 
-    def counters(self) -> dict[str, Any]:
+    def counters(self):
         return {"left": len(self.left)}
 
     findings: tuple[Finding, ...] = ()
 
-    def live_regions(self, rank: int) -> tuple[Region, ...]:
+    def live_regions(self, rank):
         return self.regions.get(rank, ())
 
-    def abort(self, error: BaseException) -> None:
+    def abort(self, error):
         with self.condition:
             self.aborted = error
             self.condition.notify_all()
 
 
 class Rank:
-    def __init__(self, machine: Machine, rank: int) -> None:
+    def __init__(self, machine, rank):
         self.machine = machine
         self.rank = rank
 
-    def barrier(self) -> None:
+    def barrier(self):
         self.machine.meet()
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     """The worlds' clock; they wait for what ends by itself as long as it takes."""
     clock = Clock()
     monkeypatch.setattr(threads_module, "time", clock)
@@ -104,28 +102,28 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def _stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+def _stuck(monkeypatch):
     """For ranks that do not end by themselves, however long a world waits."""
     monkeypatch.setattr(threads_module, "GRACE_S", 0.1)
     monkeypatch.setattr(threads_module, "LINGER_S", 0.2)
 
 
-def make(world_size: int = 4) -> tuple[ThreadWorld, Machine]:
+def make(world_size=4):
     machine = Machine(world_size)
     return ThreadWorld(world_size, machine=machine), machine
 
 
-def fail(world: ThreadWorld, program: Callable[..., Any], deadline_s: float | None = NEVER_S) -> WorldFailure:
+def fail(world, program, deadline_s=NEVER_S):
     with pytest.raises(WorldFailure) as caught:
         world.run(program, None, deadline_s)
     assert not world.healthy
     return caught.value
 
 
-def test_results_come_home_by_rank_and_the_world_is_kept() -> None:
+def test_results_come_home_by_rank_and_the_world_is_kept():
     world, machine = make()
 
-    def program(fabric: Any, argument: int) -> int:
+    def program(fabric, argument):
         fabric.barrier()
         return int(fabric.rank * argument)
 
@@ -140,11 +138,11 @@ def test_results_come_home_by_rank_and_the_world_is_kept() -> None:
     ("kind", "status"),
     [(DeviceFault, "FAILED"), (Deadlock, "DEADLOCK"), (DeadlineExceeded, "TIMEOUT"), (ValueError, "FAILED")],
 )
-def test_the_root_is_reported_and_not_its_echoes(kind: type[Exception], status: str) -> None:
+def test_the_root_is_reported_and_not_its_echoes(kind, status):
     world, _ = make()
     error = kind("in the middle")
 
-    def program(fabric: Any, argument: None) -> None:
+    def program(fabric, argument):
         if fabric.rank == 2:
             time.sleep(0.05)
             raise error
@@ -161,10 +159,10 @@ def test_the_root_is_reported_and_not_its_echoes(kind: type[Exception], status: 
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
-def test_whatever_ends_a_rank_is_named_with_its_line(kind: type[BaseException]) -> None:
+def test_whatever_ends_a_rank_is_named_with_its_line(kind):
     world, _ = make(2)
 
-    def program(fabric: Any, argument: None) -> None:
+    def program(fabric, argument):
         if fabric.rank == 1:
             raise kind
         fabric.barrier()
@@ -176,10 +174,10 @@ def test_whatever_ends_a_rank_is_named_with_its_line(kind: type[BaseException]) 
     assert "test_threads.py:" in failure.message
 
 
-def test_what_all_ranks_end_with_belongs_to_none_of_them() -> None:
+def test_what_all_ranks_end_with_belongs_to_none_of_them():
     world, _ = make(3)
 
-    def program(fabric: Any, argument: None) -> None:
+    def program(fabric, argument):
         fabric.barrier()
         raise Deadlock("everybody waits")
 
@@ -187,7 +185,7 @@ def test_what_all_ranks_end_with_belongs_to_none_of_them() -> None:
     assert (failure.status, failure.rank, failure.message) == ("DEADLOCK", None, "everybody waits")
 
 
-def test_a_leak_is_a_failure_that_names_tensor_and_rank() -> None:
+def test_a_leak_is_a_failure_that_names_tensor_and_rank():
     world, machine = make(2)
     machine.regions[1] = (Region("flags", 4096, 64),)
     failure = fail(world, lambda fabric, argument: fabric.barrier())
@@ -197,12 +195,12 @@ def test_a_leak_is_a_failure_that_names_tensor_and_rank() -> None:
 
 @pytest.mark.usefixtures("_stuck")
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at(clock: Clock, ends: bool) -> None:
+def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at(clock, ends):
     """Even if it ends when it is told."""
     world, machine = make()
     release = threading.Event()
 
-    def program(fabric: Any, argument: None) -> None:
+    def program(fabric, argument):
         if fabric.rank == 3:
             until(lambda: machine.arrived == 3)
             clock.skip()
@@ -219,11 +217,11 @@ def test_a_rank_stuck_in_python_is_named_with_the_line_it_is_at(clock: Clock, en
 
 
 @pytest.mark.usefixtures("_stuck")
-def test_ranks_that_end_well_after_the_abort_are_late_all_the_same(clock: Clock) -> None:
+def test_ranks_that_end_well_after_the_abort_are_late_all_the_same(clock):
     world, machine = make()
-    begun: list[int] = []
+    begun = []
 
-    def program(fabric: Any, argument: None) -> None:
+    def program(fabric, argument):
         begun.append(fabric.rank)
         if len(begun) == 4:
             clock.skip()
@@ -236,11 +234,11 @@ def test_ranks_that_end_well_after_the_abort_are_late_all_the_same(clock: Clock)
 
 
 @pytest.mark.usefixtures("_stuck")
-def test_a_rank_stuck_after_anothers_failure_does_not_hide_it() -> None:
+def test_a_rank_stuck_after_anothers_failure_does_not_hide_it():
     world, _ = make(3)
     release = threading.Event()
 
-    def program(fabric: Any, argument: None) -> None:
+    def program(fabric, argument):
         if fabric.rank == 0:
             release.wait(NEVER_S)
         if fabric.rank == 1:
@@ -253,10 +251,10 @@ def test_a_rank_stuck_after_anothers_failure_does_not_hide_it() -> None:
     assert (failure.status, failure.message) == ("FAILED", "rank 1: a wrong size")
 
 
-def test_a_kernel_beyond_the_deadline_is_a_timeout(clock: Clock) -> None:
+def test_a_kernel_beyond_the_deadline_is_a_timeout(clock):
     world, machine = make(2)
 
-    def program(fabric: Any, argument: None) -> None:
+    def program(fabric, argument):
         fabric.machine.spin()
 
     clock.skip_when(lambda: machine.spins > 1)
@@ -266,11 +264,11 @@ def test_a_kernel_beyond_the_deadline_is_a_timeout(clock: Clock) -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c_raises")
-def test_an_interrupt_of_the_main_thread_ends_the_ranks() -> None:
+def test_an_interrupt_of_the_main_thread_ends_the_ranks():
     world, machine = make()
     reached = threading.Event()
 
-    def program(fabric: Any, argument: None) -> None:
+    def program(fabric, argument):
         fabric.barrier()
         if fabric.rank == 0:
             reached.set()
@@ -285,7 +283,7 @@ def test_an_interrupt_of_the_main_thread_ends_the_ranks() -> None:
     assert sorted(rank for rank, _ in machine.left) == [0, 1, 2, 3]
 
 
-def test_findings_are_the_machines_and_none_where_nothing_is_checked() -> None:
+def test_findings_are_the_machines_and_none_where_nothing_is_checked():
     machine = Machine(2)
     machine.findings = (finding(),)
     with_checker = ThreadWorld(2, SimulatorOptions(races=True), machine)

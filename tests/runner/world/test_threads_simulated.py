@@ -1,15 +1,12 @@
 """A ThreadWorld over the real simulator, with small kernels written by hand: it ends in time, and names who did it."""
 
-from __future__ import annotations
-
 import hashlib
 import time
-from collections.abc import Callable
 
 import pytest
 import torch
 
-from memory.fabric import Argument, Executable, Fabric, Launch
+from memory.fabric import Argument, Executable, Launch
 from memory.pool import SymmetricPool
 from runner.interrupt import Interrupted, interruptible
 from runner.world.threads import ThreadWorld
@@ -40,7 +37,7 @@ END:
 """Thread 0 stores what the others, who come first in the program, spin on."""
 
 
-def kernel(body: str, directives: str = "") -> Executable:
+def kernel(body, directives=""):
     ptx = f""".version 8.6
 .target sm_90a
 .address_size 64
@@ -55,10 +52,10 @@ def kernel(body: str, directives: str = "") -> Executable:
     return Executable("all_reduce/by_hand", "kernel", "sm_90a", ptx, digest)
 
 
-def launched(*kernels: Executable, block: int = 1, peer: int | None = None) -> Callable[[Fabric, None], None]:
+def launched(*kernels, block=1, peer=None):
     """A program that runs the rank's kernel (or the only one) on a zeroed flag: its own rank's, or a peer's."""
 
-    def program(fabric: Fabric, _: None) -> None:
+    def program(fabric, _):
         with SymmetricPool(fabric) as pool:
             flag = pool.tensor(64, torch.int32, name="flag", fill=0)
             fabric.barrier()
@@ -69,17 +66,17 @@ def launched(*kernels: Executable, block: int = 1, peer: int | None = None) -> C
     return program
 
 
-def fail(world: ThreadWorld, program: Callable[[Fabric, None], None], deadline_s: float = NEVER_S) -> WorldFailure:
+def fail(world, program, deadline_s=NEVER_S):
     with pytest.raises(WorldFailure) as caught:
         world.run(program, None, deadline_s)
     return caught.value
 
 
-def simulated(world_size: int, **options: int) -> ThreadWorld:
-    return ThreadWorld(world_size, SimulatorOptions(heap_bytes=1 << 20, **options))  # type: ignore[arg-type]
+def simulated(world_size, **options):
+    return ThreadWorld(world_size, SimulatorOptions(heap_bytes=1 << 20, **options))
 
 
-def test_a_kernel_that_never_ends_is_stopped_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_never_ends_is_stopped_at_the_deadline(monkeypatch):
     monkeypatch.setattr(schedule, "time", Clock(looks=20))
     with within():
         failure = fail(simulated(2), launched(kernel(COUNTED_SPIN)))
@@ -88,7 +85,7 @@ def test_a_kernel_that_never_ends_is_stopped_at_the_deadline(monkeypatch: pytest
     assert "PTX line" in failure.message
 
 
-def test_the_deadline_is_that_of_each_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_deadline_is_that_of_each_program(monkeypatch):
     world = simulated(1)
     world.run(launched(kernel("ret;")), None, NEVER_S)
     world._machine.set_deadline(time.monotonic())
@@ -97,14 +94,14 @@ def test_the_deadline_is_that_of_each_program(monkeypatch: pytest.MonkeyPatch) -
     assert fail(world, launched(kernel(COUNTED_SPIN))).status == "TIMEOUT"
 
 
-def test_an_interrupt_does_not_wait_for_the_kernel() -> None:
+def test_an_interrupt_does_not_wait_for_the_kernel():
     world = simulated(2)
     with within(), pytest.raises(Interrupted), interruptible(), pressed(lambda: world._machine.scheduler.steps > 100):
         world.run(launched(kernel(COUNTED_SPIN)), None, NEVER_S)
 
 
-def test_what_happens_to_all_ranks_is_told_of_the_first() -> None:
-    def program(fabric: Fabric, _: None) -> None:
+def test_what_happens_to_all_ranks_is_told_of_the_first():
+    def program(fabric, _):
         time.sleep(0.02 * (3 - fabric.rank))
         with SymmetricPool(fabric) as pool:
             pool.tensor(1 << 20, torch.float32, name="big")
@@ -112,7 +109,7 @@ def test_what_happens_to_all_ranks_is_told_of_the_first() -> None:
     assert {fail(simulated(4), program).rank for _ in range(8)} == {0}
 
 
-def test_a_step_budget_ends_what_no_deadline_does() -> None:
+def test_a_step_budget_ends_what_no_deadline_does():
     world = simulated(1, step_budget=1000)
     with refused(WorldFailure, r"after [^;]*") as caught:
         world.run(launched(kernel(COUNTED_SPIN)), None, None)
@@ -120,13 +117,13 @@ def test_a_step_budget_ends_what_no_deadline_does() -> None:
     assert 3000 < world.counters()["instructions"] < 8000
 
 
-def test_no_batch_starves_while_several_take_turns() -> None:
+def test_no_batch_starves_while_several_take_turns():
     world = simulated(2, step_budget=20_000)
     program = launched(kernel(COUNTED_SPIN), kernel(SIGNALLED_SPIN), block=32, peer=1)
     assert world.run(program, None, NEVER_S) == [None, None]
 
 
-def test_the_lane_of_a_guarded_instruction_is_named() -> None:
+def test_the_lane_of_a_guarded_instruction_is_named():
     misaligned = kernel(
         """
     ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 21; cvt.u64.u32 %rd2, %r1;
@@ -137,15 +134,15 @@ def test_the_lane_of_a_guarded_instruction_is_named() -> None:
     assert "rank 0, block 0, thread 21: " in fail(simulated(1), launched(misaligned, block=32)).message
 
 
-def test_an_unknown_instruction_is_the_cause_and_not_a_lost_peer() -> None:
+def test_an_unknown_instruction_is_the_cause_and_not_a_lost_peer():
     failure = fail(simulated(2), launched(kernel("ret;"), kernel("bramble.b32 %r1, %r2;\n ret;")))
     assert isinstance(failure.__cause__, UnknownInstruction)
     assert (failure.status, failure.rank) == ("FAILED", 1)
     assert "rank 1, block 0, thread 0: the simulator has no bramble.b32 yet; PTX line" in failure.message
 
 
-def test_launched_work_that_nobody_waited_for_is_an_error_of_its_own_run() -> None:
-    def program(fabric: Fabric, _: None) -> None:
+def test_launched_work_that_nobody_waited_for_is_an_error_of_its_own_run():
+    def program(fabric, _):
         if fabric.rank == 1:
             fabric.launch(kernel("ret;"), Launch(1, 1), [Argument("address", 0)])
 
@@ -155,10 +152,10 @@ def test_launched_work_that_nobody_waited_for_is_an_error_of_its_own_run() -> No
 
 
 @pytest.mark.parametrize("body", ["bar.sync 0;", "setp.eq.u32 %p1, 0, 1;\n @%p1 ret;"])
-def test_a_kernel_may_end_without_a_return(body: str) -> None:
+def test_a_kernel_may_end_without_a_return(body):
     simulated(1, step_budget=1000).run(launched(kernel(body), block=64), None, NEVER_S)
 
 
-def test_a_block_of_another_size_than_compiled_for_is_an_error() -> None:
+def test_a_block_of_another_size_than_compiled_for_is_an_error():
     failure = fail(simulated(1), launched(kernel("ret;", ".reqntid 128, 1, 1"), block=64))
     assert "is compiled for blocks of (128, 1, 1) threads, not (64, 1, 1)" in failure.message

@@ -1,7 +1,5 @@
 """One failure for people out of what all ranks ended with: who is named where no rank says it itself."""
 
-from __future__ import annotations
-
 import pytest
 
 from memory.fabric import DeadlineExceeded, Deadlock, DeviceFault, FabricError, HeapFull, PeerLost, work_of
@@ -12,14 +10,14 @@ from runner.world.world import Outcomes, failure_of
 @pytest.mark.parametrize(
     ("waiting", "blamed"), [({0}, 1), ({1}, 0), (set(), 0), ({0, 1}, 0)], ids=["rank 0", "rank 1", "none", "both"]
 )
-def test_of_ranks_that_never_end_the_one_that_waits_for_others_is_not_to_blame(waiting: set[int], blamed: int) -> None:
+def test_of_ranks_that_never_end_the_one_that_waits_for_others_is_not_to_blame(waiting, blamed):
     run = Outcomes(2, late={0: "memory/nvshmem.py:70 in tensor", 1: "a program"}, waiting=waiting)
     failure = failure_of(run, 5.0)
     assert (failure.status, failure.rank) == ("TIMEOUT", blamed)
     assert failure.message == f"rank {blamed}: still running after 5.0 s, at {run.late[blamed]}"
 
 
-def test_a_rank_that_says_nothing_at_all_beside_one_that_says_where_it_is() -> None:
+def test_a_rank_that_says_nothing_at_all_beside_one_that_says_where_it_is():
     """In a launcher's world: rank 0 saw its deadline, rank 1's process is gone without a word, rank 2 waits."""
     run = Outcomes(3, errors={0: DeadlineExceeded("rank 1 did not come")}, late={2: "a barrier"}, waiting={2})
     failure = failure_of(run, 5.0)
@@ -40,7 +38,7 @@ def test_a_rank_that_says_nothing_at_all_beside_one_that_says_where_it_is() -> N
     ],
 )
 @pytest.mark.parametrize("sent", [False, True], ids=["here", "sent"])
-def test_the_rank_of_a_failure_is_named_once(error: BaseException, message: str, sent: bool) -> None:
+def test_the_rank_of_a_failure_is_named_once(error, message, sent):
     """Whether the message names it already is what the error says, not what its text looks like; in other processes,
     too."""
     run = Outcomes(2, results={0: None})
@@ -53,7 +51,7 @@ def test_the_rank_of_a_failure_is_named_once(error: BaseException, message: str,
 
 
 @pytest.mark.parametrize("sent", [False, True], ids=["here", "sent"])
-def test_of_ranks_that_waited_the_one_that_knows_for_what_is_heard(sent: bool) -> None:
+def test_of_ranks_that_waited_the_one_that_knows_for_what_is_heard(sent):
     """Who waits in a barrier for a rank that waits for a library has nothing to tell."""
     errors = {
         0: DeadlineExceeded("work on rank 0 is still running", rank=0),

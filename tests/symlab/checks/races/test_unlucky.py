@@ -35,7 +35,7 @@ def test_a_store_behind_the_own_poll_is_formal(load):
 
 @pytest.mark.parametrize("where", ["st.shared.u32 [%r10]", "st.global.u32 [%data]", "st.global.u32 [%data+8]"])
 @pytest.mark.parametrize(("value", "is_found"), [("5", False), ("%lane", True), ("%tid.y", False)])
-def test_lanes_of_a_warp_that_store_one_value_do_not_race_in_any_order(where: str, value: str, is_found: bool) -> None:
+def test_lanes_of_a_warp_that_store_one_value_do_not_race_in_any_order(where, value, is_found):
     """Triton's reductions store so: in random orders the lanes of a warp run one by one, and each pair was a race."""
     body = f"mov.u32 %r10, stage; mov.u32 %r11, {value}; {where}, %r11;"
     for order in ({}, *({"schedule": "random", "granularity": "access", "seed": seed} for seed in range(4))):

@@ -1,9 +1,6 @@
 """Simulated honest samples: noise of several kinds around a level that drifts, in steps of a clock."""
 
-from __future__ import annotations
-
 import numpy as np
-from numpy.typing import NDArray
 
 Rows = tuple[tuple[float, ...], ...]
 
@@ -11,7 +8,7 @@ STEP_US = 0.032
 """The resolution of CUDA events on the published GPUs."""
 
 
-def honest_samples(source: np.random.Generator, step_us: float = STEP_US) -> tuple[Rows, int]:
+def honest_samples(source, step_us=STEP_US):
     """Samples of all ranks in microseconds a call, and the calls of a sample. What a machine may do is drawn: ranks,
     number of samples, level, spread, correlation, drift, warm-up, two states, stragglers."""
     ranks, count = int(source.choice([2, 4, 8])), int(source.choice([20, 50, 100]))
@@ -23,7 +20,7 @@ def honest_samples(source: np.random.Generator, step_us: float = STEP_US) -> tup
     return tuple(tuple((np.maximum(row, step_us) / calls).tolist()) for row in whole), calls
 
 
-def _noise(source: np.random.Generator, shape: tuple[int, int], spread: float) -> NDArray[np.float64]:
+def _noise(source, shape, spread):
     """White or correlated noise, part of it common to all ranks, with a tail towards longer times at times."""
     noise = source.normal(0, spread, shape) + source.normal(0, spread / 2, shape[1])
     correlation = float(source.choice([0.0, 0.0, 0.5, 0.9]))
@@ -36,7 +33,7 @@ def _noise(source: np.random.Generator, shape: tuple[int, int], spread: float) -
     return noise
 
 
-def _trend(source: np.random.Generator, count: int, spread: float) -> NDArray[np.float64]:
+def _trend(source, count, spread):
     """Drift, the end of a warm-up, or two states in which the machine stays for a while; or nothing of these."""
     place = np.arange(count)
     match int(source.integers(5)):

@@ -1,27 +1,24 @@
 """Sets of invented records for tests of audits. Nothing here was measured."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
-from typing import Any
 
-from cases.record.record import Check, FabricInfo, KernelInfo, Record, Status
+from cases.record.record import Check, FabricInfo, KernelInfo, Status
 from tests.reports.synthetic import KIB, record
 
 CALLS = 20
 """Calls of a sample, each on a slot of its own."""
 
 
-def digest(text: str) -> str:
+def digest(text):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def check(bits: str = "right", given: str = "given", method: str = "bitwise", **changes: Any) -> Check:
+def check(bits="right", given="given", method="bitwise", **changes):
     """A check of 4 ranks and 2 launches, with digests of bits (by rank, or the same for all) and of given."""
     rows = tuple((digest(bits),) * 2 for _ in range(4))
     bound = {"bound": "an invented bound", "bound_value": 1e-3, "bound_used": 0.25} if method == "bound" else {}
-    fields: dict[str, Any] = {
+    fields = {
         "method": method,
         "elements": 4096,
         "wrong": 0,
@@ -37,20 +34,18 @@ def check(bits: str = "right", given: str = "given", method: str = "bitwise", **
     return Check(**(fields | bound | changes))
 
 
-def kernel(name: str = "all_reduce/one_shot", version: str = "1") -> KernelInfo:
+def kernel(name="all_reduce/one_shot", version="1"):
     digests = [f"sha256:{digest(f'{what} {version}')}" for what in ("ptx", "cubin", "source")]
     return KernelInfo(name, "entry_0", "sm_90a", *digests, "invented-compiler 1.0", 8, 256)
 
 
-def one(
-    algorithm: str = "one_shot", size_bytes: int = KIB, *, world: int = 0, us: float | None = None, **changes: Any
-) -> Record:
+def one(algorithm="one_shot", size_bytes=KIB, *, world=0, us=None, **changes):
     """A verified record with digests and a kernel; us is the time of all its samples. None: not timed."""
     library = algorithm in ("nccl",)
-    fields: dict[str, Any] = {"check": check()}
+    fields = {"check": check()}
     if not library:
         fields["kernel"] = kernel(f"all_reduce/{algorithm}")
-    timed: dict[str, Any] = {"is_timed": False} if us is None else {"samples_us": [[us] * 3] * 4}
+    timed = {"is_timed": False} if us is None else {"samples_us": [[us] * 3] * 4}
     elements = CALLS * 4 * size_bytes // 2
     method = {"slots": CALLS, "calls_per_sample": CALLS, "warmup_calls": 3 * CALLS}
     method |= {"checked_before": elements, "checked_after": 2 * elements}
@@ -58,16 +53,14 @@ def one(
     return record(algorithm, size_bytes, world=world, **timed, **(fields | changes))
 
 
-def worlds(times_us: tuple[float, ...], first: int = 0, **changes: Any) -> list[Record]:
+def worlds(times_us, first=0, **changes):
     """A record a world, with these times."""
     return [one(world=first + index, us=us, **changes) for index, us in enumerate(times_us)]
 
 
-def in_turns(
-    before_us: tuple[float, ...], after_us: tuple[float, ...], **changes: Any
-) -> tuple[list[Record], list[Record]]:
+def in_turns(before_us, after_us, **changes):
     """Records of worlds that ran A B B A A B B A: those before, with these times, and those after."""
-    sides: tuple[list[Record], list[Record]] = [], []
+    sides = [], []
     places = [at for at in range(2 * max(len(before_us), len(after_us)))]
     for side, times in enumerate((before_us, after_us)):
         mine = [at for at in places if (at % 4 in (1, 2)) == bool(side)]
@@ -77,17 +70,16 @@ def in_turns(
     return sides
 
 
-def simulated(made: Record) -> Record:
+def simulated(made):
     """The same, as the simulator would have it."""
-    assert made.fabric is not None
     fabric = FabricInfo("simulator", "sm_90a", made.fabric.world_size, 1 << 28, True, "", True)
     return dataclasses.replace(made, fabric=fabric, timing=None)
 
 
-def broken(status: Status, **changes: Any) -> Record:
+def broken(status, **changes):
     """A case that has no result."""
     return one(status=status, check=None, reason="an invented reason", **changes)
 
 
-def wrong(**changes: Any) -> Record:
+def wrong(**changes):
     return one(status=Status.WRONG, check=check(ranks_equal=False), reason="", **changes)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cases.record.record import Record, load
+from cases.record.record import load
 from reports.record.seal import seal
 from tests.reports.synthetic import KIB
 from tests.symlab.evidence.audit.complete_set import CONFIGURATION, ENVIRONMENT, STATE, UUIDS, kept, kernel
@@ -61,11 +61,11 @@ class Kind:
 # The invented set.
 
 
-def name_of(world: int) -> str:
+def name_of(world):
     return f"20260101T0{world}0000Z-all_reduce-0000000{world}"
 
 
-def environment() -> Document:
+def environment():
     found = copy.deepcopy(ENVIRONMENT)
     found["git"] |= {"untracked_files": 0, "changed": [], "untracked": [], "diff_digest": ""}
     for gpu in found["gpus"]:
@@ -76,12 +76,12 @@ def environment() -> Document:
     return found
 
 
-def configuration() -> Document:
+def configuration():
     timing = CONFIGURATION["timing"] | {"warmup": 3, "samples": SAMPLES}
     return {**CONFIGURATION, "seed": 0, "launches": 2, "check": {"results": True, "races": False}, "timing": timing}
 
 
-def members() -> list[Record]:
+def members():
     """Our kernel and a baseline in four worlds, with samples of their own."""
     source = random.Random(0)
     found = []
@@ -104,7 +104,7 @@ def members() -> list[Record]:
                 "configuration": configuration(),
                 "resolved": {"dtype": "bfloat16", "accumulator": "float32", "reduction": "sum"},
             }
-            made: Document = {"kernel": kernel()} if algorithm == "one_shot" else {}
+            made = {"kernel": kernel()} if algorithm == "one_shot" else {}
             made |= {"request": request, "environment": environment(), "timing": timing, "library": ""}
             made |= {} if algorithm == "one_shot" else {"library": "NCCL 2.28.9"}
             record = one(algorithm, KIB, world=world, us=us, **made)
@@ -114,12 +114,12 @@ def members() -> list[Record]:
     return found
 
 
-def make_measured(folder: Path) -> None:
+def make_measured(folder):
     """Write the invented set as commands leave it."""
     kept(folder, members())
 
 
-def reseal(folder: Path) -> None:
+def reseal(folder):
     """Seal every command's folder by the project's own seal."""
     for path in sorted(folder.rglob("command.json")):
         if path.is_file():
@@ -129,13 +129,13 @@ def reseal(folder: Path) -> None:
 # How files are changed.
 
 
-def record_paths(folder: Path) -> list[Path]:
+def record_paths(folder):
     return sorted(
         path for path in folder.rglob("*.json") if path.name not in ("command.json",) and path.parent.name != "shared"
     )
 
 
-def edit(path: Path, change: Callable[[Document], object]) -> None:
+def edit(path, change):
     """Change a record's document, whose environment and request are in full then. What no record refers to any more is
     removed: who changes records on purpose leaves nothing behind."""
     before = path.read_text(encoding="utf-8")
@@ -149,10 +149,10 @@ def edit(path: Path, change: Callable[[Document], object]) -> None:
             (path.parent / "shared" / f"{digest}.json").unlink()
 
 
-def every(change: Callable[[Document], object], text: str = "") -> Change:
+def every(change, text=""):
     """Change the documents of all records whose path has a text."""
 
-    def changed(folder: Path) -> None:
+    def changed(folder):
         for path in record_paths(folder):
             if text in str(path):
                 edit(path, change)
@@ -160,15 +160,15 @@ def every(change: Callable[[Document], object], text: str = "") -> Change:
     return changed
 
 
-def first(change: Callable[[Document], object], text: str = "one_shot") -> Change:
+def first(change, text="one_shot"):
     """Change the document of the first record whose path has a text."""
     return lambda folder: edit(next(path for path in record_paths(folder) if text in path.name), change)
 
 
-def command(change: Callable[[Document], object]) -> Change:
+def command(change):
     """Change the first command.json."""
 
-    def changed(folder: Path) -> None:
+    def changed(folder):
         path = sorted(folder.rglob("command.json"))[0]
         document = json.loads(path.read_text(encoding="utf-8"))
         change(document)
@@ -177,37 +177,37 @@ def command(change: Callable[[Document], object]) -> Change:
     return changed
 
 
-def put(path: str, value: Any) -> Callable[[Document], object]:
+def put(path, value):
     """Set the value at a dotted path; with a function, what it makes of the value that is there."""
 
-    def change(document: Document) -> None:
+    def change(document):
         *ways, key = path.split(".")
-        inner: Any = document
+        inner = document
         for way in ways:
             inner = inner[int(way)] if isinstance(inner, list) else inner[way]
-        at: Any = int(key) if isinstance(inner, list) else key
+        at = int(key) if isinstance(inner, list) else key
         inner[at] = value(inner.get(key) if isinstance(inner, dict) else inner[at]) if callable(value) else value
 
     return change
 
 
-def both(*changes: Change) -> Change:
-    def changed(folder: Path) -> None:
+def both(*changes):
+    def changed(folder):
         for change in changes:
             change(folder)
 
     return changed
 
 
-def scaled(factor: float) -> Callable[[Any], Any]:
+def scaled(factor):
     return lambda rows: [[value * factor for value in row] for row in rows]
 
 
-def world(folder: Path, number: int) -> Path:
+def world(folder, number):
     return folder / name_of(number)
 
 
-def copy_world(folder: Path, change: Callable[[Document], object] = lambda document: None) -> None:
+def copy_world(folder, change=lambda document: None):
     """Make a fifth world of the first, with its name and its times of its own."""
     text = name_of(4)
     shutil.copytree(world(folder, 0), folder / text)
@@ -218,10 +218,10 @@ def copy_world(folder: Path, change: Callable[[Document], object] = lambda docum
             edit(path, change)
 
 
-def replace_in(pattern: str, old: str, new: str) -> Change:
+def replace_in(pattern, old, new):
     """Replace a text in the first file with it."""
 
-    def changed(folder: Path) -> None:
+    def changed(folder):
         for path in sorted(folder.rglob(pattern)):
             text = path.read_text(encoding="utf-8")
             if old in text:
@@ -232,5 +232,5 @@ def replace_in(pattern: str, old: str, new: str) -> Change:
     return changed
 
 
-def remove(pattern: str) -> Change:
+def remove(pattern):
     return lambda folder: sorted(folder.rglob(pattern))[0].unlink()

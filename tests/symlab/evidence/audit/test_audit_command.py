@@ -1,7 +1,5 @@
 """python -m reports audit: its forms, its files, its exit codes, its refusals; and that it starts at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -22,7 +20,7 @@ STEADY = (10.0, 10.01, 10.02, 9.99, 10.03)
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch):
     """The working folder, with sets of records; the worker is one that finds nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(worker, "ask", lambda *_: answer())
@@ -47,13 +45,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("elsewhere", 2, "NOT AUDITABLE: "),
     ],
 )
-def test_two_places_are_compared(after: str, code: int, verdict: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_places_are_compared(after, code, verdict, capsys):
     assert main(["audit", "before.jsonl.xz", f"{after}.jsonl.xz"]) == code
     assert capsys.readouterr().out.splitlines()[-1].startswith(verdict)
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "json"])
-def test_a_place_whose_name_is_not_utf_8_is_audited(place: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_whose_name_is_not_utf_8_is_audited(place, form, capsys):
     name = os.fsdecode(b"odd\xff")
     (place / "records").rename(place / name)
     assert main(["audit", name, "--format", form, "-o", "odd.html"]) == 0
@@ -61,12 +59,12 @@ def test_a_place_whose_name_is_not_utf_8_is_audited(place: Path, form: str, caps
     assert (place / "odd.html").is_file()
 
 
-def test_the_band_is_declared(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_band_is_declared(capsys):
     assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--band", "20%"]) == 0
     assert "SAME" in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_gate_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_decides_the_exit_code(capsys):
     places = ["audit", "before.jsonl.xz", "slow.jsonl.xz"]
     for gate, code, says in (("slower", 1, "failed"), ("different", 0, "passed")):
         assert main([*places, "--gate", gate]) == code
@@ -74,7 +72,7 @@ def test_a_gate_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> Non
         assert verdict == f"FINDING: data: 1 BIT-EQUAL; speed: 1 SLOWER; {STATED}; gate {gate}: {says}"
 
 
-def test_one_place_is_checked_against_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_place_is_checked_against_the_list(capsys):
     assert main(["audit", "records"]) == 0
     out = capsys.readouterr().out
     assert "signatures " in out
@@ -87,7 +85,7 @@ def test_one_place_is_checked_against_the_list(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines()[-1].startswith("FINDING: findings in kernels, manifest; data ")
 
 
-def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
+def test_formats(capsys):
     assert main(["audit", "records", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "checklist"
     assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "--format", "json"]) == 1
@@ -99,7 +97,7 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["audit.html", "audit.md", "audit.json"])
-def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files(name, place, capsys):
     assert main(["audit", "before.jsonl.xz", "slow.jsonl.xz", "-o", name]) == 1
     assert f"{name}: written" in capsys.readouterr().err
     text = (place / name).read_text(encoding="utf-8")
@@ -126,7 +124,7 @@ def test_files(name: str, place: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["audit", "records", "newer.json"], "newer.json: written with schema 99"),
     ],
 )
-def test_a_wrong_request_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_request_is_one_line(arguments, message, capsys):
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)
@@ -135,19 +133,17 @@ def test_a_wrong_request_is_one_line(arguments: list[str], message: str, capsys:
 
 
 @pytest.mark.parametrize(("text", "size"), [("0", 0), ("512", 512), ("64K", 65536), ("1m", 1 << 20), ("2G", 2 << 30)])
-def test_sizes(text: str, size: int) -> None:
+def test_sizes(text, size):
     assert command.size_of(text) == size
 
 
-def test_records_from_mlflow_have_no_manifest(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_from_mlflow_have_no_manifest(monkeypatch, capsys):
     monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: records() if (uri, ids) == ("u", ["run"]) else [])
     assert main(["audit", "run", "--mlflow", "u"]) == 0
     assert "MLflow's run: no files, so no manifest" in capsys.readouterr().out
 
 
-def test_what_lasts_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lasts_is_said(capsys, monkeypatch):
     now_s = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     progress = command.Progress()
@@ -159,7 +155,7 @@ def test_what_lasts_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_a_comparison_needs_neither_torch_nor_what_takes_long_to_import(place: Path) -> None:
+def test_a_comparison_needs_neither_torch_nor_what_takes_long_to_import(place):
     text = (
         "import sys; from reports.__main__ import main; "
         "code = main(['audit', 'other.jsonl.xz', 'other.jsonl.xz']); "
@@ -174,6 +170,6 @@ def test_a_comparison_needs_neither_torch_nor_what_takes_long_to_import(place: P
     assert (code, heavy) == ("2", [])
 
 
-def test_the_usual_worker_is_the_runners() -> None:
+def test_the_usual_worker_is_the_runners():
     assert worker.MODULE == "symlab.evidence.audit_worker"
     assert (ROOT / "symlab" / "evidence" / "audit_worker.py").is_file()

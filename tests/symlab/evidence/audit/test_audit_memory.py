@@ -1,7 +1,5 @@
 """What an audit and its worker need, and what each timed record adds to that."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess
@@ -18,13 +16,13 @@ PUBLISHED = sorted((ROOT / "reports" / "published" / "h200-x4").glob("*.jsonl.xz
 MANY, MOST_KB = 10_000, 500 << 10
 
 
-def peak_kb(folder: Path) -> int:
+def peak_kb(folder):
     """The most memory that the audit of a folder had, and its worker. Nothing runs again."""
     words = ["-m", "symlab", "audit", "--rerun", "0", "--inputs-up-to", "0", str(folder)]
     audit = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    peaks: dict[str, int] = {}
+    peaks = {}
 
-    def has_ended() -> bool:
+    def has_ended():
         with contextlib.suppress(OSError, StopIteration):  # it ends
             started = Path(f"/proc/{audit.pid}/task/{audit.pid}/children").read_text().split()
             for pid in (str(audit.pid), *started):
@@ -39,7 +37,7 @@ def peak_kb(folder: Path) -> int:
 
 
 @pytest.mark.slow
-def test_ten_thousand_records_need_less_than_500_mb(tmp_path: Path) -> None:
+def test_ten_thousand_records_need_less_than_500_mb(tmp_path):
     needed = []
     for name, files in (("one world", PUBLISHED[:1]), ("all", PUBLISHED)):
         (folder := tmp_path / name).mkdir()

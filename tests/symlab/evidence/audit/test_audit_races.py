@@ -1,12 +1,9 @@
 """Races in comparisons: the same pairs, other ones, and cases that were not checked."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
 
-from cases.record.record import Record
 from reports.table import sheet
 from symlab.evidence.audit.comparison import FINDING, NOT_AUDITABLE, VERIFIED, compare
 from symlab.evidence.audit.gate import Gate
@@ -18,7 +15,7 @@ FORMAL = finding("formal", "an acquire")
 OTHER = finding("formal", "an acquire", second=dataclasses.replace(LOAD, line=56))
 
 
-def world(record: Record, name: str) -> Record:
+def world(record, name):
     """The same case with comparable data, as another world gave it."""
     request = dataclasses.replace(record.request, command=name)
     return dataclasses.replace(record, request=request, check=check())
@@ -37,20 +34,18 @@ def world(record: Record, name: str) -> Record:
         (unchecked(), unchecked(), Races.NOT_CHECKED, ""),
     ],
 )
-def test_findings_of_a_case_are_compared_by_their_pairs(
-    before: Record, after: Record, races: Races, remark: str
-) -> None:
+def test_findings_of_a_case_are_compared_by_their_pairs(before, after, races, remark):
     found = races_of([before], [after])
     assert found.races is races
     assert remark in found.remark
     assert bool(remark) == bool(found.remark)
 
 
-def test_all_that_differ_are_counted() -> None:
+def test_all_that_differ_are_counted():
     assert races_of([checked()], [checked(FORMAL, OTHER)]).remark.endswith(", and 1 more")
 
 
-def test_other_findings_are_a_finding_of_a_comparison() -> None:
+def test_other_findings_are_a_finding_of_a_comparison():
     same = compare([world(checked(FORMAL), "a")], [world(checked(FORMAL), "b")])
     assert same.exit_code == VERIFIED
     assert "races: 1 SAME" in same.verdict
@@ -63,13 +58,13 @@ def test_other_findings_are_a_finding_of_a_comparison() -> None:
     assert compare([world(checked(), "a")], [world(checked(FORMAL), "b")], gate=Gate.DIFFERENT).exit_code == FINDING
 
 
-def test_a_comparison_of_unchecked_records_says_nothing_of_races() -> None:
+def test_a_comparison_of_unchecked_records_says_nothing_of_races():
     found = compare([one()], [one(world=1)])
     assert "races" not in found.verdict
     assert all("races" not in made.columns for made in found.sheets)
 
 
-def test_a_case_that_was_checked_on_one_side_alone_is_not_said_to_be_the_same() -> None:
+def test_a_case_that_was_checked_on_one_side_alone_is_not_said_to_be_the_same():
     found = compare([world(unchecked(), "a")], [world(checked(), "b")])
     assert "races: 1 NOT COMPARABLE" in found.verdict
     assert "after" not in found.cases[0].races.remark

@@ -1,16 +1,13 @@
 """The list of items as a whole: a complete set, a bare one, simulated ones, old ones; the verdict and its forms."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from cases.record.record import CHECK_WAS_OFF, Record, load
+from cases.record.record import CHECK_WAS_OFF, load
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from reports.record.bundle import read
 from reports.table import sheet
@@ -24,10 +21,10 @@ from tests.symlab.evidence.audit.complete_set import answer, audited, evidence, 
 from tests.symlab.evidence.audit.invented_records import simulated
 
 EXAMPLES = Path(__file__).parents[3] / "reports" / "examples"
-BARE: dict[str, Any] = {"environment": RecordedEnvironment(), "request": RecordedRequest()}
+BARE = {"environment": RecordedEnvironment(), "request": RecordedRequest()}
 
 
-def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
+def test_a_complete_set_is_verified_in_every_item(tmp_path):
     audit = audited(place=kept(tmp_path / "records"))
     gaps = {one.name: evidence(audit, one.name, Outcome.NOT_CAPTURED) for one in audit.items}
     assert [name for name, text in gaps.items() if text] == ["signatures"], "commands sign nothing"
@@ -41,14 +38,14 @@ def test_a_complete_set_is_verified_in_every_item(tmp_path: Path) -> None:
     )
 
 
-def test_all_that_is_said_of_the_unchanged_set() -> None:
+def test_all_that_is_said_of_the_unchanged_set():
     """What tells() compares other sets with."""
     audit = audited()
     said = [f"{one.name} {point.outcome}: {point.evidence}" for one in audit.items for point in one.points]
     same_text("\n".join(said))
 
 
-def test_nothing_is_passed_by_default() -> None:
+def test_nothing_is_passed_by_default():
     """Of records that hold next to nothing, next to nothing is verified, and all else is named."""
     bare = [dataclasses.replace(record, **BARE) for record in study(worlds=1)]
     audit = audited(bare, said=answer(problem="no answer"))
@@ -59,7 +56,7 @@ def test_nothing_is_passed_by_default() -> None:
     assert "no answer" in evidence(audit, "configuration", Outcome.NOT_COMPARABLE)
 
 
-def test_a_finding_decides_and_is_named() -> None:
+def test_a_finding_decides_and_is_named():
     audit = audited(said=answer(cases=[Point(Outcome.FINDING, "a case is missing")]))
     assert audit.exit_code == 1
     assert (
@@ -67,12 +64,12 @@ def test_a_finding_decides_and_is_named() -> None:
     )
 
 
-def test_the_last_line_names_the_items_that_were_not_compared() -> None:
+def test_the_last_line_names_the_items_that_were_not_compared():
     audit = audited(said=answer(cases=[Point(Outcome.NOT_COMPARABLE, "no configuration")]))
     assert audit.verdict.endswith("consistent; unsigned; not comparable in cases")
 
 
-def test_the_level_says_that_the_tree_was_changed() -> None:
+def test_the_level_says_that_the_tree_was_changed():
     """What a commit lacks may explain any difference, so it stands on the last line."""
     git = {"commit": "0" * 40, "branch": "main", "dirty": True, "changed_files": 1}
     members = [dataclasses.replace(one, environment=dataclasses.replace(one.environment, git=git)) for one in records()]
@@ -94,18 +91,18 @@ ONE, OTHER = "all_reduce/one_shot", "all_reduce/other"
         (Recomputed(2, 2, kernels=[ONE, OTHER]), "2 of 2", 0),
     ],
 )
-def test_a_set_needs_data_recomputed_of_each_kernel(level: Recomputed, says: str, code: int) -> None:
+def test_a_set_needs_data_recomputed_of_each_kernel(level, says, code):
     audit = audited(said=answer(level))
     head = "DATA VERIFIED" if code == 0 else "NOT AUDITABLE"
     wanted = f"{head}: data recomputed in {says}; times stated, not verified; consistent; unsigned"
     assert (audit.exit_code, audit.verdict) == (code, wanted)
 
 
-def unchecked(members: list[Record]) -> list[Record]:
+def unchecked(members):
     return [dataclasses.replace(one, check=None, timing=None, reason=CHECK_WAS_OFF) for one in members]
 
 
-def test_a_set_of_which_nothing_was_checked_is_not_auditable(tmp_path: Path) -> None:
+def test_a_set_of_which_nothing_was_checked_is_not_auditable(tmp_path):
     """However much else is verified: nobody looked at the data."""
     audit = audited(place=kept(tmp_path / "records", unchecked(records())), said=answer(Recomputed()))
     assert {"configuration", "cases"} <= set(audit.level.verified)
@@ -113,7 +110,7 @@ def test_a_set_of_which_nothing_was_checked_is_not_auditable(tmp_path: Path) -> 
     assert audit.verdict.startswith("NOT AUDITABLE: ")
 
 
-def test_a_changed_tree_is_a_part_of_the_level() -> None:
+def test_a_changed_tree_is_a_part_of_the_level():
     changed = Level(Recomputed(1, 1), is_changed=True)
     assert changed.document()["changed_tree"] is True
     assert "; changed tree; " in changed.text
@@ -122,7 +119,7 @@ def test_a_changed_tree_is_a_part_of_the_level() -> None:
 TIMED = ("clocks", "timing", "samples", "baselines", "limit")
 
 
-def test_simulated_sets_have_no_clocks_and_no_gpus() -> None:
+def test_simulated_sets_have_no_clocks_and_no_gpus():
     simulations = [simulated(record) for record in records() if record.kernel is not None]
     members = [dataclasses.replace(record, counters={"instructions": 8}) for record in simulations]
     audit = audited(without(members, "gpus", "cuda_driver"))
@@ -133,14 +130,14 @@ def test_simulated_sets_have_no_clocks_and_no_gpus() -> None:
     assert audit.exit_code == 0
 
 
-def test_what_ran_on_gpus_and_was_not_timed_is_said() -> None:
+def test_what_ran_on_gpus_and_was_not_timed_is_said():
     audit = audited([dataclasses.replace(record, timing=None) for record in records()])
     for name in TIMED:
         assert evidence(audit, name, Outcome.NOT_CAPTURED) == "nothing was timed, although it ran on GPUs"
 
 
 @pytest.mark.parametrize("name", ["schema2.json", "schema2_library.json"])
-def test_the_published_schema_audits_without_a_finding(name: str) -> None:
+def test_the_published_schema_audits_without_a_finding(name):
     record = load(EXAMPLES / name)
     audit = audited([record], EXAMPLES / name)
     assert audit.exit_code == 0
@@ -148,14 +145,14 @@ def test_the_published_schema_audits_without_a_finding(name: str) -> None:
         assert "the records hold none (schema 2)" in evidence(audit, "data", Outcome.NOT_CAPTURED)
 
 
-def test_without_a_worker_what_it_would_say_is_named() -> None:
+def test_without_a_worker_what_it_would_say_is_named():
     audit = audited(said=answer(problem="it took longer than 5 s"))
     for name in RECOMPUTED:
         assert "it took longer than 5 s" in evidence(audit, name, Outcome.NOT_COMPARABLE)
     assert audit.exit_code == 2
 
 
-def test_the_forms_hold_every_point(tmp_path: Path) -> None:
+def test_the_forms_hold_every_point(tmp_path):
     audit = audited(place=kept(tmp_path / "records"))
     text = sheet.text(audit.sheets, audit.captions)
     markdown = sheet.markdown(audit.sheets, audit.captions)
@@ -172,8 +169,8 @@ def test_the_forms_hold_every_point(tmp_path: Path) -> None:
     assert document["exit_code"] == 0
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_progress_is_told(tmp_path):
+    told = []
     with patch.object(worker, "ask", lambda *_: answer()):
         check(read([kept(tmp_path / "records")]), say=told.append)
     assert len(told) == 2

@@ -1,16 +1,13 @@
 """Two sets of records: every verdict on data and on speed, what is missing, what differs, and the exit code."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from typing import Any
 
 import pytest
 
-from cases.record.record import CHECK_WAS_OFF, Check, Record, Status
+from cases.record.record import CHECK_WAS_OFF, Status
 from reports.table import sheet
-from symlab.evidence.audit.comparison import FINDING, NOT_AUDITABLE, STATED, VERIFIED, Comparison, compare
+from symlab.evidence.audit.comparison import FINDING, NOT_AUDITABLE, STATED, VERIFIED, compare
 from symlab.evidence.audit.data import Data
 from symlab.evidence.audit.differences import OLDER
 from symlab.evidence.audit.gate import Gate
@@ -23,31 +20,31 @@ STEADY = (10.0, 10.01, 10.02, 9.99, 10.03)
 SLOW = tuple(1.1 * us for us in STEADY)
 
 
-def elsewhere(record: Record, world: str) -> Record:
+def elsewhere(record, world):
     """The same, as another world gave it."""
     return dataclasses.replace(record, request=dataclasses.replace(record.request, command=world))
 
 
-def old(record: Record) -> Record:
+def old(record):
     assert record.check is not None
     return dataclasses.replace(
         record, schema=2, check=dataclasses.replace(record.check, input_digests=None, output_digests=None)
     )
 
 
-def edge(bits: str = "right", method: str = "bitwise_fold", **changes: Any) -> Record:
+def edge(bits="right", method="bitwise_fold", **changes):
     return with_case(one(check=check(bits, method=method), **changes), inputs="edge")
 
 
-def of_one_launch(**changes: Any) -> Check:
+def of_one_launch(**changes):
     """Other bits of one launch of one rank."""
     rows = list(check().output_digests or ())
-    rows[2] = (rows[2][0], check("other").output_digests[0][0])  # type: ignore[index]
+    rows[2] = (rows[2][0], check("other").output_digests[0][0])
     promised = {"launches_equal": False, "launches_equal_promised": False, "ranks_equal_promised": False}
     return check(output_digests=tuple(rows), **promised)
 
 
-def of_sm_100a(bits: str) -> Record:
+def of_sm_100a(bits):
     made = one(check=check(bits))
     assert made.fabric is not None
     assert made.kernel is not None
@@ -55,7 +52,7 @@ def of_sm_100a(bits: str) -> Record:
     return dataclasses.replace(made, fabric=fabric, kernel=code, check=check("of sm_100a"))
 
 
-def bound(bits: str = "right", **changes: Any) -> Record:
+def bound(bits="right", **changes):
     return one(check=check(bits, method="bound", **changes))
 
 
@@ -63,7 +60,7 @@ NOISY = (8.0, 12.0, 9.0, 11.5, 10.0)
 FOUR_LAUNCHES = check(output_digests=tuple(row * 2 for row in check().output_digests or ()), launches=4)
 OFF = one(check=None, reason=CHECK_WAS_OFF)
 
-DATA: dict[str, tuple[list[Record], list[Record]]] = {
+DATA = {
     "the same bits": ([one()], [one()]),
     "other bits": ([one()], [one(check=check("other"))]),
     "of one launch of one rank": ([one()], [one(check=of_one_launch())]),
@@ -102,7 +99,7 @@ DATA: dict[str, tuple[list[Record], list[Record]]] = {
     "new after": ([one()], [one(), one(size_bytes=MIB)]),
 }
 
-TIMES: dict[str, tuple[list[Record], list[Record]]] = {
+TIMES = {
     "the same": in_turns(STEADY, STEADY),
     "slower": in_turns(STEADY, SLOW),
     "faster": in_turns(STEADY, tuple(0.9 * us for us in STEADY)),
@@ -122,7 +119,7 @@ TIMES: dict[str, tuple[list[Record], list[Record]]] = {
 }
 
 
-def said(found: Comparison) -> str:
+def said(found):
     """The exit code, the verdict, and what is said of each case."""
     lines = [f"{found.exit_code}: {found.verdict}"]
     for case in found.cases:
@@ -131,7 +128,7 @@ def said(found: Comparison) -> str:
     return "\n".join(lines)
 
 
-def test_what_is_said_of_data() -> None:
+def test_what_is_said_of_data():
     """Wherever both sides are of one world, nothing was run again."""
     told = []
     for name, (before, after) in DATA.items():
@@ -141,21 +138,21 @@ def test_what_is_said_of_data() -> None:
     same_text("\n".join(told))
 
 
-def test_what_is_said_of_times() -> None:
+def test_what_is_said_of_times():
     told = [f"{name}\n{said(compare(before, after))}" for name, (before, after) in TIMES.items()]
     wide = compare(worlds(STEADY[:2]), worlds(SLOW[:2], first=5), band=0.2)
     here = compare(*TIMES["the same"], is_after_run_here=True)
     same_text("\n".join([*told, f"a wide band\n{said(wide)}", f"run here\n{said(here)}"]))
 
 
-def test_a_launchs_own_order_counts_not_that_of_the_records() -> None:
+def test_a_launchs_own_order_counts_not_that_of_the_records():
     before, after = in_turns(STEADY, SLOW)
     (forward,), (backward,) = (compare(*sides).cases for sides in ((before, after), (before[::-1], after[::-1])))
     assert forward.speed == backward.speed
     assert forward.speed.speed is Speed.SLOWER
 
 
-def test_the_verdict_begins_with_what_was_not_compared() -> None:
+def test_the_verdict_begins_with_what_was_not_compared():
     others = refused("one_shot", 2 * MIB), one(size_bytes=MIB)
     found = compare([one(), others[0]], [one(world=1), others[0], others[1]], not_run=[("gone", "an invented reason")])
     assert found.not_compared == 3
@@ -178,7 +175,7 @@ FASTER = tuple(0.9 * us for us in STEADY)
         (FASTER, "other", {"any": 1, "slower": 0, "different": 1}),
     ],
 )
-def test_a_gate_decides_the_exit_code_alone(after_us: tuple[float, ...], bits: str, codes: dict[str, int]) -> None:
+def test_a_gate_decides_the_exit_code_alone(after_us, bits, codes):
     before, after = in_turns(STEADY, after_us)
     after = [dataclasses.replace(record, check=check(bits)) for record in after]
     for gate, code in codes.items():
@@ -189,7 +186,7 @@ def test_a_gate_decides_the_exit_code_alone(after_us: tuple[float, ...], bits: s
         assert found.verdict.endswith(f"; gate {gate}: {says}") == (gate != "any")
 
 
-def test_a_gate_without_anything_to_decide_it_does_not_pass() -> None:
+def test_a_gate_without_anything_to_decide_it_does_not_pass():
     untimed = compare([one()], [one(world=1)], gate=Gate.SLOWER)
     assert (untimed.exit_code, untimed.outcome) == (NOT_AUDITABLE, VERIFIED)
     assert untimed.verdict.endswith("; gate slower: nothing to decide it")
@@ -200,7 +197,7 @@ def test_a_gate_without_anything_to_decide_it_does_not_pass() -> None:
     assert compare([one(), one(size_bytes=MIB)], [one(world=1)], gate=Gate.SLOWER).exit_code == NOT_AUDITABLE
 
 
-def test_the_recorded_code_in_turns_is_what_speed_is_judged_by() -> None:
+def test_the_recorded_code_in_turns_is_what_speed_is_judged_by():
     recorded = [
         one(world=at, us=us, request={"command": f"recorded{at}"}, started="2025-12-01T00:00:00Z")
         for at, us in enumerate(STEADY)
@@ -209,7 +206,6 @@ def test_the_recorded_code_in_turns_is_what_speed_is_judged_by() -> None:
     found = compare(recorded, today, in_turns=again)
     (case,) = found.cases
     assert (case.speed.speed, case.speed.worlds) == (Speed.SAME, (5, 5))
-    assert case.recorded is not None
     assert case.recorded.speed is Speed.OUTSIDE, "code is as quick, but the machine is not what it was"
     assert found.exit_code == FINDING
     assert "against the recorded times, apart in time: 1 OUTSIDE" in found.verdict
@@ -224,13 +220,13 @@ def test_the_recorded_code_in_turns_is_what_speed_is_judged_by() -> None:
     assert case.speed.advice.startswith("apart in time")
 
 
-def test_recorded_code_that_gives_other_bits_today_is_a_finding() -> None:
+def test_recorded_code_that_gives_other_bits_today_is_a_finding():
     again, today = in_turns(STEADY, STEADY, check=check("other"))
     recorded = [one(us=10.0, request={"command": "recorded"}, started="2025-12-01T00:00:00Z")]
     assert compare(recorded, today, in_turns=again).cases[0].data.data is Data.DIFFERENT
 
 
-def test_two_modes_among_worlds_are_named() -> None:
+def test_two_modes_among_worlds_are_named():
     quick = tuple(10 + 0.01 * step for step in range(6))
     two_modes = tuple(us * (1.2 if index % 2 else 1) for index, us in enumerate(quick * 2))
     found, steady = (compare(*in_turns(times, times)) for times in (two_modes, quick))
@@ -242,7 +238,7 @@ def test_two_modes_among_worlds_are_named() -> None:
     assert f"{case.speed.lag1:+.2f}" in text
 
 
-def test_inconclusive_is_named_and_no_finding() -> None:
+def test_inconclusive_is_named_and_no_finding():
     steady, unsteady = in_turns(STEADY, STEADY, size_bytes=2 * KIB), TIMES["noisy"]
     found = compare([*unsteady[0], *steady[0]], [*unsteady[1], *steady[1]])
     assert found.verdict == f"NO FINDING: data: 2 BIT-EQUAL; speed: 1 SAME, 1 INCONCLUSIVE; {STATED}"
@@ -250,7 +246,7 @@ def test_inconclusive_is_named_and_no_finding() -> None:
     assert compare(*without).exit_code == NOT_AUDITABLE
 
 
-def test_holm_is_over_all_cases_of_the_comparison() -> None:
+def test_holm_is_over_all_cases_of_the_comparison():
     sizes = [KIB << power for power in range(10)]
     each = [in_turns(STEADY, SLOW, size_bytes=size) for size in sizes]
     before, after = ([record for pair in each for record in pair[side]] for side in (0, 1))
@@ -258,8 +254,8 @@ def test_holm_is_over_all_cases_of_the_comparison() -> None:
     assert compare(before[:5], after[:5]).cases[0].speed.speed is Speed.SLOWER
 
 
-def test_ways_of_timing_are_cases_of_their_own_where_there_are_several() -> None:
-    def both(first: int, eager_us: float) -> list[Record]:
+def test_ways_of_timing_are_cases_of_their_own_where_there_are_several():
+    def both(first, eager_us):
         eager = worlds((eager_us,), first=first, timing={"mode": "eager"})
         return [*worlds((10.0,), first=first), *eager]
 
@@ -269,7 +265,7 @@ def test_ways_of_timing_are_cases_of_their_own_where_there_are_several() -> None
     assert ([case.speed.speed for case in lonely.cases], len(lonely.only_before)) == ([Speed.INSIDE], 1)
 
 
-def test_what_is_missing_after_is_a_finding_and_what_is_new_is_named() -> None:
+def test_what_is_missing_after_is_a_finding_and_what_is_new_is_named():
     extra, never = one(size_bytes=MIB), refused("one_shot", 2 * MIB)
     found = compare([one(), extra, never], [one(world=1)])
     assert found.exit_code == FINDING
@@ -283,7 +279,7 @@ def test_what_is_missing_after_is_a_finding_and_what_is_new_is_named() -> None:
     assert extra.id in sheet.text(new.sheets, new.captions)
 
 
-def test_what_differs_is_listed() -> None:
+def test_what_differs_is_listed():
     environment = {
         "git": {"commit": "f" * 40, "dirty": True},
         "packages": {"torch": "2.13.0"},
@@ -317,9 +313,7 @@ def test_what_differs_is_listed() -> None:
         (("", ""), ("1", "2"), ("1", "2"), {"sources", "PTX", "cubin"}),
     ],
 )
-def test_code_is_compared_where_both_sides_have_it(
-    codes: tuple[str, str], ptx: tuple[str, str], sources: tuple[str, str], expected: set[str]
-) -> None:
+def test_code_is_compared_where_both_sides_have_it(codes, ptx, sources, expected):
     sides = []
     for at in (0, 1):
         digests = {"ptx_digest": ptx[at], "source_digest": sources[at], "code_digest": codes[at] or None}
@@ -328,20 +322,20 @@ def test_code_is_compared_where_both_sides_have_it(
     assert {what.removeprefix("kernel all_reduce/one_shot.").removesuffix(" (1 case)") for what in found} == expected
 
 
-def test_configuration_and_fabric_differ() -> None:
+def test_configuration_and_fabric_differ():
     asked = {"command": "other", "configuration": {"seed": 1, "records": "elsewhere", "timing": {"mode": "graph"}}}
     found = {one.what for one in compare([one()], [simulated(one(request=asked))]).differences}
     assert {"configuration.seed", "configuration.accumulator", "fabric.name", "fabric.multicast"} <= found
     assert "configuration.records" not in found
 
 
-def test_nothing_that_differs_is_said() -> None:
+def test_nothing_that_differs_is_said():
     found = compare([one()], [one(world=1)])
     assert found.differences == ()
     assert "nothing differs" in found.captions[-1]
 
 
-def test_the_document_is_json_and_holds_everything() -> None:
+def test_the_document_is_json_and_holds_everything():
     sides = in_turns(STEADY, SLOW)
     before = [*sides[0], one(size_bytes=MIB), simulated(one(size_bytes=2 * MIB))]
     found = compare(before, [*sides[1], one(size_bytes=4 * MIB), simulated(one(size_bytes=2 * MIB, world=5))])
@@ -359,7 +353,7 @@ def test_the_document_is_json_and_holds_everything() -> None:
     assert document["band"] == 0.02
 
 
-def test_the_table() -> None:
+def test_the_table():
     sides = in_turns(STEADY, SLOW)
     found = compare([*sides[0], one("nccl", MIB)], [*sides[1], one("nccl", MIB, world=5)])
     lines = sheet.text(found.sheets, found.captions).splitlines()

@@ -1,10 +1,6 @@
 """Items "cases", "manifest" and "replay": what is missing, changed, or can't be run again."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,7 +23,7 @@ FINDING, NOT_COMPARABLE, NOT_CAPTURED = Outcome.FINDING, Outcome.NOT_COMPARABLE,
 CAPTURED = Outcome.CAPTURED
 
 
-def test_a_record_that_was_taken_away_and_one_that_was_put_in(tmp_path: Path) -> None:
+def test_a_record_that_was_taken_away_and_one_that_was_put_in(tmp_path):
     place = kept(tmp_path / "less")
     sorted((place / "command2").glob("all_reduce*.json"))[0].unlink()
     tells(audited(place=place), "cases", CAPTURED, FINDING)
@@ -37,18 +33,18 @@ def test_a_record_that_was_taken_away_and_one_that_was_put_in(tmp_path: Path) ->
     tells(audited(place=place), "cases", CAPTURED, FINDING)
 
 
-def test_failures_with_reasons_are_counted_and_are_no_finding() -> None:
+def test_failures_with_reasons_are_counted_and_are_no_finding():
     tells(audited([*records(), broken(Status.FAILED, size_bytes=4096)]), "cases", CAPTURED)
 
 
 @pytest.mark.parametrize(
     "jobs", [None, [1], [{"number": 0}], [{"number": "0", "cases": []}], [{"number": 0, "cases": [3]}], "all"]
 )
-def test_jobs_that_are_none_are_a_finding(jobs: Any, tmp_path: Path) -> None:
+def test_jobs_that_are_none_are_a_finding(jobs, tmp_path):
     tells(audited(place=with_command(kept(tmp_path), jobs=jobs)), "cases", FINDING)
 
 
-def test_a_job_without_any_record_is_missed(tmp_path: Path) -> None:
+def test_a_job_without_any_record_is_missed(tmp_path):
     """Without a command.json, as in a bundle, the command may have been interrupted before the last ones. A damaged
     record may name any number of jobs."""
     for number in (3, 10**12):
@@ -60,7 +56,7 @@ def test_a_job_without_any_record_is_missed(tmp_path: Path) -> None:
     tells(audited([with_request(first, job=7), *others]), "cases", CAPTURED, FINDING)
 
 
-def test_one_file_of_a_command_is_no_finding(tmp_path: Path) -> None:
+def test_one_file_of_a_command_is_no_finding(tmp_path):
     """It never was the whole command."""
     place = kept(tmp_path / "records", [with_request(record, jobs=2) for record in records(1)])
     path = sorted((place / "command0").glob("all_reduce*.json"))[0]
@@ -68,7 +64,7 @@ def test_one_file_of_a_command_is_no_finding(tmp_path: Path) -> None:
     assert audited(place=place).level.findings == ("cases",)
 
 
-def interrupted(place: Path, outcome: str | None) -> Path:
+def interrupted(place, outcome):
     """The first command without its second record: interrupted, or with None killed."""
     path = sorted((place / "command0").glob("all_reduce*.json"))[1]
     case = path.stem
@@ -85,7 +81,7 @@ def interrupted(place: Path, outcome: str | None) -> Path:
 
 
 @pytest.mark.parametrize("outcome", ["interrupted", None])
-def test_an_interrupted_command_is_no_finding(outcome: str | None, tmp_path: Path) -> None:
+def test_an_interrupted_command_is_no_finding(outcome, tmp_path):
     place = interrupted(kept(tmp_path, records(1)), outcome)
     audit = audited(place=place)
     assert audit.level.findings == ()
@@ -93,26 +89,26 @@ def test_an_interrupted_command_is_no_finding(outcome: str | None, tmp_path: Pat
     assert "; interrupted, 1 case not run; " in audit.verdict
 
 
-def test_a_bundle_of_an_interrupted_command_is_no_finding(tmp_path: Path) -> None:
+def test_a_bundle_of_an_interrupted_command_is_no_finding(tmp_path):
     """It has no command.json that says so."""
     place = interrupted(kept(tmp_path / "records", records(1)), "interrupted")
     write(read([place]), tmp_path / "one.jsonl.xz", is_quick=True)
     assert audited(place=tmp_path / "one.jsonl.xz").level.findings == ()
 
 
-def test_what_did_not_run_must_be_said_to(tmp_path: Path) -> None:
+def test_what_did_not_run_must_be_said_to(tmp_path):
     place = interrupted(kept(tmp_path, records(1)), "interrupted")
     path = next((place / "command0").glob("all_reduce*.json"))
     for left in ([], [{"job": 0, "case": path.stem}]):
         assert "cases" in audited(place=with_command(place, cases_not_run=left)).level.findings
 
 
-def findings(place: Path, item: str) -> str:
+def findings(place, item):
     return evidence(audited(place=place), item, FINDING)
 
 
 @pytest.mark.parametrize("name", ["command.json", "manifest.sha256", "all_reduce*.json", "ptx/*.ptx"])
-def test_a_changed_byte_in_any_file(name: str, tmp_path: Path) -> None:
+def test_a_changed_byte_in_any_file(name, tmp_path):
     place = kept(tmp_path / "records")
     path = sorted((place / "command3").glob(name))[0]
     data = path.read_bytes()
@@ -125,7 +121,7 @@ def test_a_changed_byte_in_any_file(name: str, tmp_path: Path) -> None:
     tells(audited(members, place=place), "manifest", CAPTURED)
 
 
-def test_a_single_file_or_command_is_looked_at_alone(tmp_path: Path) -> None:
+def test_a_single_file_or_command_is_looked_at_alone(tmp_path):
     place = kept(tmp_path / "records")
     files = sorted((place / "command0").glob("all_reduce*.json"))
     files[0].write_bytes(files[0].read_bytes() + b"\n")
@@ -133,7 +129,7 @@ def test_a_single_file_or_command_is_looked_at_alone(tmp_path: Path) -> None:
     assert findings(files[1], "manifest") == findings(place / "command1", "manifest") == ""
 
 
-def test_a_name_with_a_colon_is_looked_at(tmp_path: Path) -> None:
+def test_a_name_with_a_colon_is_looked_at(tmp_path):
     place = kept(tmp_path / "records", records(1))
     folder = place / "a: b, line 1: c"
     (place / "command0").rename(folder)
@@ -146,13 +142,13 @@ def test_a_name_with_a_colon_is_looked_at(tmp_path: Path) -> None:
         assert path.name in findings(looked_at, "manifest")
 
 
-def test_without_a_manifest(tmp_path: Path) -> None:
+def test_without_a_manifest(tmp_path):
     place = kept(tmp_path / "records")
     (place / "command0" / MANIFEST).unlink()
     tells(audited(place=place), "manifest", NOT_CAPTURED, CAPTURED)
 
 
-def test_what_can_not_be_run_again_and_what_can(tmp_path: Path) -> None:
+def test_what_can_not_be_run_again_and_what_can(tmp_path):
     tells(audited([with_request(record, configuration=None) for record in records()]), "replay", NOT_CAPTURED)
     audit = audited(place=kept(tmp_path / "my records", records(1)))
     assert re.search("symlab replay '/.*/my records': runs", evidence(audit, "replay", CAPTURED))
@@ -161,7 +157,7 @@ def test_what_can_not_be_run_again_and_what_can(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"jobs": ' + "[" * 900 + "]" * 900 + "}", f'{{"counts": 1{"0" * 400}}}']
 )
-def test_absurd_json_of_a_command_is_named_in_one_line(tmp_path: Path, text: str) -> None:
+def test_absurd_json_of_a_command_is_named_in_one_line(tmp_path, text):
     place = kept(tmp_path / "records", records())
     path = place / "command0" / "command.json"
     path.write_text(text)
@@ -182,7 +178,7 @@ def test_absurd_json_of_a_command_is_named_in_one_line(tmp_path: Path, text: str
         ("{", Outcome.FINDING),
     ],
 )
-def test_a_replays_verdict_is_read(text: str, outcome: Outcome, tmp_path: Path) -> None:
+def test_a_replays_verdict_is_read(text, outcome, tmp_path):
     place = kept(tmp_path / "records", records(1))
     (place / "verdict.json").write_text(text, encoding="utf-8")
     tells(audited(place=place), "replay", outcome)

@@ -1,14 +1,9 @@
 """Items "configuration" and "command": how commands were started, resumed and ended, against their records."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.record.record import Record
 from reports.record.bundle import read
 from reports.record.seal import seal
 from symlab.evidence.audit.items import Outcome
@@ -28,7 +23,7 @@ from tests.symlab.evidence.audit.complete_set import (
 FINDING, NOT_CAPTURED, CAPTURED = Outcome.FINDING, Outcome.NOT_CAPTURED, Outcome.CAPTURED
 
 
-def test_what_is_missing_is_named() -> None:
+def test_what_is_missing_is_named():
     tells(audited([with_request(one, configuration=None) for one in records()]), "configuration", NOT_CAPTURED)
     silent = [with_request(record, command_line=()) for record in without(records(), "launch")]
     tells(audited(silent), "command", NOT_CAPTURED, CAPTURED, NOT_CAPTURED)
@@ -43,17 +38,17 @@ def test_what_is_missing_is_named() -> None:
         ({"started": "2099-01-01T00:00:00Z", "ended": "2099-01-01T00:00:01Z"}, True),
     ],
 )
-def test_times_that_can_not_be(times: dict[str, Any], is_found: bool) -> None:
+def test_times_that_can_not_be(times, is_found):
     members = records()
     members[0] = dataclasses.replace(members[0], **times)
     tells(audited(members), "command", *([FINDING] if is_found else []))
 
 
-def test_what_a_command_leaves_agrees(tmp_path: Path) -> None:
+def test_what_a_command_leaves_agrees(tmp_path):
     tells(audited(place=kept(tmp_path)), "command", CAPTURED)
 
 
-def test_a_command_that_never_ended(tmp_path: Path) -> None:
+def test_a_command_that_never_ended(tmp_path):
     place = kept(tmp_path / "records")
     path = place / "command1" / "command.json"
     path.write_text(path.read_text().replace('"exit_code": 0, ', ""), encoding="utf-8")
@@ -63,14 +58,14 @@ def test_a_command_that_never_ended(tmp_path: Path) -> None:
         audited(read([place / "command0"]), place=place)
 
 
-def resumed(place: Path, *entries: Any) -> Path:
+def resumed(place, *entries):
     """The set on disk with resumptions in the command.json of command0, sealed again."""
     with_command(place, resumed=list(entries))
     seal(place / "command0")
     return place
 
 
-def in_two_parts(**environment: Any) -> list[Record]:
+def in_two_parts(**environment):
     """The last record of command0 is of a resumption; its environment has these parts."""
     members = records()
     last = max(place for place, one in enumerate(members) if one.request.command == "command0")
@@ -89,11 +84,11 @@ ENTRY = {
 }
 
 
-def test_what_changed_before_a_resumption_is_told(tmp_path: Path) -> None:
+def test_what_changed_before_a_resumption_is_told(tmp_path):
     place = resumed(kept(tmp_path, in_two_parts()), {**ENTRY, "changed": ["sources of kernels"]})
     told = evidence(audited(place=place), "command", Outcome.CAPTURED)
     assert "1 record came later; changed before that: sources of kernels" in told
 
 
-def test_records_of_a_resumption_without_their_command_json() -> None:
+def test_records_of_a_resumption_without_their_command_json():
     tells(audited(in_two_parts()), "command", CAPTURED)

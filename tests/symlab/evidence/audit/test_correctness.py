@@ -1,13 +1,10 @@
 """Items "inputs" and "data": checks, digests against what they promise, races, and worlds against each other."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import Any
 
 import pytest
 
-from cases.record.record import CHECK_WAS_OFF, Record
+from cases.record.record import CHECK_WAS_OFF
 from symlab.evidence.audit.items import Outcome
 from tests.reports.raced import checked, finding, unchecked
 from tests.reports.synthetic import with_case
@@ -17,13 +14,13 @@ from tests.symlab.evidence.audit.invented_records import check, digest, one, wro
 FINDING, NOT_CAPTURED, CAPTURED = Outcome.FINDING, Outcome.NOT_CAPTURED, Outcome.CAPTURED
 
 
-def test_wrong_and_unchecked_data() -> None:
+def test_wrong_and_unchecked_data():
     tells(audited([*records(), wrong(world=0)]), "data", FINDING, CAPTURED)
     without = dataclasses.replace(records()[0], check=None, timing=None, reason=CHECK_WAS_OFF)
     tells(audited([*records(), without]), "data", NOT_CAPTURED)
 
 
-def test_bits_that_differ_across_worlds() -> None:
+def test_bits_that_differ_across_worlds():
     members = records()
     tells(audited([*members[:-2], changed(members[-2], check=check("other")), members[-1]]), "data", FINDING)
     within = [changed(one, check=check(f"bits {number}", method="bound")) for number, one in enumerate(members)]
@@ -31,7 +28,7 @@ def test_bits_that_differ_across_worlds() -> None:
     tells(audited(records(1)), "data", CAPTURED, CAPTURED, Outcome.DOES_NOT_APPLY, CAPTURED)
 
 
-def with_digests(rows: tuple[tuple[str, ...], ...], op: str = "all_reduce", root: int = 0, **changes: Any) -> Record:
+def with_digests(rows, op="all_reduce", root=0, **changes):
     """A record whose check was written by somebody who did not look at the digests."""
     good = check(**({"results": 1} | changes))
     made = dataclasses.replace(records()[0], check=good, timing=None)
@@ -40,7 +37,7 @@ def with_digests(rows: tuple[tuple[str, ...], ...], op: str = "all_reduce", root
     return made
 
 
-FREE: dict[str, Any] = {"ranks_equal_promised": False, "launches_equal_promised": False, "results": None}
+FREE = {"ranks_equal_promised": False, "launches_equal_promised": False, "results": None}
 A, B = (digest("a"),) * 2, (digest("b"),) * 2
 
 
@@ -60,18 +57,18 @@ A, B = (digest("a"),) * 2, (digest("b"),) * 2
         (with_digests((A, (), (), ()), "reduce", 2, **FREE), True),
     ],
 )
-def test_digests_that_contradict_what_the_check_says(made: Record, is_found: bool) -> None:
+def test_digests_that_contradict_what_the_check_says(made, is_found):
     """Of reduce the root alone has a result; of a user's kernel some ranks may have none."""
     assert ("contradict their digests" in evidence(audited([made]), "data", FINDING)) is is_found
 
 
-def races(*members: Record) -> dict[Outcome, str]:
+def races(*members):
     """The points that speak of races."""
     points = next(item for item in audited(list(members)).items if item.name == "data").points
     return {point.outcome: point.evidence for point in points if "race" in point.evidence}
 
 
-def test_what_the_race_checker_found() -> None:
+def test_what_the_race_checker_found():
     formal = finding("formal", "an acquire")
     assert races(checked(formal)) == {CAPTURED: "1 case checked for races; found: 1 formal"}
     assert races(checked(finding()))[FINDING].startswith("1 of 1 cases with races: ")

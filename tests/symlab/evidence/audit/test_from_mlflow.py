@@ -1,9 +1,6 @@
 """Sets of records from MLflow beside sets in files: whose name it is."""
 
-from __future__ import annotations
-
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -19,9 +16,7 @@ EXPERIMENT = "compared"
 
 
 @pytest.mark.slow
-def test_what_lies_in_files_is_read_there_and_all_else_from_mlflow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_lies_in_files_is_read_there_and_all_else_from_mlflow(tmp_path, monkeypatch, capsys):
     make_measured(tmp_path / "records")
     monkeypatch.chdir(tmp_path)
     for name in ("_page", "_figures"):
@@ -38,7 +33,7 @@ def test_what_lies_in_files_is_read_there_and_all_else_from_mlflow(
     same_text(capsys.readouterr().err)
 
 
-def test_a_server_that_is_down_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_down_is_one_line(tmp_path, capsys):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,13 +1,9 @@
 """What honest commands leave has no finding: real commands of many kinds, run here and audited."""
 
-from __future__ import annotations
-
 import shlex
-from pathlib import Path
 
 import pytest
 
-from cases.record.record import Record
 from reports.record.bundle import read
 from runner.__main__ import main
 from tests.symlab.evidence.audit.complete_set import audited
@@ -31,7 +27,7 @@ FEW = (
 """In `make test`: the forms of which an audit once said that they contradict themselves, and their like."""
 
 
-def ran(line: str, folder: Path) -> list[Record]:
+def ran(line, folder):
     """The records of a command, which ran in the simulator."""
     words = ["-q", "fabric=simulator", "track=none", *shlex.split(line), f"records={folder}"]
     assert main(words) == 0
@@ -39,5 +35,5 @@ def ran(line: str, folder: Path) -> list[Record]:
 
 
 @pytest.mark.parametrize("line", FEW)
-def test_an_honest_command_does_not_contradict_itself(line: str, tmp_path: Path) -> None:
+def test_an_honest_command_does_not_contradict_itself(line, tmp_path):
     assert audited(ran(line, tmp_path), tmp_path).level.findings == ()

@@ -1,8 +1,6 @@
 """Folders that others made: what is no record ends in one line, in bounded memory and time, and nothing outside the
 folder is read."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import os
@@ -10,9 +8,7 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,42 +36,42 @@ sys.exit(code)
 """
 
 
-def a_pipe(folder: Path) -> None:
+def a_pipe(folder):
     os.mkfifo(folder / "pipe.json")
 
 
-def a_socket(folder: Path) -> None:
+def a_socket(folder):
     with socket.socket(socket.AF_UNIX) as one:
         os.chdir(folder)  # a socket's path has at most 108 bytes
         one.bind("socket.json")
 
 
-def a_device(folder: Path) -> None:
+def a_device(folder):
     (folder / "device.json").symlink_to("/dev/zero")
 
 
-def a_link_that_leaves(folder: Path) -> None:
+def a_link_that_leaves(folder):
     outside = folder.parent / "outside"
     outside.mkdir()
     (outside / "one.json").write_text(records()[0].to_json(), encoding="utf-8")
     (folder / "one.json").symlink_to("../outside/one.json")
 
 
-def a_link_in_a_circle(folder: Path) -> None:
+def a_link_in_a_circle(folder):
     (folder / "one.json").symlink_to("one.json")
 
 
-def a_sparse_giant(folder: Path) -> None:
+def a_sparse_giant(folder):
     with open(folder / "giant.json", "wb") as file:
         file.truncate(1 << 40)
 
 
-def a_sparse_bundle(folder: Path) -> None:
+def a_sparse_bundle(folder):
     with open(folder / "giant.jsonl.xz", "wb") as file:
         file.truncate(1 << 40)
 
 
-def a_bomb_of_one_line(folder: Path) -> None:
+def a_bomb_of_one_line(folder):
     packer = lzma.LZMACompressor(preset=1)
     with open(folder / "bomb.jsonl.xz", "wb") as file:
         for _ in range(64):
@@ -83,7 +79,7 @@ def a_bomb_of_one_line(folder: Path) -> None:
         file.write(packer.flush())
 
 
-def a_bomb_of_one_record(folder: Path) -> None:
+def a_bomb_of_one_record(folder):
     line = (bundle.line_of(records()[0]) + "\n").encode()
     packer = lzma.LZMACompressor(preset=1)
     with open(folder / "bomb.jsonl.xz", "wb") as file:
@@ -92,7 +88,7 @@ def a_bomb_of_one_record(folder: Path) -> None:
         file.write(packer.flush())
 
 
-def a_dictionary_of_gigabytes(folder: Path) -> None:
+def a_dictionary_of_gigabytes(folder):
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]
     data = bytearray(lzma.compress(b"{}\n", lzma.FORMAT_XZ, filters=filters))
     place = data.index(bytes([0x21, 0x01, data[data.index(b"\x21\x01") + 2]]))
@@ -104,39 +100,39 @@ def a_dictionary_of_gigabytes(folder: Path) -> None:
     (folder / "bomb.jsonl.xz").write_bytes(bytes(data))
 
 
-def json_900_deep(folder: Path) -> None:
+def json_900_deep(folder):
     deep = "[" * 900 + "]" * 900
     (folder / "deep.json").write_text(f'{{"schema": 8, "counters": {deep}}}', encoding="utf-8")
 
 
-def an_environment_900_deep(folder: Path) -> None:
+def an_environment_900_deep(folder):
     document = records()[0].document()
     text = json.dumps(document).replace('"withheld": 3', '"withheld": ' + '{"a": ' * 900 + "1" + "}" * 900)
     (folder / "deep.json").write_text(text, encoding="utf-8")
 
 
-def a_number_of_thousands_of_digits(folder: Path) -> None:
+def a_number_of_thousands_of_digits(folder):
     (folder / "long.json").write_text('{"schema": ' + "9" * 4200 + "}", encoding="utf-8")
 
 
-def a_million_objects(folder: Path) -> None:
+def a_million_objects(folder):
     (folder / "many.json").write_text('{"schema": 8, "counters": [' + "{}," * 4_000_000 + "{}]}", encoding="utf-8")
 
 
-def a_command_900_deep(folder: Path) -> None:
+def a_command_900_deep(folder):
     kept(folder / "set")
     deep = "[" * 900 + "]" * 900
     (folder / "set" / "command0" / "command.json").write_text(f'{{"jobs": {deep}}}', encoding="utf-8")
 
 
-def a_command_that_leaves(folder: Path) -> None:
+def a_command_that_leaves(folder):
     kept(folder / "set")
     path = folder / "set" / "command0" / "command.json"
     path.rename(folder.parent / "command.json")
     path.symlink_to("../../../command.json")
 
 
-HOSTILE: dict[Callable[[Path], None], str] = {
+HOSTILE = {
     a_pipe: "it is a pipe",
     a_socket: "it is a socket",
     a_device: "a link that leaves the folder",
@@ -157,9 +153,7 @@ HOSTILE: dict[Callable[[Path], None], str] = {
 
 
 @pytest.mark.parametrize("make", HOSTILE, ids=lambda make: make.__name__)
-def test_what_is_hostile_ends_in_one_line(
-    make: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_hostile_ends_in_one_line(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "hostile"
     folder.mkdir()
@@ -177,7 +171,7 @@ def test_what_is_hostile_ends_in_one_line(
     [a_pipe, a_sparse_giant, a_bomb_of_one_line, a_bomb_of_one_record, a_dictionary_of_gigabytes, a_million_objects],
     ids=lambda make: make.__name__,
 )
-def test_memory_is_bounded(make: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "hostile"
     folder.mkdir()
@@ -198,7 +192,7 @@ def test_memory_is_bounded(make: Callable[[Path], None], tmp_path: Path, monkeyp
     assert int(peak.split()[1]) < MOST_BYTES
 
 
-ODD: dict[Callable[[Path], None], str] = {
+ODD = {
     lambda folder: os.mkfifo(folder / "odd"): "odd: a pipe",
     lambda folder: (folder / "odd").symlink_to("/etc/hostname"): "odd: a link that leaves the folder",
     lambda folder: (folder / "odd").symlink_to("/etc"): "odd: a link that leaves the folder",
@@ -208,9 +202,7 @@ ODD: dict[Callable[[Path], None], str] = {
 
 
 @pytest.mark.parametrize("make", ODD)
-def test_what_no_manifest_can_list_is_named_and_all_else_is_compared(
-    make: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_what_no_manifest_can_list_is_named_and_all_else_is_compared(make, tmp_path):
     (tmp_path / "other").write_text("1", encoding="utf-8")
     seal(tmp_path)
     (tmp_path / "other").write_text("2", encoding="utf-8")
@@ -222,7 +214,7 @@ def test_what_no_manifest_can_list_is_named_and_all_else_is_compared(
         seal(tmp_path)
 
 
-def test_a_folder_of_terabytes_is_not_hashed(tmp_path: Path) -> None:
+def test_a_folder_of_terabytes_is_not_hashed(tmp_path):
     seal(tmp_path)
     for number in range(3):
         with open(tmp_path / str(number), "wb") as file:
@@ -231,7 +223,7 @@ def test_a_folder_of_terabytes_is_not_hashed(tmp_path: Path) -> None:
         broken(tmp_path)
 
 
-def test_a_name_in_a_manifest_that_leaves_the_folder_is_not_read(tmp_path: Path) -> None:
+def test_a_name_in_a_manifest_that_leaves_the_folder_is_not_read(tmp_path):
     folder = tmp_path / "set"
     folder.mkdir()
     (tmp_path / "outside").write_text("", encoding="utf-8")
@@ -239,10 +231,10 @@ def test_a_name_in_a_manifest_that_leaves_the_folder_is_not_read(tmp_path: Path)
     assert broken(folder) == ["../outside: missing"]
 
 
-def test_a_difference_that_leaves_the_folder_is_not_read(tmp_path: Path) -> None:
+def test_a_difference_that_leaves_the_folder_is_not_read(tmp_path):
     (tmp_path / "outside.diff").write_text("secret", encoding="utf-8")
     kept_diff = {"file": "../../outside.diff", "digest": "sha256:0", "bytes": 6, "left_out_bytes": 0}
-    git: dict[str, Any] = {"commit": "0" * 40, "dirty": True, "changed_files": 1, "kept_diff": kept_diff}
+    git = {"commit": "0" * 40, "dirty": True, "changed_files": 1, "kept_diff": kept_diff}
     from tests.symlab.evidence.audit.complete_set import with_environment
 
     place = kept(tmp_path / "set", with_environment(records(), git=git))
@@ -251,7 +243,7 @@ def test_a_difference_that_leaves_the_folder_is_not_read(tmp_path: Path) -> None
     assert {point.outcome for point in found} == {Outcome.NOT_COMPARABLE}
 
 
-def test_a_long_number_is_refused_and_digits_in_a_text_are_none() -> None:
+def test_a_long_number_is_refused_and_digits_in_a_text_are_none():
     assert parsed(json.dumps(["9" * 5000]))[0] == "9" * 5000
     assert parsed("1" * LONGEST_NUMBER) == int("1" * LONGEST_NUMBER)
     with refused():

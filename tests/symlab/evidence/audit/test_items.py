@@ -1,7 +1,5 @@
 """The nouns of a checklist: what VERIFIED may rest on, and which point of an item counts."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -11,12 +9,12 @@ from symlab.evidence.audit.items import Ground, Item, Outcome, Point, captured_o
 
 
 @pytest.mark.parametrize("ground", [Ground.RECOMPUTED, Ground.COMPARED])
-def test_what_was_recomputed_or_compared_is_verified(ground: Ground) -> None:
+def test_what_was_recomputed_or_compared_is_verified(ground):
     point = Point(Outcome.VERIFIED, "x", ground, (3, 4))
     assert point.ground_text == f"{ground}, 3 of 4"
 
 
-def test_the_records_word_cannot_be_verified() -> None:
+def test_the_records_word_cannot_be_verified():
     with pytest.raises(ValueError, match="VERIFIED needs what was recomputed or compared"):
         Point(Outcome.VERIFIED, "the record says so")
     stated = Point(Outcome.CAPTURED, "the record says so")
@@ -27,28 +25,28 @@ def test_the_records_word_cannot_be_verified() -> None:
         dataclasses.replace(recomputed, ground=Ground.STATED)
 
 
-def test_captured_does_not_hide_a_better_ground() -> None:
+def test_captured_does_not_hide_a_better_ground():
     with pytest.raises(ValueError, match="CAPTURED is what the records state"):
         Point(Outcome.CAPTURED, "x", Ground.COMPARED)
 
 
 @pytest.mark.parametrize("share", [(5, 4), (-1, 4)])
-def test_a_share_is_a_part_of_a_whole(share: tuple[int, int]) -> None:
+def test_a_share_is_a_part_of_a_whole(share):
     with pytest.raises(ValueError, match="is no share"):
         Point(Outcome.FINDING, "x", Ground.RECOMPUTED, share)
 
 
-def test_nothing_recomputed_verifies_nothing() -> None:
+def test_nothing_recomputed_verifies_nothing():
     with pytest.raises(ValueError, match="VERIFIED needs at least one of 4"):
         Point(Outcome.VERIFIED, "x", Ground.RECOMPUTED, (0, 4))
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NOT_CAPTURED, Outcome.NOT_COMPARABLE, Outcome.DOES_NOT_APPLY])
-def test_what_was_not_verified_shows_no_ground(outcome: Outcome) -> None:
+def test_what_was_not_verified_shows_no_ground(outcome):
     assert Point(outcome, "x").ground_text == ""
 
 
-def test_an_item_counts_as_its_gravest_point_and_the_records_word_is_graver_than_verified() -> None:
+def test_an_item_counts_as_its_gravest_point_and_the_records_word_is_graver_than_verified():
     verified = Point(Outcome.VERIFIED, "x", Ground.RECOMPUTED, (4, 4))
     assert Item("name", (verified, Point(Outcome.CAPTURED, "y"))).outcome is Outcome.CAPTURED
     assert Item("name", (verified,)).outcome is Outcome.VERIFIED
@@ -65,9 +63,7 @@ def test_an_item_counts_as_its_gravest_point_and_the_records_word_is_graver_than
         (0, [], [], [], None),
     ],
 )
-def test_what_a_comparison_found(
-    agree: int, different: list[list[str]], unsure: list[list[str]], outcomes: list[str], share: tuple[int, int] | None
-) -> None:
+def test_what_a_comparison_found(agree, different, unsure, outcomes, share):
     found = list(recomputed(agree, different, unsure, "things", Ground.COMPARED))
     assert [str(point.outcome) for point in found] == outcomes
     assert [point.share for point in found[:1]] == ([share] if outcomes else [])
@@ -75,7 +71,7 @@ def test_what_a_comparison_found(
     assert [Point.read(json.loads(json.dumps(point.plain()))) for point in found] == found
 
 
-def test_contradictions_are_one_finding() -> None:
+def test_contradictions_are_one_finding():
     assert list(contradicted([])) == []
     (point,) = contradicted(["a", "b", "a"], "here: ")
     assert (point.outcome, point.evidence) == (Outcome.FINDING, "here: 2 contradictions: a; b")

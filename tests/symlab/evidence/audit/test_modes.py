@@ -1,9 +1,6 @@
 """Series with two modes: the dip against its definition, the test's error rate, what it finds, what it names."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ from symlab.evidence.audit.modes import Modes, dip, modes_of, quantile
 SEED = 20261122
 
 
-def dip_by_definition(values: Sequence[float]) -> float:
+def dip_by_definition(values):
     """The smallest distance to a distribution with one mode, by a linear program for each place of the mode.
 
     Unknown are the heights at all values, twice at the mode, where it may step; it is convex below and concave above.
@@ -22,8 +19,8 @@ def dip_by_definition(values: Sequence[float]) -> float:
     count, least = len(values), 1.0
     for mode in range(count):
         places = [*values[: mode + 1], *values[mode:]]
-        rows: list[dict[int, float]] = []
-        limits: list[float] = []
+        rows = []
+        limits = []
         distance = count + 1
         for at in range(count + 1):
             index = at if at <= mode else at - 1
@@ -48,7 +45,7 @@ def dip_by_definition(values: Sequence[float]) -> float:
 
 
 @pytest.mark.parametrize("count", [3, 4, 6, 9, 13])
-def test_the_dip_is_that_of_its_definition(count: int) -> None:
+def test_the_dip_is_that_of_its_definition(count):
     source = np.random.default_rng(SEED + count)
     halves = np.concatenate([source.normal(0, 0.1, count // 2), source.normal(1, 0.1, count - count // 2)])
     for values in (source.normal(size=count), halves, source.random(count) ** 3):
@@ -56,7 +53,7 @@ def test_the_dip_is_that_of_its_definition(count: int) -> None:
         assert dip(ordered) == pytest.approx(dip_by_definition(ordered), abs=1e-9)
 
 
-def test_dips_that_are_known() -> None:
+def test_dips_that_are_known():
     assert dip([float(at) for at in range(20)]) == pytest.approx(1 / 40), "equal distances"
     assert dip([1.0] * 20) == pytest.approx(1 / 40), "one heap"
     assert dip([0.0] * 10 + [1.0] * 10) == pytest.approx(1 / 4), "two heaps"
@@ -65,7 +62,7 @@ def test_dips_that_are_known() -> None:
 
 
 @pytest.mark.parametrize("count", [10, 50])
-def test_the_quantiles_are_those_of_uniform_series(count: int) -> None:
+def test_the_quantiles_are_those_of_uniform_series(count):
     """2,000 series: of the dips beyond the 99.9 % quantile 2 are expected, and beyond 0.9 of it many more."""
     source = np.random.default_rng(SEED)
     dips = np.array([dip(sorted(source.random(count).tolist())) for _ in range(2000)]) * math.sqrt(count)
@@ -73,12 +70,12 @@ def test_the_quantiles_are_those_of_uniform_series(count: int) -> None:
     assert (dips > 0.9 * quantile(count)).sum() > stats.binom.ppf(0.999, 2000, 0.001)
 
 
-def test_quantiles_lie_between_those_of_the_table() -> None:
+def test_quantiles_lie_between_those_of_the_table():
     assert quantile(20) < quantile(25) < quantile(30)
     assert quantile(10**6) == quantile(1000)
 
 
-def test_series_with_one_mode_are_not_called_bimodal() -> None:
+def test_series_with_one_mode_are_not_called_bimodal():
     """Normal, with a long tail, uniform: what times of one mode look like, wide enough for modes to be apart."""
     source = np.random.default_rng(SEED)
     series = [10 * np.exp(source.normal(0, 0.05, 50)) for _ in range(300)]
@@ -86,7 +83,7 @@ def test_series_with_one_mode_are_not_called_bimodal() -> None:
     assert sum(modes_of(times.tolist()) is not None for times in series) <= stats.binom.ppf(0.999, 900, 0.001)
 
 
-def test_two_modes_are_named_with_their_shares() -> None:
+def test_two_modes_are_named_with_their_shares():
     source = np.random.default_rng(SEED)
     found = 0
     for _ in range(100):
@@ -101,16 +98,16 @@ def test_two_modes_are_named_with_their_shares() -> None:
     assert Modes(10.0, 10.64, 30, 20).text("samples") == "10 us (30 of 50 samples) and 10.64 us (20)"
 
 
-def test_two_ticks_of_a_clock_are_not_two_modes() -> None:
+def test_two_ticks_of_a_clock_are_not_two_modes():
     assert modes_of([10.0, 10.05] * 25) is None
     assert modes_of([10.0, 10.2] * 25) == Modes(pytest.approx(10.0), pytest.approx(10.2), 25, 25)
 
 
-def test_a_few_stragglers_are_no_mode() -> None:
+def test_a_few_stragglers_are_no_mode():
     """Two ticks of a clock, which the dip sees, and three late samples, which would be the other group."""
     assert modes_of([10.0, 10.03] * 24 + [11.0, 11.1, 11.2]) is None
 
 
-def test_short_series_have_no_modes() -> None:
+def test_short_series_have_no_modes():
     assert modes_of([1.0, 2.0] * 3) is None
     assert modes_of([]) is None

@@ -1,7 +1,5 @@
 """The order of worlds: what alternates, what does not, and how neighbours resemble one another."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -30,29 +28,29 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
         ("", False),
     ],
 )
-def test_what_alternates(order: str, does: bool) -> None:
+def test_what_alternates(order, does):
     assert alternates(order) == does
 
 
-def test_an_order_is_that_of_the_worlds_beginnings() -> None:
+def test_an_order_is_that_of_the_worlds_beginnings():
     at = [START + timedelta(minutes=minute) for minute in range(4)]
     assert order_of({"x": at[0], "y": at[3]}, {"z": at[1], "w": at[2]}) == "ABBA"
     assert order_of({"x": at[0]}, {"z": at[0]}) == "AB"
 
 
-def test_a_world_begins_with_its_earliest_timed_record() -> None:
+def test_a_world_begins_with_its_earliest_timed_record():
     late, early = (one(us=10.0, started=f"2026-01-01T0{hour}:00:00.000+00:00") for hour in (5, 3))
     untimed = one(started="2026-01-01T00:00:00Z")
     assert world_starts([late, untimed, early]) == {"command0": datetime(2026, 1, 1, 3, tzinfo=UTC)}
 
 
-def test_times_are_in_the_order_of_their_worlds() -> None:
+def test_times_are_in_the_order_of_their_worlds():
     before, after = in_turns((10.0, 11.0, 12.0), (20.0, 21.0, 22.0))
     sides = sides_of(before[::-1], after[::-1])
     assert (sides.before, sides.after, sides.order) == ((10.0, 11.0, 12.0), (20.0, 21.0, 22.0), "ABBAAB")
 
 
-def test_lag_1_is_that_of_neighbours_in_time() -> None:
+def test_lag_1_is_that_of_neighbours_in_time():
     source = np.random.default_rng(1)
     noise = source.normal(0, 0.01, 2000)
     resembling = noise.copy()
@@ -69,13 +67,13 @@ def test_lag_1_is_that_of_neighbours_in_time() -> None:
     )
 
 
-def test_lag_1_needs_a_row_that_varies() -> None:
+def test_lag_1_needs_a_row_that_varies():
     assert samples_lag1([1.0, 2.0] * 3) is None
     assert samples_lag1([3.0] * 20) is None
     assert samples_lag1([1.0, 2.0] * 10) == pytest.approx(-19 / 20)
 
 
-def test_pairs_are_drawn_by_their_seed_and_half_of_eight_begin_with_either_side() -> None:
+def test_pairs_are_drawn_by_their_seed_and_half_of_eight_begin_with_either_side():
     drawn = ["".join(pairs(16, str(seed))) for seed in range(50)]
     assert len(set(drawn)) > 40
     assert pairs(7, "1") == pairs(16, "1")[:7], "a plan that grows keeps its order"

@@ -1,7 +1,5 @@
 """What is published is audited: the seal over all of it, tables, each machine's records; any changed byte is found."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace
@@ -15,7 +13,6 @@ from reports.record.seal import MANIFEST, seal
 from symlab.evidence import published
 from symlab.evidence.audit import worker
 from symlab.evidence.audit.items import Outcome, Point
-from symlab.evidence.audit.material import Answer
 from symlab.evidence.audit.published import audit_published
 from tests.symlab.evidence.audit.complete_set import answer, records
 
@@ -24,7 +21,7 @@ ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tmp_path_factory):
     root = tmp_path_factory.mktemp("project")
     folder = root / published.PLACE / MACHINE
     folder.mkdir(parents=True)
@@ -39,21 +36,21 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(finished, tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "ask", silent_worker)
     return Path(shutil.copytree(finished, tmp_path / "project"))
 
 
-def silent_worker(*_: object) -> Answer:
+def silent_worker(*_):
     return answer()
 
 
-def audited(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def audited(root, capsys):
     capsys.readouterr()
     return main(["published", "--audit", "--root", str(root)]), capsys.readouterr().out
 
 
-def test_all_that_is_published_is_verified(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_that_is_published_is_verified(project, capsys):
     code, out = audited(project, capsys)
     assert code == 0
     verdict = "DATA VERIFIED IN PART: data recomputed in 1 of 2; times stated, not verified; consistent; unsigned"
@@ -74,9 +71,7 @@ def test_all_that_is_published_is_verified(project: Path, capsys: pytest.Capture
     ],
 )
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_any_changed_byte_is_found_and_named(
-    name: str, share: float, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_any_changed_byte_is_found_and_named(name, share, project, capsys):
     path = project / published.PLACE / name
     data = bytearray(path.read_bytes())
     data[int(share * (len(data) - 1))] ^= 1
@@ -91,7 +86,7 @@ def test_any_changed_byte_is_found_and_named(
 
 
 @pytest.mark.slow
-def test_a_file_that_is_gone_or_new_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_gone_or_new_is_found(project, capsys):
     folder = project / published.PLACE
     (folder / MACHINE / "README.md").rename(folder / MACHINE / "NOTES.md")
     (folder / MACHINE / "README.md").write_text("by which commands\n", encoding="utf-8")
@@ -104,7 +99,7 @@ def test_a_file_that_is_gone_or_new_is_found(project: Path, capsys: pytest.Captu
     assert (code, "reports/published/README.md: missing" in out) == (1, True)
 
 
-def test_a_table_that_was_sealed_with_other_figures_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_that_was_sealed_with_other_figures_is_found(project, capsys):
     path = project / published.PLACE / MACHINE / "table.md"
     path.write_text(path.read_text().replace("10.1", "9.1"), encoding="utf-8")
     seal(project / published.PLACE)
@@ -117,9 +112,7 @@ def test_a_table_that_was_sealed_with_other_figures_is_found(project: Path, caps
 
 
 @pytest.mark.parametrize(("name", "cell"), [("README.md", "10.1"), (f"{published.PLACE.as_posix()}/README.md", "10.1")])
-def test_a_readme_with_other_figures_is_found(
-    name: str, cell: str, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_readme_with_other_figures_is_found(name, cell, project, capsys):
     path = project / name
     assert cell in path.read_text(encoding="utf-8")
     path.write_text(path.read_text(encoding="utf-8").replace(cell, "9.1"), encoding="utf-8")
@@ -129,7 +122,7 @@ def test_a_readme_with_other_figures_is_found(
     assert f"figures: FINDING: 1 of 3 texts made again from the samples that are stated: {MACHINE} in {name}" in out
 
 
-def test_a_figure_that_was_sealed_for_other_records_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_figure_that_was_sealed_for_other_records_is_found(project, capsys):
     path = project / published.PLACE / MACHINE / published.FIGURE
     path.write_text(re.sub(r"sha256:[0-9a-f]{64}", f"sha256:{'0' * 64}", path.read_text()), encoding="utf-8")
     seal(project / published.PLACE)
@@ -139,9 +132,7 @@ def test_a_figure_that_was_sealed_for_other_records_is_found(project: Path, caps
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_records_that_were_changed_are_not_sealed_by_following_the_advice(
-    is_gone: bool, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_that_were_changed_are_not_sealed_by_following_the_advice(is_gone, project, capsys):
     """Quicker samples, packed again as a bundle: their table and their manifest would be right."""
     path = project / published.PLACE / MACHINE / "all_reduce.jsonl.xz"
     before = {one: one.read_bytes() for one in sorted((project / published.PLACE).rglob("*")) if one.is_file()}
@@ -163,7 +154,7 @@ def test_records_that_were_changed_are_not_sealed_by_following_the_advice(
     assert {one: one.read_bytes() for one in before if one.is_file() and one != path}.items() <= before.items()
 
 
-def test_making_it_again_seals_it_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_making_it_again_seals_it_again(project, capsys):
     path = project / published.PLACE / "README.md"
     path.write_text(path.read_text(encoding="utf-8") + "\nMore to say.\n", encoding="utf-8")
     assert audited(project, capsys)[0] == 1
@@ -175,21 +166,19 @@ def test_making_it_again_seals_it_again(project: Path, capsys: pytest.CaptureFix
     assert audited(project, capsys)[0] == 0
 
 
-def test_without_a_manifest_it_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_manifest_it_is_refused(project, capsys):
     (project / published.PLACE / MANIFEST).unlink()
     assert main(["published", "--audit", "--root", str(project)]) == 2
     assert "there is no manifest here" in capsys.readouterr().err
 
 
-def test_nothing_published_is_not_auditable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_published_is_not_auditable(tmp_path, capsys):
     (tmp_path / "README.md").write_text("# Title\n", encoding="utf-8")
     assert audit_published(tmp_path, print) == 2
     assert capsys.readouterr().out == "nothing is published\n"
 
 
-def test_a_finding_of_the_worker_counts(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finding_of_the_worker_counts(project, capsys, monkeypatch):
     found = answer(cases=[Point(Outcome.FINDING, "a case is missing")])
     monkeypatch.setattr(worker, "ask", lambda *_: found)
     code, out = audited(project, capsys)
@@ -197,7 +186,7 @@ def test_a_finding_of_the_worker_counts(
     assert "cases: FINDING: a case is missing" in out
 
 
-def test_make_audits() -> None:
+def test_make_audits():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "\t@$(RUN) reports published --audit\n" in makefile
     assert worker.PATIENCE_S >= 60

@@ -1,11 +1,7 @@
 """Items "samples" and "timing": samples that no clock gives are found, and honest ones are not; what was asked for."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,39 +11,39 @@ from symlab.evidence.audit.items import Outcome
 from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.samples import _edited, traces
 from tests.symlab.evidence.audit.complete_set import audited, evidence, item, records, tells, with_request, with_timing
-from tests.symlab.evidence.audit.honest_samples import STEP_US, Rows, honest_samples
+from tests.symlab.evidence.audit.honest_samples import STEP_US, honest_samples
 
 ROOT = Path(__file__).parents[4]
 
 HONEST = 6000
 
 
-def said(rows: Any, calls: int) -> list[str]:
-    return list(traces(SimpleNamespace(samples_us=rows, calls_per_sample=calls), STEP_US))  # type: ignore[arg-type]
+def said(rows, calls):
+    return list(traces(SimpleNamespace(samples_us=rows, calls_per_sample=calls), STEP_US))
 
 
-def test_of_simulated_honest_records_fewer_than_one_in_a_thousand_is_flagged() -> None:
+def test_of_simulated_honest_records_fewer_than_one_in_a_thousand_is_flagged():
     source = np.random.default_rng(20261127)
     found = [text for text in (said(*honest_samples(source)) for _ in range(HONEST)) if text]
     assert len(found) < HONEST / 1000, found
 
 
-def test_no_published_record_is_flagged() -> None:
+def test_no_published_record_is_flagged():
     for members in published.machines(ROOT).values():
         for world in Material(tuple(members)).worlds.values():
             assert list(_edited(world)) == []
 
 
-def copied(rows: Any) -> Any:
+def copied(rows):
     half = rows.shape[1] // 2
     return np.concatenate([rows[:, :half], rows[:, :half]], axis=1)
 
 
-def shuffled(rows: Any) -> Any:
+def shuffled(rows):
     return np.random.default_rng(0).permuted(copied(rows), axis=1)
 
 
-def block(rows: Any) -> Any:
+def block(rows):
     rows = rows.copy()
     rows[-1, 3:15] = rows[0, 8:20]
     return rows
@@ -65,7 +61,7 @@ def block(rows: Any) -> Any:
         (lambda rows: np.maximum(rows, np.percentile(rows, 15)), "are the smallest: they are cut off there"),
     ],
 )
-def test_what_was_edited_is_found(change: Callable[[Any], Any], says: str) -> None:
+def test_what_was_edited_is_found(change, says):
     """On noise of one per cent around 100 us, in samples of 10 calls: about 300 steps of the clock."""
     source = np.random.default_rng(5)
     whole = 1000 * (1 + source.normal(0, 0.01, (4, 50)))
@@ -77,15 +73,15 @@ def test_what_was_edited_is_found(change: Callable[[Any], Any], says: str) -> No
 
 
 @pytest.mark.parametrize("level_us", [0.32, 3.2])
-def test_a_clock_that_is_too_coarse_says_nothing(level_us: float) -> None:
+def test_a_clock_that_is_too_coarse_says_nothing(level_us):
     """Values repeat because there are few: nothing follows from it."""
     source = np.random.default_rng(6)
-    rows: Rows = tuple(tuple((level_us + STEP_US * source.integers(0, 3, 50)).tolist()) for _ in range(4))
+    rows = tuple(tuple((level_us + STEP_US * source.integers(0, 3, 50)).tolist()) for _ in range(4))
     assert said(rows, 1) == []
     assert said(copied(np.array(rows)), 1) == []
 
 
-def test_timed_otherwise_than_asked() -> None:
+def test_timed_otherwise_than_asked():
     first, *others = records()
     tells(audited([with_timing(first, mode="eager"), *others]), "timing", Outcome.CAPTURED, Outcome.FINDING)
     silent = audited([with_request(record, configuration={}) for record in records()])
@@ -102,19 +98,19 @@ def test_timed_otherwise_than_asked() -> None:
         ((10.123, 10.5, 10.37), 0),
     ],
 )
-def test_fewer_samples_than_asked_and_rounded_ones(row: tuple[float, ...], findings: int) -> None:
+def test_fewer_samples_than_asked_and_rounded_ones(row, findings):
     first, *others = records()
     audit = audited([with_timing(first, samples_us=(row,) * 4), *others])
     found = [one for one in item(audit, "samples").points if one.outcome is Outcome.FINDING]
     assert len(found) == findings
 
 
-def test_samples_that_were_taken_until_the_median_was_precise() -> None:
+def test_samples_that_were_taken_until_the_median_was_precise():
     first, *others = records()
     asked = {"timing": {**first.request.configuration["timing"], "samples": 6, "precision": 0.01}}
     first = with_request(first, configuration={**first.request.configuration, **asked})
 
-    def found(row: tuple[float, ...]) -> str:
+    def found(row):
         ranks = tuple(tuple(us - rank / 1024 for us in row) for rank in range(4))
         return evidence(audited([with_timing(first, samples_us=ranks), *others]), "samples", Outcome.FINDING)
 
@@ -125,7 +121,7 @@ def test_samples_that_were_taken_until_the_median_was_precise() -> None:
     assert found((10.123, 12.5) * 30) == "", "all that there may be"
 
 
-def test_two_modes_and_lag_1_of_samples_are_named() -> None:
+def test_two_modes_and_lag_1_of_samples_are_named():
     """The 3 samples of the invented set are too few for either, so that nothing is said."""
     members = records()
     members = [with_request(one, configuration={}) for one in members]

@@ -1,11 +1,8 @@
 """Who vouches: signatures of manifests made by the real ssh-keygen, and ways to get past them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,7 +12,7 @@ from reports.record import bundle
 from reports.record.seal import MANIFEST, SIGNATURE, broken, digest_of, seal
 from symlab.command import main
 from symlab.evidence.audit import signatures, worker
-from symlab.evidence.audit.checklist import Audit, check
+from symlab.evidence.audit.checklist import check
 from symlab.evidence.audit.items import Ground, Outcome
 from tests.symlab.evidence.audit.complete_set import answer, kept, records
 
@@ -25,7 +22,7 @@ pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def keys(tmp_path_factory):
     """A folder with a key of each person, one with a passphrase, and the list of the signers who are trusted."""
     folder = tmp_path_factory.mktemp("keys")
     for name, passphrase in ((ALICE, ""), (BOB, ""), (EVE, ""), ("locked", "secret")):
@@ -37,7 +34,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def both_signed(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def both_signed(keys, tmp_path_factory):
     """A place with the folders of two commands, of two records each, signed by Alice; a test takes a copy."""
     place = kept(tmp_path_factory.mktemp("signed") / "records", records(2))
     for name in ("command0", "command1"):
@@ -46,24 +43,24 @@ def both_signed(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(both_signed: Path, tmp_path: Path) -> Path:
+def place(both_signed, tmp_path):
     return Path(shutil.copytree(both_signed, tmp_path / "records"))
 
 
-def signed(folder: Path, keys: Path, name: str = ALICE) -> None:
+def signed(folder, keys, name=ALICE):
     assert main(["sign", str(folder), "--key", str(keys / name)]) == 0
 
 
-def audited(place: Path, signers: Path | None) -> Audit:
+def audited(place, signers):
     with patch.object(worker, "ask", lambda *_: answer()):
         return check(bundle.read([place]), [place], signers=signers)
 
 
-def findings(audit: Audit) -> str:
+def findings(audit):
     return "\n".join(point.evidence for point in audit.items[-1].points if point.outcome is Outcome.FINDING)
 
 
-def test_a_signed_folder_names_its_signer_on_the_last_line(place: Path, keys: Path) -> None:
+def test_a_signed_folder_names_its_signer_on_the_last_line(place, keys):
     folder = place / "command0"
     assert broken(folder) == [], "no manifest lists its signature"
     audit = audited(folder, keys / "signers")
@@ -77,7 +74,7 @@ def test_a_signed_folder_names_its_signer_on_the_last_line(place: Path, keys: Pa
     assert f"; signed by {ALICE}" in audited(path, keys / "signers").verdict, "a file of a signed folder"
 
 
-def test_the_signature_is_one_that_ssh_keygen_verifies_without_symlab(place: Path, keys: Path) -> None:
+def test_the_signature_is_one_that_ssh_keygen_verifies_without_symlab(place, keys):
     folder = place / "command0"
     line = ["-f", str(keys / "signers"), "-I", ALICE, "-n", "symlab", "-s", str(folder / SIGNATURE)]
     for text, code in ((manifest := (folder / MANIFEST).read_bytes(), 0), (manifest + b"\n", 255)):
@@ -85,7 +82,7 @@ def test_the_signature_is_one_that_ssh_keygen_verifies_without_symlab(place: Pat
         assert done.returncode == code
 
 
-def test_without_signature_and_without_list(place: Path, keys: Path) -> None:
+def test_without_signature_and_without_list(place, keys):
     audit = audited(place / "command0", None)
     (point,) = audit.items[-1].points
     assert point.outcome is Outcome.CAPTURED
@@ -98,30 +95,30 @@ def test_without_signature_and_without_list(place: Path, keys: Path) -> None:
         assert "; unsigned" in check(records(1), source="MLflow's run", signers=keys / "signers").verdict
 
 
-def resealed(folder: Path) -> None:
+def resealed(folder):
     """Change a record, and seal the folder again, as who forges would."""
     path = sorted(folder.glob("all_reduce*.json"))[0]
     path.write_text(path.read_text(encoding="utf-8").replace("20.127", "19.127"), encoding="utf-8")
     seal(folder)
 
 
-def one_bit(folder: Path) -> None:
+def one_bit(folder):
     text = (folder / SIGNATURE).read_text()
     at = text.index("\n", 200) - 4
     (folder / SIGNATURE).write_text(text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :])
 
 
-def of_another_folder(folder: Path) -> None:
+def of_another_folder(folder):
     shutil.copy(folder.with_name("command1") / SIGNATURE, folder / SIGNATURE)
 
 
-def with_both(folder: Path) -> None:
+def with_both(folder):
     """The manifest and the signature of the other command, which Alice signed, too."""
     of_another_folder(folder)
     shutil.copy(folder.with_name("command1") / MANIFEST, folder / MANIFEST)
 
 
-def a_pipe(folder: Path) -> None:
+def a_pipe(folder):
     (folder / SIGNATURE).unlink()
     os.mkfifo(folder / SIGNATURE)
 
@@ -139,9 +136,7 @@ def a_pipe(folder: Path) -> None:
         (a_pipe, "it is a pipe"),
     ],
 )
-def test_a_forged_signature_is_a_finding(
-    change: Callable[[Path], object], finding: str, place: Path, keys: Path
-) -> None:
+def test_a_forged_signature_is_a_finding(change, finding, place, keys):
     """With a list of signers and without: what is wrong with a signature shows in both."""
     change(place / "command0")
     for signers in (keys / "signers", None):
@@ -160,9 +155,7 @@ def test_a_forged_signature_is_a_finding(
         (f'{ALICE} valid-before="20200101" ', "key has expired"),
     ],
 )
-def test_a_signer_whom_the_list_does_not_take_is_a_finding(
-    line: str, says: str, place: Path, keys: Path, tmp_path: Path
-) -> None:
+def test_a_signer_whom_the_list_does_not_take_is_a_finding(line, says, place, keys, tmp_path):
     path = tmp_path / "list"
     path.write_text(f"{BOB} {(keys / f'{BOB}.pub').read_text()}")
     if line:
@@ -173,7 +166,7 @@ def test_a_signer_whom_the_list_does_not_take_is_a_finding(
     assert "; signature not valid" in audit.verdict
 
 
-def test_a_signature_made_for_something_else_is_a_finding(place: Path, keys: Path) -> None:
+def test_a_signature_made_for_something_else_is_a_finding(place, keys):
     folder = place / "command0"
     (folder / SIGNATURE).unlink()
     line = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(keys / ALICE), "-n", "git", str(folder / MANIFEST)]
@@ -181,7 +174,7 @@ def test_a_signature_made_for_something_else_is_a_finding(place: Path, keys: Pat
     assert "bad signature" in findings(audited(folder, keys / "signers"))
 
 
-def test_part_of_a_place_is_signed(place: Path, keys: Path) -> None:
+def test_part_of_a_place_is_signed(place, keys):
     (place / "command1" / SIGNATURE).unlink()
     audit = audited(place, keys / "signers")
     assert f"; signed in part by {ALICE}" in audit.verdict
@@ -192,7 +185,7 @@ def test_part_of_a_place_is_signed(place: Path, keys: Path) -> None:
     assert [point.share for point in audit.items[-1].points] == [(2, 4), (2, 4)]
 
 
-def test_the_folder_of_everything_published(place: Path, keys: Path) -> None:
+def test_the_folder_of_everything_published(place, keys):
     """A manifest above the machines: a signature there is one of each machine, too. It hides no other that is bad."""
     for name in ("command0", "command1"):
         (place / name / MANIFEST).rename(place / name / "was")
@@ -210,8 +203,8 @@ def test_the_folder_of_everything_published(place: Path, keys: Path) -> None:
     assert "bad signature" in findings(audited(place, keys / "signers"))
 
 
-def test_what_can_not_be_signed(place: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def refused(what: Path, key: Path) -> str:
+def test_what_can_not_be_signed(place, keys, capsys):
+    def refused(what, key):
         assert main(["sign", str(what), "--key", str(key)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         return line
@@ -229,13 +222,13 @@ def test_what_can_not_be_signed(place: Path, keys: Path, capsys: pytest.CaptureF
     assert main(["sign", str(folder)]) == 2, "without a key"
 
 
-def test_signing_again_replaces_the_signature(place: Path, keys: Path) -> None:
+def test_signing_again_replaces_the_signature(place, keys):
     resealed(place / "command0")
     signed(place / "command0", keys, BOB)
     assert f"; signed by {BOB}" in audited(place / "command0", keys / "signers").verdict
 
 
-def test_without_ssh_keygen(place: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ssh_keygen(place, keys, monkeypatch):
     (place / "command1" / SIGNATURE).unlink()
     monkeypatch.setattr(signatures.shutil, "which", lambda name: None)
     with pytest.raises(ValueError, match="ssh-keygen is missing"):
@@ -245,7 +238,7 @@ def test_without_ssh_keygen(place: Path, keys: Path, monkeypatch: pytest.MonkeyP
     assert "; unsigned" in audited(place / "command1", None).verdict
 
 
-def test_a_list_that_can_not_be_read_and_two_sets(place: Path, keys: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_that_can_not_be_read_and_two_sets(place, keys, capsys):
     os.mkfifo(place / "pipe")
     for signers in ("none", "pipe"):
         assert main(["audit", str(place), "--signers", str(place / signers)]) == 2

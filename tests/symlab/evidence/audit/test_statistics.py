@@ -1,7 +1,5 @@
 """Verdicts on times: what they say of worlds whose truth is known, how often they are wrong, what they can find."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -23,14 +21,14 @@ SEED = 20261121
 Pairs = Sequence[tuple[Sequence[float], Sequence[float]]]
 
 
-def judge(pairs: Pairs, band: float = statistics.BAND) -> list[Judgement]:
+def judge(pairs, band=statistics.BAND):
     """The judgement of pairs whose worlds alternate; those that one side has more than the other come in between."""
     return statistics.judge(
         [Sides(tuple(one), tuple(other), mixed(len(one), len(other))) for one, other in pairs], band
     )
 
 
-def mixed(before: int, after: int) -> str:
+def mixed(before, after):
     """An order of so many worlds: A B B A as far as they go, else evenly spread."""
     if before == after:
         return ("ABBA" * before)[: 2 * before]
@@ -41,9 +39,7 @@ def mixed(before: int, after: int) -> str:
 
 
 @cache
-def simulated(
-    spread: float, change: float = 0.0, worlds: int = 10, families: int = TRIALS, together: int = 1
-) -> list[list[Judgement]]:
+def simulated(spread, change=0.0, worlds=10, families=TRIALS, together=1):
     """So many families of judgements of worlds whose log medians are normal: judge(), but for that all families'
     figures are computed at once."""
     source = np.random.default_rng(SEED)
@@ -60,7 +56,7 @@ def simulated(
     return found
 
 
-def test_the_simulation_is_what_judge_does() -> None:
+def test_the_simulation_is_what_judge_does():
     family = simulated(0.02, families=2, together=3, worlds=5)[1]
     source = np.random.default_rng(SEED)
     before = np.exp(source.normal(0, 0.02, (6, 5)))
@@ -70,19 +66,19 @@ def test_the_simulation_is_what_judge_does() -> None:
     assert [one.corrected for one in again] == [one.corrected for one in family]
 
 
-def shares(families: list[list[Judgement]]) -> Counter[Speed]:
+def shares(families):
     """How often each verdict was given, in all families, as a share."""
     found = Counter(one.speed for family in families for one in family)
     return Counter({speed: count / found.total() for speed, count in found.items()})
 
 
-def is_change(one: Judgement) -> bool:
+def is_change(one):
     return one.speed in (Speed.FASTER, Speed.SLOWER)
 
 
 @pytest.mark.parametrize("worlds", [4, 10])
 @pytest.mark.parametrize("spread", [0.005, 0.01, 0.02])
-def test_without_a_change_false_verdicts_stay_below_5_percent(spread: float, worlds: int) -> None:
+def test_without_a_change_false_verdicts_stay_below_5_percent(spread, worlds):
     found = shares(simulated(spread, worlds=worlds))
     assert found[Speed.FASTER] + found[Speed.SLOWER] < 0.05
     if worlds == 10 and spread == 0.005:
@@ -90,24 +86,24 @@ def test_without_a_change_false_verdicts_stay_below_5_percent(spread: float, wor
 
 
 @pytest.mark.parametrize("spread", [0.005, 0.01, 0.02])
-def test_without_a_change_false_verdicts_of_a_sweep_stay_below_5_percent(spread: float) -> None:
+def test_without_a_change_false_verdicts_of_a_sweep_stay_below_5_percent(spread):
     families = simulated(spread, families=100, together=10, worlds=8)
     assert sum(any(map(is_change, family)) for family in families) / len(families) < 0.05
 
 
-def test_without_holm_a_sweep_would_often_be_wrong() -> None:
+def test_without_holm_a_sweep_would_often_be_wrong():
     families = simulated(0.02, families=100, together=10, worlds=8)
     assert sum(any(one.p is not None and one.p < 0.05 for one in family) for family in families) / 100 > 0.25
 
 
 @pytest.mark.parametrize("spread", [0.005, 0.01, 0.015])
-def test_ten_worlds_find_a_change_of_3_percent(spread: float) -> None:
+def test_ten_worlds_find_a_change_of_3_percent(spread):
     found = shares(simulated(spread, change=0.03, families=1000 if spread == 0.015 else TRIALS))
     assert found[Speed.SLOWER] >= 0.95
     assert found[Speed.FASTER] == 0
 
 
-def test_at_a_spread_of_2_percent_they_find_what_can_be_found() -> None:
+def test_at_a_spread_of_2_percent_they_find_what_can_be_found():
     """No two-sided test at 5 % finds it 95 times in 100: with sigma known the best one does so 92 times."""
     bound = NormalDist().cdf(0.03 / 0.02 * math.sqrt(10 / 2) - 1.96)
     assert bound == pytest.approx(0.918, abs=0.001)
@@ -116,19 +112,19 @@ def test_at_a_spread_of_2_percent_they_find_what_can_be_found() -> None:
     assert found[Speed.SLOWER] + found[Speed.INCONCLUSIVE] > 0.99
 
 
-def test_a_change_as_large_as_the_band_is_rarely_called_the_same() -> None:
+def test_a_change_as_large_as_the_band_is_rarely_called_the_same():
     assert shares(simulated(0.005, change=0.02))[Speed.SAME] < 0.05
     assert shares(simulated(0.01, change=0.03))[Speed.SAME] < 0.01
 
 
 @pytest.mark.parametrize("worlds", [4, 6])
-def test_the_interval_covers_the_truth(worlds: int) -> None:
+def test_the_interval_covers_the_truth(worlds):
     families = simulated(0.01, change=0.03, worlds=worlds)
     covered = sum(one.low <= 1.03 <= one.high for (one,) in families if one.low and one.high) / TRIALS
     assert 0.94 < covered < 0.98
 
 
-def test_pooled_iterations_would_cry_wolf_and_are_not_what_is_tested() -> None:
+def test_pooled_iterations_would_cry_wolf_and_are_not_what_is_tested():
     """A guard: whoever pools iterations makes this test fail."""
     source = np.random.default_rng(SEED)
     pooled, judged = 0, []
@@ -150,13 +146,13 @@ def test_pooled_iterations_would_cry_wolf_and_are_not_what_is_tested() -> None:
     assert not any(map(is_change, judged))
 
 
-def test_a_world_counts_once_with_its_median() -> None:
+def test_a_world_counts_once_with_its_median():
     twice = [record(world=1, samples_us=[[time, 1.0]] * 4) for time in (3.0, 5.0)]
     other = record(world=2, samples_us=[[8.0, 8.0]] * 4)
     assert world_medians([*twice, other, record(world=3, is_timed=False)]) == {"command1": 2.5, "command2": 8.0}
 
 
-def test_figures_are_those_that_scipy_and_arithmetic_give() -> None:
+def test_figures_are_those_that_scipy_and_arithmetic_give():
     before, after = (10.0, 10.2, 10.1, 10.3, 10.2), (11.0, 11.4, 11.1, 11.2, 11.3)
     (one,) = judge([(before, after)])
     assert one.ratio == pytest.approx(float(np.median([b / a for a in before for b in after])), rel=1e-3)
@@ -173,7 +169,7 @@ def test_figures_are_those_that_scipy_and_arithmetic_give() -> None:
     assert judge([(before, after)]) == [one]
 
 
-def test_a_clear_change_within_the_band_is_the_same() -> None:
+def test_a_clear_change_within_the_band_is_the_same():
     (one,) = judge([((10.0, 10.01, 10.02, 10.03), (10.1, 10.11, 10.12, 10.13))])
     assert one.p is not None
     assert one.p < 0.05
@@ -192,25 +188,25 @@ def test_a_clear_change_within_the_band_is_the_same() -> None:
         ((9.7, 9.8, 9.85), 0.05, Speed.INSIDE),
     ],
 )
-def test_below_four_worlds_there_is_no_verdict(after: tuple[float, ...], band: float, speed: Speed) -> None:
+def test_below_four_worlds_there_is_no_verdict(after, band, speed):
     (one,) = judge([((9.9, 10.0, 10.1, 10.1, 9.9), after)], band)
     assert (one.speed, one.p, one.low) == (speed, None, None)
     assert one.advice == "no verdict below 4 worlds a side"
 
 
-def test_no_times_are_not_comparable() -> None:
+def test_no_times_are_not_comparable():
     assert judge([((), (1.0,))]) == [Judgement(Speed.NOT_COMPARABLE, (0, 1), advice="no times before")]
     assert judge([((1.0, 2.0), ())]) == [Judgement(Speed.NOT_COMPARABLE, (2, 0), advice="no times after")]
     assert judge([]) == []
 
 
-def test_holm_is_as_in_the_book() -> None:
+def test_holm_is_as_in_the_book():
     assert corrected([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert corrected([0.6, 0.9]) == [1.0, 1.0]
     assert corrected([]) == []
 
 
-def test_worlds_of_different_numbers_are_judged_in_their_order() -> None:
+def test_worlds_of_different_numbers_are_judged_in_their_order():
     few, many = (10.0, 10.1, 9.9, 10.05), tuple(10 + 0.01 * step for step in range(8))
     slow = tuple(1.2 * time for time in many)
     found = judge([(few, slow), (few, (10.0,)), (many, many), (many, slow)])
@@ -219,7 +215,7 @@ def test_worlds_of_different_numbers_are_judged_in_their_order() -> None:
     assert found[2].p == 1
 
 
-def test_four_worlds_cannot_judge_a_sweep_and_it_says_what_could() -> None:
+def test_four_worlds_cannot_judge_a_sweep_and_it_says_what_could():
     pairs = [((10.0, 10.1, 10.2, 9.9), (11.0, 11.1, 10.9, 11.2))] * 10
     found = judge(pairs)
     # The interval alone lies far beyond the band: not a verdict, but nothing to pass over.
@@ -235,7 +231,7 @@ def test_four_worlds_cannot_judge_a_sweep_and_it_says_what_could() -> None:
     assert {one.speed for one in judge(six)} == {Speed.SLOWER}
 
 
-def test_as_many_worlds_as_advised_mostly_do() -> None:
+def test_as_many_worlds_as_advised_mostly_do():
     wanted = statistics.worlds_wanted(math.log1p(0.03), 0.02, math.log1p(0.02), 1)
     assert wanted == 8
     assert shares(simulated(0.02, change=0.03, worlds=wanted, families=200))[Speed.SLOWER] > 0.65
@@ -243,7 +239,7 @@ def test_as_many_worlds_as_advised_mostly_do() -> None:
     assert shares(simulated(0.01, worlds=for_same, families=200))[Speed.SAME] > 0.5
 
 
-def test_at_the_edge_of_the_band_no_number_of_worlds_is_promised() -> None:
+def test_at_the_edge_of_the_band_no_number_of_worlds_is_promised():
     before = (8.0, 9.0, 10.0, 11.0, 12.0)
     (one,) = judge([(before, tuple(1.001 * time for time in before))], band=0.001)
     assert one.speed is Speed.INCONCLUSIVE
@@ -251,17 +247,17 @@ def test_at_the_edge_of_the_band_no_number_of_worlds_is_promised() -> None:
 
 
 @pytest.mark.parametrize(("text", "band"), [("2%", 0.02), ("0.02", 0.02), (" 1.5 % ", 0.015), (".5", 0.5)])
-def test_a_band_is_read(text: str, band: float) -> None:
+def test_a_band_is_read(text, band):
     assert parse_band(text) == pytest.approx(band)
 
 
 @pytest.mark.parametrize("text", ["2", "0", "0%", "100%", "-2%", "two", "", "nan"])
-def test_what_is_no_band_is_refused(text: str) -> None:
+def test_what_is_no_band_is_refused(text):
     with pytest.raises(ValueError, match="band '"):
         parse_band(text)
 
 
-def test_judging_refuses_what_is_no_band() -> None:
+def test_judging_refuses_what_is_no_band():
     with pytest.raises(ValueError, match="band '2'"):
         judge([], band=2)
 
@@ -270,12 +266,12 @@ RULED_OUT = 0.05
 """A share of false verdicts that the simulations below must rule out, at a level of 5 % by the exact binomial test."""
 
 
-def is_below(count: int, trials: int) -> bool:
+def is_below(count, trials):
     """Whether so many false verdicts rule out that 5 % or more are false."""
     return bool(stats.binom.cdf(count, trials, RULED_OUT) < 0.05)
 
 
-def neighbours(source: np.random.Generator, families: int, worlds: int, correlation: float) -> np.ndarray:
+def neighbours(source, families, worlds, correlation):
     """Log times of series of worlds that spread by 2 %, each correlated with the next (AR(1))."""
     found = source.normal(0, 0.02, (families, 1, worlds))
     for at in range(1, worlds):
@@ -283,17 +279,17 @@ def neighbours(source: np.random.Generator, families: int, worlds: int, correlat
     return found
 
 
-def drifting(source: np.random.Generator, families: int, worlds: int, drift: float, spread: float) -> np.ndarray:
+def drifting(source, families, worlds, drift, spread):
     """Log times of series of worlds that become slower evenly, by drift in all, and spread."""
     return source.normal(0, spread, (families, 1, worlds)) + np.linspace(0, drift, worlds)
 
 
-def sweep(source: np.random.Generator, shared: np.ndarray) -> np.ndarray:
+def sweep(source, shared):
     """Log times of ten sizes, with an effect of each launch that all of its sizes share, and 0.3 % of their own."""
     return shared + source.normal(0, 0.003, (shared.shape[0], 10, shared.shape[2]))
 
 
-def false_verdicts(series: np.ndarray, order: str, today: bool = True) -> int:
+def false_verdicts(series, order, today=True):
     """Number of families with a verdict FASTER or SLOWER, of worlds without a change, in an order of A and B. today:
     by judge(); else by the rule before, which did not look at the order: judge() of the same times as if in turns."""
     sides = [np.exp(series[..., [at for at, one in enumerate(order) if one == side]]) for side in "AB"]
@@ -306,7 +302,7 @@ def false_verdicts(series: np.ndarray, order: str, today: bool = True) -> int:
 
 
 @pytest.fixture
-def quick_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_bootstrap(monkeypatch):
     """Intervals of fewer resamples: a false verdict needs the p-value, too."""
     monkeypatch.setattr(statistics, "RESAMPLES", 99)
 
@@ -323,16 +319,14 @@ SERIES = {
 @pytest.mark.parametrize("order", ["ABBA" * 5, "ABAB" * 2, "ABBA" * 5 + "B", "AABBABABBA"])
 @pytest.mark.parametrize("kind", SERIES)
 @pytest.mark.usefixtures("quick_bootstrap")
-def test_drift_gives_fewer_than_5_percent_false_verdicts(kind: str, order: str) -> None:
+def test_drift_gives_fewer_than_5_percent_false_verdicts(kind, order):
     series = SERIES[kind](np.random.default_rng(SEED), 200, len(order))
     assert is_below(false_verdicts(series, order), 200)
 
 
 @pytest.mark.parametrize("order", ["ABBA" * 5, "ABAB" * 2, "ABBA" * 5 + "B", "AABBABABBA"])
 @pytest.mark.parametrize("correlation", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9])
-def test_p_values_of_neighbours_in_turns_are_below_5_percent_less_than_5_times_in_100(
-    correlation: float, order: str
-) -> None:
+def test_p_values_of_neighbours_in_turns_are_below_5_percent_less_than_5_times_in_100(correlation, order):
     """Without an interval, so that many series can be looked at: a verdict needs both."""
     series = neighbours(np.random.default_rng(SEED), 8000, len(order), correlation)[:, 0]
     sides = [series[:, [at for at, one in enumerate(order) if one == side]] for side in "AB"]
@@ -341,7 +335,7 @@ def test_p_values_of_neighbours_in_turns_are_below_5_percent_less_than_5_times_i
 
 @pytest.mark.parametrize("kind", SERIES)
 @pytest.mark.usefixtures("quick_bootstrap")
-def test_blocks_apart_in_time_get_no_verdict_and_the_rule_before_was_wrong(kind: str) -> None:
+def test_blocks_apart_in_time_get_no_verdict_and_the_rule_before_was_wrong(kind):
     """The guard of the tests around it: the same series, cut into blocks, break the rule that ignored the order."""
     blocks = "A" * 10 + "B" * 10
     series = SERIES[kind](np.random.default_rng(SEED), 200, 20)
@@ -352,7 +346,7 @@ def test_blocks_apart_in_time_get_no_verdict_and_the_rule_before_was_wrong(kind:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["AR(1) 0.6", "AR(1) 0.9", "linear 4 %", "linear 20 %"])
 @pytest.mark.usefixtures("quick_bootstrap")
-def test_drift_gives_fewer_than_5_percent_false_sweeps(kind: str) -> None:
+def test_drift_gives_fewer_than_5_percent_false_sweeps(kind):
     """Ten sizes of each launch share its effect."""
     source = np.random.default_rng(SEED)
     series = sweep(source, SERIES[kind](source, 80, 20))
@@ -364,7 +358,7 @@ def test_drift_gives_fewer_than_5_percent_false_sweeps(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_bootstrap")
-def test_a_step_of_the_machine_gives_fewer_than_5_percent_false_verdicts() -> None:
+def test_a_step_of_the_machine_gives_fewer_than_5_percent_false_verdicts():
     """All worlds from a random one on are 4 % slower, whichever side they are of."""
     source = np.random.default_rng(SEED)
     places = np.arange(20)
@@ -374,7 +368,7 @@ def test_a_step_of_the_machine_gives_fewer_than_5_percent_false_verdicts() -> No
 
 
 @pytest.mark.usefixtures("quick_bootstrap")
-def test_ten_worlds_in_turns_find_a_change_of_3_percent_in_spite_of_drift() -> None:
+def test_ten_worlds_in_turns_find_a_change_of_3_percent_in_spite_of_drift():
     """Of worlds that spread by 1 % and drift by 4 %, and of neighbours that resemble one another, spread by 1.5 %."""
     source = np.random.default_rng(SEED)
     order = "ABBA" * 5
@@ -383,7 +377,7 @@ def test_ten_worlds_in_turns_find_a_change_of_3_percent_in_spite_of_drift() -> N
         assert false_verdicts(series + slower, order) >= 95
 
 
-def verdicts_of_a_disturbance(pattern: Sequence[int], worlds: int, trials: int) -> float:
+def verdicts_of_a_disturbance(pattern, worlds, trials):
     """The share of comparisons without a change that end FASTER or SLOWER: worlds in drawn pairs, of which those that
     the pattern names, wherever it begins, are 5 % slower; their own spread is 0.5 %."""
     draw = np.random.default_rng(20261127)
@@ -400,6 +394,6 @@ def verdicts_of_a_disturbance(pattern: Sequence[int], worlds: int, trials: int) 
 
 @pytest.mark.parametrize("worlds", [5, 10])
 @pytest.mark.parametrize("pattern", [(1, 0), (1, 0, 0, 0), (1, 1, 0, 0)])
-def test_a_disturbance_that_comes_back_gives_few_false_verdicts(pattern: Sequence[int], worlds: int) -> None:
+def test_a_disturbance_that_comes_back_gives_few_false_verdicts(pattern, worlds):
     """In the fixed order A B B A the last pattern gives one in two."""
     assert verdicts_of_a_disturbance(pattern, worlds, 300) < 0.05

@@ -1,37 +1,32 @@
 """Each kind of tampering, sealed again by the project's own seal, is found where it is said to be, or listed."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from cases.record.record import Record
 from reports.record.bundle import read
 from reports.record.seal import MANIFEST
 from symlab.evidence.audit import worker
-from symlab.evidence.audit.checklist import Audit, check
+from symlab.evidence.audit.checklist import check
 from symlab.evidence.audit.items import Outcome
 from symlab.evidence.audit.material import Answer, Material
 from tests.symlab.evidence.audit.complete_set import answer
 from tests.symlab.evidence.audit.tampered_kinds import KINDS, changed_tree
-from tests.symlab.evidence.audit.tampering import LOAD, UNFINDABLE, Kind, every, make_measured, put, reseal
+from tests.symlab.evidence.audit.tampering import LOAD, UNFINDABLE, every, make_measured, put, reseal
 
 ROOT = Path(__file__).parents[4]
 README = ROOT / "symlab" / "evidence" / "audit" / "README.md"
 
 SOURCES = ("same", "same_code", "changed", "older", "gone", "not_comparable")
 
-PART: dict[str, Any] = {"agree": [["a case", "all_reduce/one_shot", "simulator"]], "different": [], "stated": []}
-MORE: dict[str, Any] = {"not_comparable": [], "seed": 0, "of": 1, "kernels": [], "at_commit": 0}
+PART = {"agree": [["a case", "all_reduce/one_shot", "simulator"]], "different": [], "stated": []}
+MORE = {"not_comparable": [], "seed": 0, "of": 1, "kernels": [], "at_commit": 0}
 NOT_RERUN = PART | MORE | {"code": PART, "counters": PART, "races": PART}
 """What comes of a rerun of one case that is in no set."""
 
@@ -39,14 +34,14 @@ HEADING = "## What no software here can find"
 
 
 @pytest.fixture(scope="session")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("measured") / "records"
     make_measured(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     """What a command leaves: all_reduce and broadcast in the simulator, said to be of an unchanged HEAD."""
     from symlab.evidence.replay.commits import tree_of
 
@@ -69,7 +64,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def stressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stressed(tmp_path_factory):
     """What a command leaves that ran a case in two random orders."""
     folder = tmp_path_factory.mktemp("stressed") / "records"
     words = ["op=all_reduce", "algorithms=[two_shot]", "sizes.list=[8]", "world_size=2", "stress=late_rank"]
@@ -78,7 +73,7 @@ def stressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def said(records: list[Record], of: str, folder: Path, is_rerun: bool) -> Answer:
+def said(records, of, folder, is_rerun):
     """What the worker says, without a process of its own and without the sources, which no kind changes; of the
     invented set that is invented, too."""
     from symlab.evidence import audit_worker
@@ -95,7 +90,7 @@ def said(records: list[Record], of: str, folder: Path, is_rerun: bool) -> Answer
     return Answer(points, level)
 
 
-def audited(folder: Path, of: str, is_rerun: bool = False) -> Audit:
+def audited(folder, of, is_rerun=False):
     """The checklist of a folder."""
     records = read([folder])
     found = said(records, of, folder, is_rerun)
@@ -103,7 +98,7 @@ def audited(folder: Path, of: str, is_rerun: bool = False) -> Audit:
         return check(records, [folder])
 
 
-def findings(audit: Audit) -> dict[str, str]:
+def findings(audit):
     return {
         item.name: "\n".join(point.evidence for point in item.points if point.outcome is Outcome.FINDING)
         for item in audit.items
@@ -111,7 +106,7 @@ def findings(audit: Audit) -> dict[str, str]:
     }
 
 
-def tampered(kind: Kind, base: Path, folder: Path) -> Path:
+def tampered(kind, base, folder):
     """The set with the change, sealed again; but for kinds that say themselves that they are not."""
     place = Path(shutil.copytree(base, folder / "records", symlinks=True))
     manifests = {path: path.read_bytes() for path in place.rglob(MANIFEST)}
@@ -127,7 +122,7 @@ def tampered(kind: Kind, base: Path, folder: Path) -> Path:
     return place
 
 
-def parameters(wanted: Callable[[Kind], bool]) -> list[Any]:
+def parameters(wanted):
     marks = {True: [pytest.mark.slow], False: []}
     return [pytest.param(kind, id=kind.name, marks=marks[kind.of != "measured"]) for kind in KINDS if wanted(kind)]
 
@@ -136,21 +131,21 @@ SLOW = [pytest.param(of, marks=pytest.mark.slow) for of in ("run", "stressed")]
 
 
 @pytest.mark.parametrize("of", ["measured", *SLOW])
-def test_what_nothing_was_changed_in_has_no_finding(of: str, request: pytest.FixtureRequest) -> None:
+def test_what_nothing_was_changed_in_has_no_finding(of, request):
     audit = audited(request.getfixturevalue(of), of)
     assert findings(audit) == {}
     assert audit.exit_code == 0
 
 
 @pytest.mark.parametrize("kind", parameters(lambda kind: kind.found not in (LOAD, *UNFINDABLE) and not kind.by_rerun))
-def test_it_is_found_and_by_which_item(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_it_is_found_and_by_which_item(kind, request, tmp_path):
     audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
     assert kind.found in findings(audit), findings(audit)
     assert audit.exit_code == 1
 
 
 @pytest.mark.parametrize("kind", parameters(lambda kind: kind.found == LOAD))
-def test_it_can_not_be_read(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_it_can_not_be_read(kind, request, tmp_path):
     place = tampered(kind, request.getfixturevalue(kind.of), tmp_path)
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # each says something else, in one line
         read([place])
@@ -159,13 +154,13 @@ def test_it_can_not_be_read(kind: Kind, request: pytest.FixtureRequest, tmp_path
 
 
 @pytest.mark.parametrize("kind", parameters(lambda kind: kind.found in UNFINDABLE))
-def test_what_nothing_finds_is_listed(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_what_nothing_finds_is_listed(kind, request, tmp_path):
     audit = audited(tampered(kind, request.getfixturevalue(kind.of), tmp_path), kind.of)
     assert findings(audit) == {}, "it is found: say by which item, and take it off the list in the README"
 
 
 @pytest.mark.parametrize("kind", parameters(lambda kind: kind.by_rerun))
-def test_what_only_a_rerun_finds_is_found_by_it(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_what_only_a_rerun_finds_is_found_by_it(kind, request, tmp_path):
     place = tampered(kind, request.getfixturevalue(kind.of), tmp_path)
     assert findings(audited(place, kind.of)) == {}, "it is found without a rerun: say by which item"
     audit = audited(place, kind.of, is_rerun=True)
@@ -174,7 +169,7 @@ def test_what_only_a_rerun_finds_is_found_by_it(kind: Kind, request: pytest.Fixt
 
 
 @pytest.mark.slow
-def test_a_changed_tree_that_is_said_to_be_changed_has_no_finding(run: Path, tmp_path: Path) -> None:
+def test_a_changed_tree_that_is_said_to_be_changed_has_no_finding(run, tmp_path):
     place = Path(shutil.copytree(run, tmp_path / "records"))
     changed_tree(place)
     reseal(place)
@@ -184,26 +179,26 @@ def test_a_changed_tree_that_is_said_to_be_changed_has_no_finding(run: Path, tmp
 
 
 @pytest.mark.slow
-def test_a_rerun_of_what_was_not_changed_has_no_finding(run: Path) -> None:
+def test_a_rerun_of_what_was_not_changed_has_no_finding(run):
     audit = audited(run, "run", is_rerun=True)
     assert findings(audit) == {}
     assert {"kernels", "data", "replay"} <= set(audit.level.verified)
     assert (audit.level.data.recomputed, audit.exit_code) == (3, 0)
 
 
-def listed(heading: str) -> list[tuple[str, str]]:
+def listed(heading):
     """The lines of the table below a heading of the README."""
     text = README.read_text(encoding="utf-8")
     section = text[text.index(f"{heading}\n") :].removeprefix(heading).partition("\n## ")[0]
     return re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|$", section, re.MULTILINE)[2:]
 
 
-def test_the_page_lists_what_nothing_finds() -> None:
+def test_the_page_lists_what_nothing_finds():
     assert [name for name, _ in listed(HEADING)] == list(UNFINDABLE)
     assert {kind.found for kind in KINDS} >= set(UNFINDABLE)
 
 
-def test_the_page_counts_the_kinds() -> None:
+def test_the_page_counts_the_kinds():
     assert len({kind.name for kind in KINDS}) == len(KINDS) >= 90
     found = sum(kind.found not in UNFINDABLE and not kind.by_rerun for kind in KINDS)
     only = sum(kind.by_rerun for kind in KINDS)

@@ -1,12 +1,9 @@
 """The worker of audits: the real one on real records, and every way in which one can fail."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,11 +21,11 @@ PUBLISHED = Path(__file__).parents[4] / "reports" / "published"
 
 
 @pytest.mark.slow
-def test_the_real_worker_on_published_records() -> None:
+def test_the_real_worker_on_published_records():
     """One job of a published command, of which one record was taken away."""
     found = [one for one in read([PUBLISHED / "h200-x2" / "all_reduce-world1.jsonl.xz"]) if one.request.job == 0]
     gone = found[3]
-    told: list[str] = []
+    told = []
     here = [record for record in found if record is not gone]
     audit = check(here, say=told.append, wanted=worker.Wanted(4096, rerun=worker.Rerun(1)))
     assert "1 of 1 jobs composed again" in evidence(audit, "configuration", Outcome.VERIFIED)
@@ -38,25 +35,25 @@ def test_the_real_worker_on_published_records() -> None:
     assert any(text.startswith("composing configurations") for text in told)
 
 
-def program(text: str) -> tuple[str, ...]:
+def program(text):
     return (sys.executable, "-c", text)
 
 
 GOOD = '{"points": {"data": [["CAPTURED", "x", "stated", null]]}, "level": {"recomputed": 1, "total": 2}}'
 
 
-def ask(command: tuple[str, ...], say: Callable[[str], None] = print, patience_s: float | None = None) -> Answer:
+def ask(command, say=print, patience_s=None):
     return worker.ask(Material(tuple(records())), worker.Wanted(4096), say, command, patience_s)
 
 
-def test_an_answer_after_progress() -> None:
-    told: list[str] = []
+def test_an_answer_after_progress():
+    told = []
     text = f"print('noise'); print('{{\"progress\": \"half\"}}'); print('{GOOD}')"
     answer = ask(program(text), told.append)
     assert (answer, told) == (Answer({"data": (Point(Outcome.CAPTURED, "x"),)}, Recomputed(1, 2)), ["half"])
 
 
-def test_it_is_given_the_records_without_timings_and_the_limit() -> None:
+def test_it_is_given_the_records_without_timings_and_the_limit():
     text = """
 import json, sys
 asked, members = json.loads(sys.stdin.readline()), sys.stdin.readlines()
@@ -76,18 +73,18 @@ print(json.dumps({"points": {"data": [said]}, "level": {}}))
         (("/nowhere/python",), "the worker can't be started (No such file or directory)"),
     ],
 )
-def test_why_there_is_no_answer(command: tuple[str, ...], says: str) -> None:
+def test_why_there_is_no_answer(command, says):
     assert ask(command) == Answer(problem=says)
 
 
-def test_a_worker_that_takes_too_long_is_ended() -> None:
+def test_a_worker_that_takes_too_long_is_ended():
     with within():
         answer = ask(program(f"import time; time.sleep({NEVER_S})"), patience_s=SOON_S)
     assert answer == Answer(problem="the worker took longer than 0 s")
 
 
-def test_an_interrupt_ends_the_worker() -> None:
-    def interrupt(text: str) -> None:
+def test_an_interrupt_ends_the_worker():
+    def interrupt(text):
         raise KeyboardInterrupt
 
     text = f'import time; print(\'{{"progress": "x"}}\', flush=True); time.sleep({NEVER_S})'
@@ -95,7 +92,7 @@ def test_an_interrupt_ends_the_worker() -> None:
         ask(program(text), interrupt)
 
 
-def test_an_interrupted_worker_can_clean_up(tmp_path: Path) -> None:
+def test_an_interrupted_worker_can_clean_up(tmp_path):
     left = tmp_path / "worktree"
     text = (
         "import signal, sys, time; from pathlib import Path; from runner.interrupt import interruptible\n"
@@ -107,7 +104,7 @@ def test_an_interrupted_worker_can_clean_up(tmp_path: Path) -> None:
         "        left.rmdir()\n"
     )
 
-    def interrupt(text: str) -> None:
+    def interrupt(text):
         assert left.exists()
         raise KeyboardInterrupt
 
@@ -117,7 +114,7 @@ def test_an_interrupted_worker_can_clean_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_that_ends_the_audit_ends_the_worker(tmp_path: Path, number: int, code: int) -> None:
+def test_a_signal_that_ends_the_audit_ends_the_worker(tmp_path, number, code):
     place = tmp_path / "pid"
     worker_text = (
         "import os, time; from pathlib import Path\n"

@@ -1,11 +1,8 @@
 """Items "worlds", "baselines" and "limit"; worlds that are there twice, and exchanged sides, in comparisons."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 
-from cases.record.record import Record
 from cases.record.timing import LinkLimit
 from symlab.evidence.audit.comparison import compare
 from symlab.evidence.audit.data import Data
@@ -16,15 +13,14 @@ from tests.symlab.evidence.audit.complete_set import audited, evidence, records,
 from tests.symlab.evidence.audit.tampering import members
 
 
-def shifted(record: Record, factor: float) -> Record:
+def shifted(record, factor):
     """The record as of another command, with all of its samples multiplied."""
-    assert record.timing is not None
     rows = tuple(tuple(value * factor for value in row) for row in record.timing.samples_us)
     request = dataclasses.replace(record.request, command=f"{record.request.command}-again")
     return dataclasses.replace(record, request=request, timing=dataclasses.replace(record.timing, samples_us=rows))
 
 
-def test_copied_samples_are_no_second_measurement() -> None:
+def test_copied_samples_are_no_second_measurement():
     before = [one for one in members() if one.case.algorithm == "nccl"]
     for factor in (1.0, 0.97):
         (case,) = compare(before, [shifted(one, factor) for one in before]).cases
@@ -32,7 +28,7 @@ def test_copied_samples_are_no_second_measurement() -> None:
         assert "one world is there twice" in case.speed.advice
 
 
-def test_sides_that_were_exchanged_are_named() -> None:
+def test_sides_that_were_exchanged_are_named():
     every = [one for one in members() if one.case.algorithm == "nccl"]
     assert "AFTER ran before BEFORE" in compare(every[2:], every[:2]).verdict
     for before, after in ((every[:2], every[2:]), (every[::2], every[1::2])):
@@ -40,14 +36,14 @@ def test_sides_that_were_exchanged_are_named() -> None:
     assert compare(every[2:], every[:2]).document()["is_backwards"]
 
 
-def renamed(record: Record, hours: int) -> Record:
+def renamed(record, hours):
     """The record as of another command, later by hours; nothing else is another."""
     later = {name: getattr(record, name).replace("T0", f"T{hours}") for name in ("started", "ended")}
     request = dataclasses.replace(record.request, command=f"{record.request.command}-again")
     return dataclasses.replace(record, request=request, **later)
 
 
-def test_a_copy_under_another_name_is_no_second_run() -> None:
+def test_a_copy_under_another_name_is_no_second_run():
     """Without samples, too: no two runs take the same microseconds at the same milliseconds."""
     times = {"started": "2026-01-01T00:00:00.123Z", "ended": "2026-01-01T00:00:01.357Z", "duration_s": 1.234567}
     for record in members()[:2]:
@@ -60,17 +56,16 @@ def test_a_copy_under_another_name_is_no_second_run() -> None:
         assert compare([before], [other]).cases[0].data.data is Data.BIT_EQUAL
 
 
-def test_copied_data_with_changed_times_is_no_second_run() -> None:
+def test_copied_data_with_changed_times_is_no_second_run():
     before = [one for one in members() if one.case.algorithm == "nccl"][:1]
     (case,) = compare(before, [shifted(one, 0.7) for one in before]).cases
     assert case.data.data is Data.NOT_COMPARABLE
 
 
-def test_runs_that_share_a_warm_up_and_a_drift_are_two() -> None:
+def test_runs_that_share_a_warm_up_and_a_drift_are_two():
     """Both series begin slowly and become slower, as those of one GPU do; their noise is their own."""
     source = random.Random(3)
     record = next(one for one in members() if one.case.algorithm == "nccl")
-    assert record.timing is not None
     made = []
     for at in range(2):
         trend = [30.0, 15.0, *(10.0 + 0.05 * number for number in range(28))]
@@ -81,26 +76,26 @@ def test_runs_that_share_a_warm_up_and_a_drift_are_two() -> None:
     assert list(copies(made)) == []
 
 
-def test_too_few_worlds() -> None:
+def test_too_few_worlds():
     tells(audited(records(4)), "worlds")
     tells(audited(records(3)), "worlds", Outcome.CAPTURED, Outcome.NOT_COMPARABLE)
 
 
-def test_baselines_that_were_not_in_turns() -> None:
+def test_baselines_that_were_not_in_turns():
     first, *others = records()
     tells(audited([with_timing(first, interleaved_with=()), *others]), "baselines", Outcome.FINDING)
     alone = [with_timing(one, interleaved_with=()) for one in records() if one.kernel is not None]
     tells(audited(alone), "baselines", Outcome.NOT_CAPTURED)
 
 
-def test_above_the_links_limit() -> None:
+def test_above_the_links_limit():
     first, *others = records()
     audit = audited([with_timing(first, limit=LinkLimit(0.1, 0.1, 1 << 20)), *others])
     tells(audit, "limit", Outcome.FINDING, Outcome.FINDING)
     tells(audited([with_timing(record, limit=None) for record in records()]), "limit", Outcome.NOT_CAPTURED)
 
 
-def test_commands_that_start_in_one_second_are_in_any_order() -> None:
+def test_commands_that_start_in_one_second_are_in_any_order():
     """Names have seconds, and of two commands that start together the one with more to compile begins later."""
     made = [
         dataclasses.replace(
