@@ -218,5 +218,5 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize("number", range(len(IMPOSSIBLE)))
 def test_what_can_not_be_is_one_line(number):
     given = {"kernel": ADD, "arguments": ["out", ("u32", 1), "launch"], **IMPOSSIBLE[number]}
-    with refused(ValueError, r"rank \d: "):
+    with refused(ValueError, r"(?<=ValueError: )(rank \d: )?"):
         ran(given.pop("kernel"), given.pop("arguments"), **given)

@@ -51,7 +51,7 @@ KERNEL = Executable("store", "store", "sm_90a", STORE, f"sha256:{hashlib.sha256(
 """Stores scale * (value + thread) to an array of floats."""
 
 
-HIDDEN = (r"\.py:\d+", r"\brank \d: ", r"(?s) after \d+ steps.*")
+HIDDEN = (r"\.py:\d+", r"(?<=WorldFailure: )(rank \d: )?", r"(?s) after \d+ steps.*")
 """Lines of files, which of ranks that all fail is the first, and where a kernel stands."""
 
 
