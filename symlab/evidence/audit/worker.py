@@ -74,7 +74,7 @@ def ask(
     limit; None: PATIENCE_S, and the time of running again."""
     if patience_s is None:
         patience_s = PATIENCE_S + (_NO_LIMIT_S if wanted.rerun.patience_s is None else wanted.rerun.patience_s)
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile("w+") as complaints:
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile("w+") as complaints, _terminated_by_exception():
         asked.write(f"{json.dumps(_question(material, wanted))}\n".encode())
         asked.writelines(unsorted_lines(map(_untimed, material.records)))
         asked.seek(0)
@@ -138,15 +138,14 @@ def _followed(
     answer = None
     try:
         assert process.stdout is not None
-        with _terminated_by_exception():
-            for line in process.stdout:
-                with contextlib.suppress(ValueError):
-                    document = json.loads(line)
-                    if isinstance(document, dict) and "progress" in document:
-                        say(str(document["progress"]))
-                    elif isinstance(document, dict) and "points" in document:
-                        points = {name: tuple(map(Point.read, some)) for name, some in document["points"].items()}
-                        answer = Answer(points, Recomputed(**document["level"]))
+        for line in process.stdout:
+            with contextlib.suppress(ValueError):
+                document = json.loads(line)
+                if isinstance(document, dict) and "progress" in document:
+                    say(str(document["progress"]))
+                elif isinstance(document, dict) and "points" in document:
+                    points = {name: tuple(map(Point.read, some)) for name, some in document["points"].items()}
+                    answer = Answer(points, Recomputed(**document["level"]))
     finally:
         timer.cancel()
         if process.poll() is None and sys.exc_info()[0]:
