@@ -1,14 +1,15 @@
-"""What an audit and its worker need, and what each timed record adds to that."""
+"""How much memory an audit and its worker need."""
 
 import contextlib
-import shutil
+import lzma
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from reports.record.bundle import read
+from reports.record.bundle import line_of, read
 from tests.patience import until
 
 ROOT = Path(__file__).parents[4]
@@ -32,18 +33,18 @@ def peak_kb(folder):
         return audit.poll() is not None
 
     until(has_ended, "the end of the audit")
-    assert (audit.returncode, len(peaks)) == (2, 2), "not auditable without reruns; an audit and a worker"
+    assert (audit.returncode, len(peaks)) == (1, 2), "worlds are copies of one another; an audit and a worker"
     return sum(peaks.values())
 
 
 @pytest.mark.slow
 def test_ten_thousand_records_need_less_than_500_mb(tmp_path):
-    needed = []
-    for name, files in (("one world", PUBLISHED[:1]), ("all", PUBLISHED)):
-        (folder := tmp_path / name).mkdir()
-        for file in files:
-            shutil.copy(file, folder)
-        needed.append((len(list(read([folder]))), peak_kb(folder)))
-    (few, small_kb), (more, large_kb) = needed
-    each_kb = (large_kb - small_kb) / (more - few)
-    assert large_kb + (MANY - more) * each_kb < MOST_KB
+    """Published ones, over and over with commands of other names."""
+    records = read(PUBLISHED)
+    times = -(-MANY // len(records))
+    for number in range(times):
+        with lzma.open(tmp_path / f"{number}.jsonl.xz", "wt", preset=0) as bundle:
+            for one in records:
+                request = replace(one.request, command=f"{one.request.command}-{number}")
+                bundle.write(f"{line_of(replace(one, request=request))}\n")
+    assert peak_kb(tmp_path) < MOST_KB
