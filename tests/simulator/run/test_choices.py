@@ -61,7 +61,9 @@ class Lates(Listener):
 
 def _noted(kind):
     def note(self, event):
-        values = [(one.name, getattr(event, one.name)) for one in fields(event) if one.name not in ("launched", "memory")]
+        values = [
+            (one.name, getattr(event, one.name)) for one in fields(event) if one.name not in ("launched", "memory")
+        ]
         shown = [(name, value.tolist() if isinstance(value, np.ndarray) else value) for name, value in values]
         self.lines.append(f"{kind} {shown}")
 
