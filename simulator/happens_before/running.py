@@ -77,6 +77,7 @@ class Running:
     it acquired last. acquired: by lane the last fence that acquires, and its scope, None if there was none. firsts:
     of each of its ranks, the number of its first block there (Clocks.rooms). calls_nvshmem: whether the module has
     NVSHMEM's device code in it (promised.py). deciding: its loads that decide where threads go on, by line and text.
+    turns: by a store's number, how often each lane carried it out.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Running:
         self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
         self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
         self.clusters: dict[int, Cluster] = {}
+        self.turns: dict[int, Numbers] = {}
         self.calls_nvshmem = False
         self.deciding: frozenset[tuple[int, str]] = frozenset()
 
@@ -132,7 +134,7 @@ class Running:
         for array in (self.rows, self.seen, *self.fenced.values()):
             self.spare.give(array)
         self.rows = self.seen = np.zeros(0, np.int64)
-        self.fenced, self.released, self.owed, self.pending = {}, {}, [], []
+        self.fenced, self.released, self.owed, self.pending, self.turns = {}, {}, [], [], {}
         if self.shared is not None:
             self.shared.close(0)
 

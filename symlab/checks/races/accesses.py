@@ -22,7 +22,7 @@ from simulator.happens_before.clocks import (
 )
 from simulator.happens_before.extras import ALIAS, ASYNC, GENERIC, Numbers
 from simulator.happens_before.order import CLUSTER, SYS, Order
-from simulator.happens_before.running import NEVER, WARP, Actor, Held, Lanes, Many, Mask, Single
+from simulator.happens_before.running import NEVER, WARP, Actor, Held, Lanes, Many, Mask, Running, Single
 from simulator.happens_before.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
 from symlab.checks.races.kernel_end import KernelEnds
 from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
@@ -51,6 +51,7 @@ class Accesses:
         self.ends = KernelEnds()
         self.infos: list[Info] = []
         self.info_of: Numbers = np.zeros(1024, np.int64)
+        self.turn_of: Numbers = np.zeros(1024, np.int64)  # by stamp, see take_turn
         self.proxies: Numbers = np.zeros(64, np.int64)
         self.stamp = 0
         self.unsure: list[tuple[Any, ...]] = []  # arguments of _report: see settle_alike
@@ -74,9 +75,21 @@ class Accesses:
         self.stamp += 1
         if self.stamp >= len(self.info_of):
             self.info_of = np.concatenate([self.info_of, np.zeros_like(self.info_of)])
+            self.turn_of = np.concatenate([self.turn_of, np.zeros_like(self.turn_of)])
         if info is not None:
             self.info_of[self.stamp] = info.number
         return self.stamp
+
+    def take_turn(self, run: Running, lanes: Numbers, info: Info) -> None:
+        """Count how often lanes have carried out a weak store; note it of the event, 0 if it is not the same of all."""
+        if info.is_strong:
+            return
+        turns = run.turns.get(info.number)
+        if turns is None:
+            turns = run.turns[info.number] = np.zeros(len(run.actors), np.int64)
+        mine = turns[lanes] + 1
+        turns[lanes] = mine
+        self.turn_of[self.stamp] = mine[0] if (mine == mine[0]).all() else 0
 
     def touch(
         self, shadow: Shadow, who: Actor, offsets: Numbers, width: int, is_affine: bool, info: Info, actors: Numbers,
@@ -290,12 +303,21 @@ class Accesses:
         self._add(shadow, kept, old, who, positions, units, info, bad, part, is_proxy_only)
 
     def _may_be_alike(self, kept: Kept, old: Epochs, actors: Numbers, info: Info) -> Mask:
-        """Return which stores are by one instruction of lanes of one warp: of one value they are one write. In random
-        orders the lanes of a warp run one by one."""
-        if kept.kind != WRITE or kept.is_strong or not info.is_write or info.is_strong or info.proxy != GENERIC_PROXY:
+        """Return which stores are by one instruction of lanes of one warp, of a loop in the same round: of one value
+        they are one write. In random orders the lanes of a warp run one by one."""
+        turn = int(self.turn_of[self.stamp])
+        if (
+            not turn
+            or kept.kind != WRITE
+            or kept.is_strong
+            or not info.is_write
+            or info.is_strong
+            or info.proxy != GENERIC_PROXY
+        ):
             return np.zeros(len(old), np.bool_)
-        before = old & LOW_MASK
-        found: Mask = (self.info_of[old >> STAMP_SHIFT] == info.number) & ~_are_apart(before, actors)
+        stamps = old >> STAMP_SHIFT
+        is_same = (self.info_of[stamps] == info.number) & (self.turn_of[stamps] == turn)
+        found: Mask = is_same & ~_are_apart(old & LOW_MASK, actors)
         return found
 
     def settle_alike(self, actors: Numbers | None = None, same: Mask | None = None) -> None:

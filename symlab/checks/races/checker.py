@@ -327,6 +327,7 @@ class Races(RaceChecker):
         lanes, index = self._ids(event.lanes), event.index
         assert index is not None
         if info.is_write:
+            self.accesses.take_turn(run, lanes, info)
             self.last_store = None if event.is_affine and len(lanes) > 1 else (run, lanes, info, "")
         if run.launched.has_whole_lines:
             pairs = pairs_of(run.warps_of(lanes), index // _LINE_BYTES)[1]
@@ -612,6 +613,7 @@ class Races(RaceChecker):
             blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
         offsets = blocks * run.row_bytes + event.addresses.astype(np.int64)
         if info.is_write:
+            self.accesses.take_turn(run, lanes, info)
             self.last_store = (run, lanes, info, SHARED_MEMORY)
         entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
         is_affine = len(offsets) > 1 and bool((np.diff(offsets) == info.width).all())

@@ -164,7 +164,8 @@ def rankings(
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Ranking]:
     """Return what the model says of each case's candidates: the catalogue's own, a grid of the algorithms that are not
-    far behind with these, then tunings beside the best two.
+    far behind with these, all of each entry, whose usual values are the same at all sizes, then tunings beside the best
+    two.
 
     left_s: seconds that are left for it; what there is no time for is left out, the catalogue's own tunings last.
     """
@@ -173,7 +174,7 @@ def rankings(
     grids = []
     for one, ranking in zip(asked, found, strict=True):
         limit_us = FAR * min(ranking.us.values(), default=math.inf)
-        near = [name for name in one.algorithms if ranking.us.get(name, 0.0) <= limit_us]
+        near = [name for name in one.algorithms if name in one.of_entry or ranking.us.get(name, 0.0) <= limit_us]
         grids.append((ranking, one.grid(near)))
     _ask(grids, model, profiler, left_s, say)
     beside = []

@@ -44,6 +44,18 @@ def test_lanes_of_a_warp_that_store_one_value_do_not_race_in_any_order(where, va
     assert between_warps, "of two warps they race, whatever they store"
 
 
+ROUNDS = """mov.u32 %r11, 0; LOOP: add.u32 %r12, %lane, %r11;
+    mul.wide.u32 %d1, %r12, 4; add.u64 %d1, %d1, %data; st.global.u32 [%d1], {value};
+    add.u32 %r11, %r11, 1; setp.lt.u32 %p1, %r11, 2; @%p1 bra LOOP;"""
+
+
+@pytest.mark.parametrize("value", ["5", "%r12"])
+def test_stores_of_two_rounds_race_whatever_they_store(value):
+    """Each lane stores where the next one stored in the round before, and nothing orders the two."""
+    for order in ({}, *({"schedule": "random", "granularity": "access", "seed": seed} for seed in range(4))):
+        assert found(ROUNDS.format(value=value), block=32, **order), order
+
+
 STAGE = ".shared .align 16 .b8 stage[128];"
 FILL = "mov.u32 %r10, stage; mad.lo.u32 %r11, %lane, 4, %r10; st.shared.u32 [%r11], %lane;"
 COPY = """setp.ne.u32 %p1, %lane, 0; @%p1 bra END;

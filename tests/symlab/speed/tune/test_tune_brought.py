@@ -4,6 +4,7 @@ may choose it."""
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,7 @@ from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.profiles import Profiles, Unprofiled
 from symlab.speed.tune.candidates import Candidates
 from symlab.speed.tune.command import Options, tune
+from symlab.speed.tune.model_first import rankings
 from symlab.speed.tune.search import Measured
 from symlab.speed.tuned.table import FOLDER, read, tables_in
 from tests.golden import refused
@@ -190,6 +192,21 @@ def test_the_model_predicts_entries_of_a_search(tmp_path, monkeypatch):
         found = list(profiles.of(asked))
         profiles.close()
         assert {type(work) for _, work in found} == {CaseWork}, found
+
+
+def test_an_entry_whose_first_combination_is_slow_is_ranked_whole(tmp_path, monkeypatch):
+    """The usual values, which come first, are the same at all sizes."""
+    monkeypatch.chdir(tmp_path)
+    write_entries(tmp_path / "own", sum=ENTRY)
+    brought = [found_at(f"{PLACE}@blocks{blocks}") for blocks in (4, 8)]
+    base = Case("all_reduce", "best", "float32", "native", "sum", 4096, 2)
+    traits = Traits("nvshmem", "sm_90a", 2, 1 << 33, multicast=False)
+    candidates = Candidates(base, ["lamport", *(one.spec.algorithm for one in brought)], traits, brought)
+    us = {"lamport": 10.0, "sum": 100.0, "sum_blocks8": 5.0}
+    model = SimpleNamespace(us=lambda case, work: work)
+    profiler = SimpleNamespace(of=lambda cases, limit_s: [(one, us.get(one.algorithm, 20.0)) for one in cases])
+    (ranking,) = rankings([candidates], model, profiler)
+    assert us.items() <= ranking.us.items()
 
 
 def test_launches_of_an_entry_are_what_it_says_beside_dependent_ones(tmp_path, monkeypatch):
