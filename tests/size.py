@@ -34,14 +34,14 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_443,
-    "the core, code lines": 53_392,
+    "product, code lines": 72_465,
+    "the core, code lines": 53_393,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_523,
-    "tests, code lines": 68_371,
-    "Markdown, words": 29_883,
+    "tests, code lines": 68_392,
+    "Markdown, words": 29_910,
     "README.md, words": 1_600,
-    "longest other page, words": 3_284,
+    "longest other page, words": 3_313,
     "verbs of symlab --help": 14,
     "keys of symlab run --help": 38,
     "most parameters of a function": 10,
