@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,34 @@ _PARTS = {
 """What has to know an earlier access of the first proxy before one of the second; otherwise GENERIC."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unordered:
+    """Pairs of accesses that nothing orders: old epochs, and by position in who and unit of the shadow what comes to
+    them now, which info says. part: of the order that lacks; is_proxy_only: only a proxy fence is missing."""
+
+    shadow: Shadow
+    kept: Kept
+    old: Epochs
+    who: Actor
+    positions: Numbers
+    units: Numbers
+    info: Info
+    part: int = GENERIC
+    is_proxy_only: bool = False
+
+    @property
+    def actors(self) -> Numbers:
+        return self.who.actors(self.positions)
+
+    @property
+    def pairs(self) -> tuple[Shadow, Kept, Epochs, Actor, Numbers, Numbers, Info]:
+        return self.shadow, self.kept, self.old, self.who, self.positions, self.units, self.info
+
+    def where(self, mask: Mask) -> Unordered:
+        """Return some of the pairs."""
+        return replace(self, old=self.old[mask], positions=self.positions[mask], units=self.units[mask])
+
+
 class Accesses:
     """The accesses of a world: infos by number, and by stamp the number of the info."""
 
@@ -54,7 +83,7 @@ class Accesses:
         self.turn_of: Numbers = np.zeros(1024, np.int64)  # by stamp, see take_turn
         self.proxies: Numbers = np.zeros(64, np.int64)
         self.stamp = 0
-        self.unsure: list[tuple[Any, ...]] = []  # arguments of _report: see settle_alike
+        self.unsure: list[Unordered] = []  # see settle_alike
         self._floors: tuple[Actor, int, int, int, int] | None = None  # actors, stamp, info, count and floor: see _floor
 
     def note(self, info: Info) -> None:
@@ -256,7 +285,7 @@ class Accesses:
         parts = self._parts(old, who, positions, info) if shadow.proxies & ~(1 << GENERIC_PROXY | 1 << HOST) else None
         if parts is None:
             bad = self.order.unknown(who, positions, old, GENERIC)
-            self._report(shadow, kept, old, who, positions, units, info, bad, GENERIC, False)
+            self._report(Unordered(shadow, kept, old, who, positions, units, info).where(bad))
             return
         for part in (GENERIC, ALIAS, ASYNC):
             at = np.flatnonzero(parts == part)
@@ -269,9 +298,8 @@ class Accesses:
             is_race = self.order.unknown(who, positions[some], old[some], GENERIC)
             for is_proxy_only in (False, True):
                 chosen = some[~is_race] if is_proxy_only else some[is_race]
-                every = np.ones(len(chosen), np.bool_)
-                what = (old[chosen], who, positions[chosen], units[chosen], info, every, part, is_proxy_only)
-                self._report(shadow, kept, *what)
+                what = (old[chosen], who, positions[chosen], units[chosen], info, part, is_proxy_only)
+                self._report(Unordered(shadow, kept, *what))
 
     def _parts(self, old: Epochs, who: Actor, positions: Numbers, info: Info) -> Numbers:
         proxies = self.proxies[self.info_of[old >> STAMP_SHIFT]]
@@ -282,72 +310,42 @@ class Accesses:
             parts = np.where((proxies == ASYNC_PROXY) & ~own_block, ASYNC, parts)
         return parts
 
-    def _report(
-        self,
-        shadow: Shadow,
-        kept: Kept,
-        old: Epochs,
-        who: Actor,
-        positions: Numbers,
-        units: Numbers,
-        info: Info,
-        bad: Mask,
-        part: int,
-        is_proxy_only: bool,
-    ) -> None:
+    def _report(self, what: Unordered) -> None:
         """Pass what is not ordered to the findings; stores that may be alike wait for their values."""
-        alike = bad & self._may_be_alike(kept, old, who.actors(positions), info) if bad.any() else bad
+        if not len(what.old):
+            return
+        alike = self._may_be_alike(what)
         if alike.any():
-            self.unsure.append((shadow, kept, old, who, positions, units, info, alike, part, is_proxy_only))
-            bad = bad & ~alike
-        self._add(shadow, kept, old, who, positions, units, info, bad, part, is_proxy_only)
+            self.unsure.append(what.where(alike))
+            what = what.where(~alike)
+        self._add(what)
 
-    def _may_be_alike(self, kept: Kept, old: Epochs, actors: Numbers, info: Info) -> Mask:
+    def _may_be_alike(self, what: Unordered) -> Mask:
         """Return which stores are by one instruction of lanes of one warp, of a loop in the same round: of one value
         they are one write. In random orders the lanes of a warp run one by one."""
-        turn = int(self.turn_of[self.stamp])
-        if (
-            not turn
-            or kept.kind != WRITE
-            or kept.is_strong
-            or not info.is_write
-            or info.is_strong
-            or info.proxy != GENERIC_PROXY
-        ):
-            return np.zeros(len(old), np.bool_)
-        stamps = old >> STAMP_SHIFT
+        turn, kept, info = int(self.turn_of[self.stamp]), what.kept, what.info
+        is_weak = kept.kind == WRITE and not kept.is_strong and info.is_write and not info.is_strong
+        if not (turn and is_weak and info.proxy == GENERIC_PROXY):
+            return np.zeros(len(what.old), np.bool_)
+        stamps = what.old >> STAMP_SHIFT
         is_same = (self.info_of[stamps] == info.number) & (self.turn_of[stamps] == turn)
-        found: Mask = is_same & ~_are_apart(old & LOW_MASK, actors)
+        found: Mask = is_same & ~_are_apart(what.old & LOW_MASK, what.actors)
         return found
 
     def settle_alike(self, actors: Numbers | None = None, same: Mask | None = None) -> None:
         """Pass to the findings what waits for its values. actors, same: whose value is the one that was there, which
         makes it no race; None: unknown."""
         unsure, self.unsure = self.unsure, []
-        for shadow, kept, old, who, positions, units, info, bad, *rest in unsure:
-            if actors is not None:
-                bad = bad & ~np.isin(who.actors(positions), actors[same])
-            self._add(shadow, kept, old, who, positions, units, info, bad, *rest)
+        for what in unsure:
+            self._add(what if actors is None else what.where(~np.isin(what.actors, actors[same])))
 
-    def _add(
-        self,
-        shadow: Shadow,
-        kept: Kept,
-        old: Epochs,
-        who: Actor,
-        positions: Numbers,
-        units: Numbers,
-        info: Info,
-        bad: Mask,
-        part: int,
-        is_proxy_only: bool,
-    ) -> None:
+    def _add(self, what: Unordered) -> None:
         """Add what is not ordered to the findings."""
-        if not bad.any():
+        if not len(what.old):
             return
-        old, positions, units = old[bad], positions[bad], units[bad]
+        shadow, kept, old, who, positions, units, info = what.pairs
         numbers = self.info_of[old >> STAMP_SHIFT]
-        actors = who.actors(positions)
+        actors = what.actors
         before, after = (old & LOW_MASK) >> RANK_SHIFT, actors >> RANK_SHIFT
         alike = (before, after) if info.assumptions else (before == after,)
         coherent = self._are_read(shadow, kept, old, actors, units, info)
@@ -372,7 +370,7 @@ class Accesses:
                 is_size_only = bool(self.morally_strong(*where, info, is_of_one_size=True)[0])
             issued = int(who.itself(GENERIC, positions[at : at + 1])[0]) if isinstance(who, Single | Many) else NEVER
             pair = Pair(
-                int(old[at]), earlier, int(actors[at]), info, shadow.name, byte, part, is_proxy_only,
+                int(old[at]), earlier, int(actors[at]), info, shadow.name, byte, what.part, what.is_proxy_only,
                 kept.kind == READ, is_size_only, kept.takes, issued < int(old[at]) >> STAMP_SHIFT, bool(coherent[at]),
                 bool(behind[at]) or (is_asked and not coherent[at] and self._is_behind(old, who, positions, at, info)),
             )  # fmt: skip
