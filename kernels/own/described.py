@@ -333,7 +333,7 @@ def _spec(made: Described, given: Mapping[str, Any], files: tuple[str, ...]) -> 
     if "dead_rank" in _listed(given, "promises"):
         raise ValueError("an entry has no place for a kernel's report (promises), leave dead_rank out")
     if (given.get("fold") == "from_next_rank") != bool(made.owner):
-        raise ValueError("fold: from_next_rank needs an owner, and no other fold takes one (fold), give both or neither")
+        raise ValueError("fold: from_next_rank needs an owner, which no other fold takes (fold), give both or neither")
     parsed = _tried(made, dtypes, archs[0] if archs else ARCH)
     return KernelSpec(
         op=made.op,
