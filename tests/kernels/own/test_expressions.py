@@ -1,5 +1,9 @@
 """Numbers as text: what they are, and what is no number."""
 
+import gc
+import sys
+import threading
+
 import pytest
 
 from kernels.own.expressions import evaluated
@@ -60,3 +64,42 @@ def test_a_name_is_known_whether_it_matters_or_not():
     assert evaluated("numel if rank else block", names) == 8
     with refused():
         evaluated("numel if rank else blocks", names)
+
+
+def test_threads_of_ranks_read_expressions_at_once():
+    """CPython 3.11 counts the depth of what all threads parse as one, and what is collected meanwhile switches them."""
+    text = "+".join(f"min({number}, max({number}, n))" for number in range(60))
+    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+    failed = []
+
+    class Collected:
+        def __del__(self):
+            sum(range(50))
+
+    def reads():
+        for _ in range(60):
+            one = Collected()
+            one.me = one
+            del one
+            try:
+                evaluated(text, {"n": 3})
+            except SystemError as error:
+                failed.append(error)
+                return
+
+    was_enabled = gc.isenabled()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(5)
+    gc.enable()
+    try:
+        threads = [threading.Thread(target=reads) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)
+        if not was_enabled:
+            gc.disable()
+    assert not failed
