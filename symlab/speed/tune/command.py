@@ -143,7 +143,8 @@ class _Tuning:
         if table is None:
             raise RequestError(f"there is no table {self.place} (-o), search one first: symlab tune -o {self.place}")
         with hydra_over(self.options.config_dir):
-            composed = [unseen(job, table, self.place, number) for number, job in enumerate(self.jobs)]
+            seed = self.options.seed
+            composed = [unseen(job, table, self.place, number, seed) for number, job in enumerate(self.jobs)]
         folder = self._ran(composed)
         print(f"records: {folder}")
         return show_regret([folder], 1)

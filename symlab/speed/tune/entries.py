@@ -8,7 +8,9 @@ The catalogue's own tunings are the rivals that every other tuning has to beat, 
 may owe it to that size, such as a power of two, which its blocks divide: another tuning is a choice from the first to
 the last of the sizes in a row at which it wins, and on to the next where it is no slower than the catalogue's own;
 between two sizes otherwise the catalogue's own is. Where the own one won at a single size between two of the same
-tuning, neither is trusted further, and they meet where they cross.
+tuning, neither is trusted further, and they meet where they cross. A tuning that wins at one size alone, which was not
+asked for (it is between two others), is no choice there: the quickest that wins beside it, too, is, or the best of the
+catalogue's own, and the ranges of its neighbours are between sizes whose choices were compared.
 """
 
 from __future__ import annotations
@@ -141,18 +143,30 @@ def _samples(record: Record) -> Sequence[float]:
 
 
 def series_of(
-    cases: Sequence[Case], measured: Sequence[Sequence[Kept]], found: Sequence[Searched]
+    cases: Sequence[Case],
+    measured: Sequence[Sequence[Kept]],
+    found: Sequence[Searched],
+    between: Sequence[bool] = (),
 ) -> list[Entry | None]:
     """Return the entries of a series of sizes, in any order, with the sizes at which neighbours' choices cross; None
     for a size of which no finalist passed.
 
-    measured: the finalists of each size; found: how each was searched.
+    measured: the finalists of each size; found: how each was searched; between: whether each was measured between two
+    that were asked for, none by default.
     """
     options = [options_of(case, ran) for case, ran in zip(cases, measured, strict=True)]
     places = sorted((place for place, one in enumerate(options) if one), key=lambda place: cases[place].size_bytes)
     values = [_values(measured[place]) for place in places]
     as_good = [_quicker(_halves(cases[place], measured[place]), 0.0) for place in places]
-    made = [entry_of(cases[place], measured[place], found[place], options[place][0]) for place in places]
+    names = [options[place][0] for place in places]
+    for at, place in enumerate(places):
+        if between and between[place]:
+            near = [beside for beside in (at - 1, at + 1) if 0 <= beside < len(places)]
+            there = {name for beside in near for name in (options[places[beside]][0], *as_good[beside])}
+            names[at] = next((name for name in options[place] if is_own(name) or name in there), names[at])
+    made = [
+        entry_of(cases[place], measured[place], found[place], name) for place, name in zip(places, names, strict=True)
+    ]
     entries: list[Entry | None] = [None] * len(cases)
     for place, one in zip(places, crossed(made, values, as_good), strict=True):
         entries[place] = one

@@ -3,14 +3,14 @@
 At each searched size its best run beside those of the sizes next to it, the catalogue's own tunings and the libraries,
 and between two sizes both sizes' best beside the catalogue's own: a table knows what is best between two sizes that are
 a factor of four apart, too. Where two neighbours' choices differ, they and the catalogue's own run between them, three
-times at most, so that it knows where one takes over from the other.
+times at most, so that it knows where one takes over from the other; so they do where neighbours agree on another tuning
+than the catalogue's own and are far apart.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from runner.command.plan import PreparedJob
 from runner.request.chooser import BEST
 from runner.request.sizes import format_bytes
 from symlab.speed.predict.evidence import grouped
-from symlab.speed.tune.entries import Kept, series_of
+from symlab.speed.tune.entries import Kept, is_own, series_of
 from symlab.speed.tune.state import searched_in
 from symlab.speed.tuned.table import Entry
 
@@ -31,6 +31,10 @@ OWN_FINALISTS = 2
 APART = 3
 """Sizes that are further apart than by this factor have a final between them."""
 
+AGREED = 2
+"""So have those that are further apart than by this factor, and agree on another tuning than the catalogue's own: it
+was 5.6 % slower than another one between 1 and 2.6 MiB (broadcast/ll128 on 2 H200, 27 November 2026)."""
+
 STEP_BYTES = 64
 """Sizes between two others are odd multiples of it for each rank: a share then begins off a cache line of 128 bytes,
 which costs some tunings 5 % (reduce_scatter's pull on 2 H200, 27 November 2026)."""
@@ -39,11 +43,11 @@ BEYOND = 1.3
 """A size between two is this many times their geometric mean: no power of two, which divides into blocks best."""
 
 ROUNDS = 3
-"""How many times the sizes between two choices are halved."""
+"""How many times sizes between two choices are added: each command of finals takes 17 s beside its cases (2 H200)."""
 
-CROSSING = 1.25
+CROSSING = 1.12
 """Where one choice takes over from another is close enough if the sizes about it are no further apart than by this
-factor."""
+factor: between two that were 1.25 apart the wrong one of the catalogue's own took 1.9 % longer."""
 
 PART = 96
 """Number of finals that one command runs: what was run before an interrupt is not run again."""
@@ -98,8 +102,8 @@ def finals_of(points: Sequence[Point], found: Sequence[Mapping[str, Any]]) -> li
         finals.append(Final(point, _names(point, [found[at] for at in (number, *near)]), found[number], True))
         if number + 1 in near:
             following = points[number + 1].case
-            size = _between(point.case, following, BEYOND)
-            if size is not None and following.size_bytes >= APART * point.case.size_bytes:
+            far = following.size_bytes >= APART * point.case.size_bytes
+            for size in _between(point.case, following, int(far), BEYOND):
                 between = Point(point.job, dataclasses.replace(point.case, size_bytes=size))
                 names = _names(between, [found[number], found[number + 1]])
                 finals.append(Final(between, names, found[number], False))
@@ -107,7 +111,8 @@ def finals_of(points: Sequence[Point], found: Sequence[Mapping[str, Any]]) -> li
 
 
 def crossings(finals: Sequence[Final], entries: Sequence[Entry | None]) -> list[Final]:
-    """Return the finals between neighbours whose choices differ.
+    """Return the finals between neighbours whose choices differ, one or two, and one between neighbours that are far
+    apart and agree on another tuning than the catalogue's own.
 
     finals: those that ran; entries: theirs, in the same order, None for one without a choice."""
     by_series: dict[tuple[object, ...], list[tuple[Final, str]]] = {}
@@ -117,14 +122,17 @@ def crossings(finals: Sequence[Final], entries: Sequence[Entry | None]) -> list[
     found, ran = [], {final.point.case for final in finals}
     for (one, name), (other, following) in itertools.chain(*map(itertools.pairwise, by_series.values())):
         low, high = one.point.case, other.point.case
-        size = _between(low, high)
-        if name == following or size is None or high.size_bytes <= CROSSING * low.size_bytes:
-            continue
-        case = dataclasses.replace(low, size_bytes=size)
-        if case not in ran:  # nothing passed there
-            names = dict.fromkeys([name, following, *one.found["own"]])
-            point = Point(one.point.job, case)
-            found.append(Final(point, _taking(point, names), one.found, False))
+        factor = high.size_bytes / low.size_bytes
+        if name != following:
+            number = (factor > CROSSING) + (factor > CROSSING**2)
+        else:
+            number = int(factor > AGREED and not is_own(name))
+        names = dict.fromkeys([name, following, *one.found["own"]])
+        for size in _between(low, high, number):
+            case = dataclasses.replace(low, size_bytes=size)
+            if case not in ran:  # nothing passed there
+                point = Point(one.point.job, case)
+                found.append(Final(point, _taking(point, names), one.found, False))
     return found
 
 
@@ -146,11 +154,12 @@ def _taking(point: Point, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name, limit in most.items() if limit is None or case.size_bytes <= limit)
 
 
-def _between(one: Case, other: Case, beyond: float = 1.0) -> int | None:
-    """The size at beyond times the geometric mean of two; None if there is none between them."""
-    unit = STEP_BYTES * one.world_size
-    size = (int(beyond * math.isqrt(one.size_bytes * other.size_bytes)) // unit - 1 | 1) * unit
-    return size if one.size_bytes < size < other.size_bytes else None
+def _between(one: Case, other: Case, number: int, beyond: float = 1.0) -> list[int]:
+    """A number of sizes at equal ratios between two, times beyond; fewer where they are too close."""
+    low, high, unit = one.size_bytes, other.size_bytes, STEP_BYTES * one.world_size
+    ratios = (beyond * (high / low) ** (part / (number + 1)) for part in range(1, number + 1))
+    sizes = ((int(low * ratio) // unit - 1 | 1) * unit for ratio in ratios)
+    return [size for size in dict.fromkeys(sizes) if low < size < high]
 
 
 def entries_of(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seconds: float) -> list[Entry | None]:
@@ -159,6 +168,8 @@ def entries_of(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seco
     for places in grouped(range(len(finals)), lambda place: finals[place].point.series):
         cases = [finals[place].point.case for place in places]
         found = [searched_in(finals[place].found, seconds) for place in places]
-        for place, one in zip(places, series_of(cases, [kept.get(at, ()) for at in places], found), strict=True):
+        between = [not finals[place].is_searched for place in places]
+        made = series_of(cases, [kept.get(at, ()) for at in places], found, between)
+        for place, one in zip(places, made, strict=True):
             entries[place] = one
     return entries

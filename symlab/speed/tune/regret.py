@@ -9,6 +9,7 @@ catalogue's own tunings, which needs no table.
 from __future__ import annotations
 
 import math
+import random
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,11 +115,13 @@ def report(found: Sequence[Regret], least_worlds: int = 1) -> tuple[str, bool]:
     return f"{table}\n\n{said}", is_small
 
 
-def unseen_sizes(low: int, high: int, step: int, count: int = SIZES) -> tuple[int, ...]:
-    """Return sizes between low and high, at equal ratios, multiples of step and no powers of two."""
+def unseen_sizes(low: int, high: int, step: int, seed: int = 0) -> tuple[int, ...]:
+    """Return SIZES between low and high, at equal ratios, multiples of step and no powers of two. Another seed gives
+    others: sizes by which rules of a search were changed judge them no more."""
     found: dict[int, None] = {}
-    for number in range(count):
-        size = int(low * (high / low) ** ((number + 0.5) / count)) // step * step
+    first = random.Random(seed).random() if seed else 0.5
+    for number in range(SIZES):
+        size = int(low * (high / low) ** ((number + first) / SIZES)) // step * step
         while size & (size - 1) == 0 or size in found:
             size += step
         if low <= size <= high:

@@ -26,7 +26,7 @@ def show_regret(places: Sequence[Path], least_worlds: int = WORLDS) -> int:
     return 0 if is_small else 1
 
 
-def unseen(job: PreparedJob, table: Table, place: Path, number: int) -> ComposedJob:
+def unseen(job: PreparedJob, table: Table, place: Path, number: int, seed: int = 0) -> ComposedJob:
     """The job of sizes that were not searched. RequestError for an op that the table does not have."""
     op = job.request.op
     ranks = job.request.world_size
@@ -37,7 +37,7 @@ def unseen(job: PreparedJob, table: Table, place: Path, number: int) -> Composed
             f"world_size={ranks}"
         )
     low, high = min(one.size_bytes for one in own), max(one.size_bytes for one in own)
-    sizes = unseen_sizes(low, high, 128)
+    sizes = unseen_sizes(low, high, 128, seed)
     if not sizes:
         raise RequestError(
             f"{place} has no sizes of {op} that were not searched, between {format_bytes(low)} and "

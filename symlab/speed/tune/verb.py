@@ -62,7 +62,9 @@ class Options(Overrides):
         type=click.IntRange(1),
         metavar="N",
     )
-    seed: int = option("Of --sample: another one draws others.", default=0, type=click.IntRange(0), metavar="S")
+    seed: int = option(
+        "Of --sample and --unseen: another one draws others.", default=0, type=click.IntRange(0), metavar="S"
+    )
 
 
 @verb("tune", Options, epilog=EPILOG, alone="a search starts its own worlds")

@@ -132,13 +132,21 @@ def test_where_two_choices_differ_they_and_the_catalogues_own_run_once():
     found = {"own": ["lamport", "two_shot", "ll"]}
     ran = [Final(Point(job, replace(CASE, size_bytes=size)), (), found, True) for size in sizes]
     entries = [entry(name, size, 1, 1) for name, size in zip(names, sizes, strict=True)]
-    (between,) = crossings(ran, entries)
-    assert sizes[0] < between.point.case.size_bytes < sizes[1]
-    assert between.names == ("two_shot",), "the others take no such size on 4 ranks"
-    assert not crossings([*ran, between], [*entries, None]), "nothing passed there: it is not asked again"
-    (between,) = crossings(ran, [entry("two_shot@t512b64l8", sizes[0], 1, 1), entries[1]])
-    assert between.names == ("two_shot@t512b64l8", "two_shot")
+    more = crossings(ran, entries)
+    inside = [one.point.case.size_bytes for one in more]
+    ratios = [after / before for before, after in itertools.pairwise([sizes[0], *inside, sizes[1]])]
+    assert ratios == pytest.approx([4 ** (1 / 3)] * 3, rel=0.001)
+    assert all(size % 512 == 256 for size in inside), "a rank's share begins off a line of 128 bytes"
+    assert [one.names for one in more] == [("two_shot",)] * 2, "the others take no such size on 4 ranks"
+    assert not crossings([*ran, *more], [*entries, None, None]), "nothing passed there: it is not asked again"
+    tuned = [entry("two_shot@t512b64l8", size, 1, 1) for size in sizes]
+    assert [one.names for one in crossings(ran, [tuned[0], entries[1]])] == [("two_shot@t512b64l8", "two_shot")] * 2
     assert not crossings(ran, [entries[1], entries[1]])
+    (between,) = crossings(ran, tuned)
+    assert between.point.case.size_bytes == 2 * sizes[0] - 256
+    near = [Final(Point(job, replace(CASE, size_bytes=size)), (), found, True) for size in (100 << 10, 125 << 10)]
+    for high, number in ((near[1], 1), (Final(Point(job, replace(CASE, size_bytes=110 << 10)), (), found, True), 0)):
+        assert len(crossings([near[0], high], entries)) == number
 
 
 def turns(name, first, second, count=10):
@@ -188,6 +196,25 @@ def test_a_tuning_goes_on_to_a_size_at_which_it_is_no_slower():
         finals = [[kept("ll@t128b4l8", 2.0), kept("ll", 3.0)], [kept("ll@t128b4l8", us), kept("ll", 6.0)]]
         found = series_of(cases, finals, [SEARCHED] * 2)
         assert [one and (one.choice.name, one.up_to_bytes) for one in found] == [("ll@t128b4l8", end), ("ll", 8192)]
+
+
+def test_a_tuning_that_wins_between_two_sizes_alone_is_no_choice():
+    """Of three sizes the second was not asked for, and the catalogue's own there is not the third's: it is in its place,
+    and its range ends where the two cross."""
+    cases = [replace(CASE, size_bytes=size) for size in (4096, 6144, 8192)]
+    finals = [[kept("ll", 2.0), kept("lamport", 3.0)]]
+    finals += [[kept("ll@t128b4l8", 2.5), kept("ll", 3.0), kept("lamport", 4.0)]]
+    finals += [[kept("lamport", 4.0), kept("ll", 5.0)]]
+    found = series_of(cases, finals, [SEARCHED] * 3, [False, True, False])
+    assert [one.choice.name for one in found] == ["ll", "ll", "lamport"]
+    assert (found[1].up_to_bytes, found[2].from_bytes) == (7168, 7169)
+    assert [one.choice.name for one in series_of(cases, finals, [SEARCHED] * 3)] == ["ll", "ll@t128b4l8", "lamport"]
+    finals[2].append(kept("ll@t128b4l8", 3.9))
+    found = series_of(cases, finals, [SEARCHED] * 3, [False, True, False])
+    assert found[1].choice.name == "ll@t128b4l8", "it is as good at the next size"
+    finals[1].append(kept("ll@t64b4l8", 2.4))
+    found = series_of(cases, finals, [SEARCHED] * 3, [False, True, False])
+    assert found[1].choice.name == "ll@t128b4l8", "and a quicker one is not"
 
 
 def test_sizes_without_options_have_no_choice():

@@ -123,7 +123,7 @@ def test_seconds_of_a_choice_are_its_share_of_the_command(tmp_path):
 
     ranked(tmp_path, "sizes=[1K,4K]", now=now)
     entries = read(tmp_path / "t.json").entries
-    assert [one.searched.seconds for one in entries] == [ticks[-1] / 3] * 3, "the last tick is after the finals"
+    assert [one.searched.seconds for one in entries] == [ticks[-1] / 4] * 4, "the last tick is after the finals"
 
 
 def test_what_the_model_can_not_say_is_measured_or_told(tmp_path):

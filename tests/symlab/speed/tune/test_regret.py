@@ -135,6 +135,9 @@ def test_twenty_sizes_off_the_powers_of_two():
     assert all(size % 128 == 0 and size & (size - 1) for size in sizes)
     assert 1 << 10 <= min(sizes) < 2 << 10
     assert 1 << 27 < max(sizes) <= 1 << 28
+    other = unseen_sizes(1 << 10, 1 << 28, 128, 7)
+    assert len(other) == SIZES
+    assert not set(other) & set(sizes)
     assert unseen_sizes(1024, 1024, 128) == ()
 
 

@@ -95,7 +95,8 @@ def test_all_values_of_parameters_are_measured_and_the_best_is_chosen(tmp_path, 
     assert {"lamport", PLACE + "@blocks4", PLACE + "@blocks8"} <= set(finals.names[0])
     table = read(Path("mine.json"))
     assert {one.choice.name for one in table.entries} == {PLACE + "@blocks8"}
-    assert all(one.runner_up is not None and one.runner_up.name == PLACE + "@blocks16" for one in table.entries)
+    searched_at = [one for one in table.entries if one.size_bytes in (4 << 10, 64 << 10)]
+    assert [one.runner_up and one.runner_up.name for one in searched_at] == [PLACE + "@blocks16"] * 2
     assert all(one.kernel.startswith("sha256:") for one in table.entries)
     assert PLACE + "@blocks8" in capsys.readouterr().out
 
