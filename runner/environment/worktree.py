@@ -1,7 +1,7 @@
-"""The sources of a commit that records or a request name, in a git worktree that is removed afterwards.
+"""The sources of a commit that records name, in a git worktree that is removed afterwards.
 
-Of records only commits below HEAD or a local branch of this repository count, and their own files and differences are
-never used. `symlab publish --commits` takes any commit that git has.
+Only commits below HEAD or a local branch of this repository count, and the records' own files and differences are never
+used.
 """
 
 from __future__ import annotations
