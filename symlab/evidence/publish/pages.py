@@ -180,9 +180,7 @@ def _page(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> str:
         "## To check it",
         "",
         f"    symlab audit {shlex.quote(name)}",
-        f"    symlab table --ratios {shlex.quote(name)}"
-        if is_timed(records)
-        else f"    symlab table {shlex.quote(name)}",
+        f"    symlab table {shlex.quote(name)}",
     ]
     return "\n".join(lines) + "\n"
 
