@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cases.case import UNIFORM
+from cases.gathered import gathered
 from cases.record.record import Record, Status
 from cases.record.timing import Timing
 from reports.table import average, refusals
@@ -79,9 +80,7 @@ def long(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
     columns = tuple(column for column in order if _bare(column) not in _OPTIONAL or _bare(column) in said)
     sheets = []
     for section, some in zip(sections, lines, strict=True):
-        groups: dict[str, list[Line]] = {}
-        for line in some:
-            groups.setdefault(line.cells["size (B)"], []).append(line)
+        groups = gathered((line.cells["size (B)"], line) for line in some)
         sheets.append(Sheet(section.heading, columns, tuple(map(tuple, groups.values())), _numeric(columns), spare))
     return sheets
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cases.documents import decoded, encoded, parsed
+from cases.gathered import gathered
 from reports.record.bundle import PLAN_NAME, SUFFIX
 from reports.record.writing import write_file
 from runner.request_error import RequestError
@@ -152,8 +153,6 @@ def _shown(values: object) -> str:
 
 def missing_text(worlds: Sequence[PlannedWorld]) -> Iterator[str]:
     """Yield a line for each experiment of which worlds are missing: their numbers."""
-    groups: dict[str, list[int]] = {}
-    for one in worlds:
-        groups.setdefault(one.experiment, []).append(one.number)
+    groups = gathered((one.experiment, one.number) for one in worlds)
     for experiment, numbers in groups.items():
         yield f"{experiment}, world {', '.join(map(str, sorted(numbers)))}"

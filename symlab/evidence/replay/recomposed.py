@@ -19,6 +19,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from cases.documents import encoded
+from cases.gathered import gathered
 from cases.record.record import WHOLE_SINCE, Record
 from cases.record.request import as_today
 from reports.record.leaves import by_dotted_path
@@ -74,9 +75,9 @@ def configurations(
     folder, code = folder or Path.cwd(), code or allowed_code(folder=folder)
     recomposed: dict[Job, dict[str, Any]] = {}
     found: dict[str, Any] = {"verified": 0, "different": [], "not_comparable": []}
-    by_source: dict[tuple[str, Path | None, str], list[Job]] = {}
-    for job, members in jobs.items():
-        by_source.setdefault((_commit_to_ask(members[0]), *_added_folder(members[0], folder, code)), []).append(job)
+    by_source = gathered(
+        ((_commit_to_ask(members[0]), *_added_folder(members[0], folder, code)), job) for job, members in jobs.items()
+    )
     for (commit, added, missing), some in by_source.items():
         with _configurations_of(commit) as (conf, problem), hydra_over(added, primary=conf):
             composer = Composer()
@@ -153,9 +154,7 @@ def _apart(members: Sequence[Record]) -> str:
     ]
     if odd := _odd(members, "request", requests):
         return odd
-    parts: dict[int | None, list[Record]] = {}
-    for one in members:
-        parts.setdefault(one.request.resumed, []).append(one)
+    parts = gathered((one.request.resumed, one) for one in members)
     found = (
         _odd(some, "commit or sources", [[one.environment.git, one.environment.sources] for one in some])
         for some in parts.values()
