@@ -34,8 +34,8 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 71_646,
-    "the core, code lines": 52_858,
+    "product, code lines": 71_597,
+    "the core, code lines": 52_840,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_338,
     "tests, code lines": 67_794,

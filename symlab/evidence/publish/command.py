@@ -13,7 +13,6 @@ import json
 import re
 import secrets
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ from reports.table.sheet import text as sheet_text
 from reports.table.text import counted, reason_of
 from runner.command.console import summary
 from runner.environment.repository import git, source_digests
-from runner.environment.worktree import GIT_PATIENCE_S, SHORT
+from runner.environment.worktree import SHORT, said
 from runner.interrupt import shielded
 from runner.records.lock import FolderInUse, FolderLock
 from runner.request.compose import compose_jobs, hydra_over
@@ -158,7 +157,7 @@ def _would_change(folder: Path, root: Path) -> bool:
     place = folder.absolute().resolve()
     if not place.is_relative_to(root.resolve()) or not _head(root):
         return False
-    return not _git(root, "check-ignore", str(place / PLAN_NAME))
+    return not said(root, "check-ignore", str(place / PLAN_NAME))
 
 
 def _asked(options: Options, earlier: Plan | None, seams: Seams) -> Plan:
@@ -191,18 +190,7 @@ def _told_apart(plan: Plan) -> Plan:
 
 
 def _head(root: Path) -> str:
-    return _git(root, "rev-parse", "HEAD")
-
-
-def _git(root: Path, *arguments: str) -> str:
-    """Return what git prints; "" if it fails or is not there."""
-    try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=root, capture_output=True, encoding="utf-8", timeout=GIT_PATIENCE_S, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()
+    return said(root, "rev-parse", "HEAD") or ""
 
 
 def _digest_of(plan: Plan, experiment: str, config_dir: Path | None) -> str:

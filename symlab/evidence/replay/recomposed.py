@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,8 @@ from reports.record.leaves import by_dotted_path
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED
 from runner.environment.of_command import added_digest
-from runner.environment.repository import source_digests
+from runner.environment.repository import FAILURES, complaint, source_digests
+from runner.environment.worktree import files_at
 from runner.records.scrub import scrubbed_values
 from runner.request.compose import hydra_over, plan_jobs
 from runner.request.composer import Composer
@@ -34,7 +33,7 @@ from runner.request.configured import plain_configuration
 from runner.request.experiments import CONF
 from runner.request.overrides import SHORT
 from runner.request.schema import Schema
-from runner.request_error import RequestError, first_line
+from runner.request_error import RequestError
 
 Say = Callable[[str], None]
 Job = tuple[str, int]
@@ -259,24 +258,16 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
     if not commit:
         yield CONF, ""
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as stack:
+        conf, problem = CONF, ""
         try:
             if not re.fullmatch("[0-9a-f]{7,64}", commit):
                 raise OSError("the record does not name its commit")
-            archive = subprocess.run(
-                ["git", "archive", "--format=tar", commit, CONF.name],
-                cwd=CONF.parent,
-                check=True,
-                capture_output=True,
-                timeout=20,
-            ).stdout
-            subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True, capture_output=True, timeout=20)
-        except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", b"") or str(error).encode()
-            reason = first_line(ValueError(said.decode(errors="replace"))).removeprefix("fatal: ")
-            yield CONF, f"conf/ of commit {commit[:12]} is unavailable here ({reason}), and may have been another"
-            return
-        yield Path(folder) / CONF.name, ""
+            conf = stack.enter_context(files_at(CONF.parent, commit, CONF.name)) / CONF.name
+        except FAILURES as error:
+            reason = complaint(error).removeprefix("fatal: ")
+            problem = f"conf/ of commit {commit[:12]} is unavailable here ({reason}), and may have been another"
+        yield conf, problem
 
 
 @lru_cache(maxsize=4)
