@@ -16,7 +16,6 @@ from reports.numerics import study as studies
 from reports.record import bundle as bundles
 from reports.record.seal import digests_under
 from reports.record.writing import can_be_written, write_file
-from reports.table import ratios
 from reports.table import table as tables
 from reports.table.text import counted, csv_of, json_of
 from reports.table.unfinished import unfinished
@@ -104,13 +103,7 @@ def _say_unfinished(records: tuple[str, ...], uri: str | None, found: Sequence[R
     help="csv and json have all values, unrounded, and the refused cases, too.",
 )
 @click.option("--wide", is_flag=True, help="A line a size, a column an algorithm (text and markdown).")
-@click.option(
-    "--ratios",
-    "is_ratios",
-    is_flag=True,
-    help="Our best time over the best library's: a line a size, a column a number of ranks.",
-)
-def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool, is_ratios: bool) -> None:
+def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool) -> None:
     """Print the table that a run ends with.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Several worlds of one case are
@@ -118,15 +111,11 @@ def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool, is_r
     """
     found = read_records(records, uri)
     _say_unfinished(records, uri, found)
-    if wide and is_ratios:
-        raise ValueError("--wide and --ratios are two tables, give one of them")
     if form in ("csv", "json"):
         if wide:
             raise ValueError(f"--wide is for people; {form} has a line for each case")
-        lines = ratios.values(found) if is_ratios else tables.values(found)
+        lines = tables.values(found)
         print(csv_of(lines) if form == "csv" else json_of(lines), end="")
-    elif is_ratios:
-        print(ratios.markdown(found) if form == "markdown" else f"{ratios.text(found)}\n", end="")
     else:
         if wide and all(record.timing is None for record in found):
             print("symlab: --wide lays out times, and none of these records has one: the usual table", file=sys.stderr)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
 from typing import Any
 
 from cases.documents import encoded
 from cases.dtypes import SIGNIFICAND_BITS
 from cases.finding import counts_of
-from cases.record.prediction import PredictedTime
 from cases.record.record import Check, Record, Status
 from cases.record.timing import Timing
 from reports.numerics.study import MEASURES, Series
@@ -69,7 +67,7 @@ def metrics_of(record: Record) -> dict[str, float]:
     """The numbers of a record, as curves over bytes. What is not finite stays in the record: MLflow would change it.
 
     MLflow's charts make a section of what stands before the slash, and put these in alphabetical order: bandwidth,
-    errors, latency, predictions, findings of the race checker, and last what the simulator counted.
+    errors, latency, findings of the race checker, and last what the simulator counted.
     """
     found: dict[str, float] = {}
     if record.check is not None:
@@ -78,8 +76,6 @@ def metrics_of(record: Record) -> dict[str, float]:
         found |= {f"races/{severity}": count for severity, count in counts_of(record.findings).items()}
     if record.timing is not None:
         found |= _timing_metrics(record.timing, record.case.size_bytes)
-    if record.prediction is not None and record.prediction.time is not None:
-        found |= _prediction_metrics(record.prediction.time)
     counters = {key: value for key, value in record.counters.items() if key not in ("of", "launches")}
     links = counters.pop("links", None)
     if links:  # one curve for them: with 72 ranks there are 5,112
@@ -122,13 +118,6 @@ def _timing_metrics(timing: Timing, size_bytes: int) -> dict[str, float]:
     }
     share = timing.of_limit(size_bytes)
     return found if share is None else found | {"bandwidth/of_limit": share}
-
-
-def _prediction_metrics(told: PredictedTime) -> dict[str, float]:
-    """What a model told of a timed case: times in us with their interval and terms, and measured over predicted."""
-    found = {f"prediction/{name}": getattr(told, name) for name in ("time_us", "low_us", "high_us", "ratio")}
-    terms = {f"prediction/{one.name}": getattr(told.terms, one.name) for one in fields(told.terms)}
-    return found | {name: us for name, us in terms.items() if us is not None}
 
 
 def _numbers(counters: dict[str, Any]) -> Iterator[tuple[str, float]]:

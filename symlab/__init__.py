@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from symlab.describing import kernel as kernel
     from symlab.experiments import experiment as experiment
     from symlab.loading import records as records
+    from symlab.ranks import Rank as Rank
     from symlab.running import run as run
     from symlab.simulating import simulate as simulate
-    from symlab.worlds import Rank as Rank
     from symlab.worlds import world as world
 
 _MODULES = {
-    "Rank": "symlab.worlds",
+    "Rank": "symlab.ranks",
     "WorldFailure": "runner.world.world",
     "case": "symlab.describing",
     "catalogue": "symlab.describing",

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +23,18 @@ from kernels.own.arguments import (
     check_of_ptx,
     counts_launches,
     of_rank,
+    pointers_of,
     type_of,
 )
-from kernels.own.functions import FunctionLaunch, compiled_function, function_calls
+from kernels.own.functions import compiled_function, function_calls
 from kernels.own.parameters import PtxParameter, refuses_values
-from memory.fabric import Argument, Executable, Fabric, Launch, Traits, check_shared_bytes
+from memory.fabric import Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from reports.table.text import counted
-from runner.case.brought_arguments import BroughtMemory, address_of, bound, packed_argument
-from runner.case.stress import captured, on_streams, own_stream
+from runner.case.brought_arguments import bound, packed_argument
+from runner.case.stress import captured
 from runner.custom.nouns import BufferSpec, Fill
-from runner.custom.program import allocate_buffers, publish
+from runner.custom.program import Call, allocate_buffers, bound_launches, launch_all, publish
 from runner.request.sizes import format_bytes
 from runner.request_error import near
 from simulator.ptx.parse import check_start, entries_of, parse_kernel
@@ -84,26 +84,13 @@ OF_STEP = (
 class Step:
     """A launch on every rank of a world: the kernel, its shape, and its arguments.
 
-    arguments: by rank, empty for a CuTe DSL function, whose launches its executable has. variables: by rank.
+    arguments and variables: by rank. How a CuTe DSL function launches it on each rank its executable has.
     """
 
     executable: Executable
     launch: Launch
-    arguments: tuple[tuple[BroughtArgument, ...], ...] = ()
+    arguments: tuple[tuple[BroughtArgument, ...], ...]
     variables: tuple[tuple[VariableValue, ...], ...] = ()
-
-    @property
-    def function(self) -> FunctionLaunch | None:
-        """How a CuTe DSL function launches it on each rank; None of PTX."""
-        found: FunctionLaunch | None = self.executable.host
-        return found
-
-    def given(self, rank: int) -> tuple[BroughtArgument, ...]:
-        """Return what a rank needs memory for: its arguments, of a function what its host code gets, and variables."""
-        own: Sequence[BroughtArgument] = self.arguments[rank] if self.function is None else ()
-        if self.function is not None:
-            own = [one.argument for one in self.function.inputs[rank]]
-        return (*own, *(one.value for one in self.variables[rank]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +164,8 @@ def _step(asked: Asked, ranks: int, arch: str | None, specs: tuple[BufferSpec, .
     granted = checked_assumptions(asked.assumptions)
     if is_function(kernel):
         made = _of_function(asked, arch, specs, parsed)
-        return replace(made, executable=replace(made.executable, assumptions=granted), variables=values)
+        launch = replace(made.host.launch, stream=asked.stream)
+        return Step(replace(made, assumptions=granted), launch, parsed, variables=values)
     executable = _executable(kernel, asked.entry)
     executable = replace(executable, assumptions=tuple(dict.fromkeys((*executable.assumptions, *granted))))
     for each in parsed:
@@ -213,8 +201,8 @@ def _of_function(
     arch: str | None,
     specs: tuple[BufferSpec, ...],
     parsed: Sequence[Sequence[BroughtArgument]],
-) -> Step:
-    """The launch of a CuTe DSL function, which is compiled for its arguments, and computes its own."""
+) -> Executable:
+    """A CuTe DSL function, compiled for its arguments; it computes its own launch."""
     function: Any = asked.kernel
     if asked.entry is not None:
         raise ValueError("a function has one kernel (entry), leave it out")
@@ -226,8 +214,7 @@ def _of_function(
         function_calls(function, parsed, by_name)
     except ValueError as error:
         raise ValueError(f"{name}: {error} (arguments)") from error
-    made = compiled_function(function, name, parsed, by_name, given, arch or "sm_90a")
-    return Step(made, replace(made.host.launch, stream=asked.stream))
+    return compiled_function(function, name, parsed, by_name, given, arch or "sm_90a")
 
 
 def _launch(asked: Asked, executable: Executable) -> Launch:
@@ -255,7 +242,7 @@ def check_block(brought: Brought, most_bytes: int) -> None:
     """Raise ValueError for blocks that a kernel can't have, and for more shared memory than a block can have
     (most_bytes), before anything starts."""
     for step in brought.steps:
-        made, function = step.executable, step.function
+        made, function = step.executable, step.executable.host
         kernel = parse_kernel(made.ptx, made.entry)
         for launch in (step.launch,) if function is None else (one.launch for one in function.by_rank):
             if unfit := kernel.refuses_block(made.name, launch.block):
@@ -479,15 +466,20 @@ def run_on_rank(fabric: Fabric, brought: Brought) -> OnRank:
     """Carry out the launches on this rank, together with all others."""
     work, rank = adapted(brought, fabric.traits), fabric.rank
     with SymmetricPool(fabric) as pool:
-        given = [one for step in work.steps for one in step.given(rank)]
-        memory = allocate_buffers(pool, work.buffers, given, fabric.world_size, 0)
+        given = [one for step in work.steps for one in step.arguments[rank]]
+        variables = [(step.executable, one) for step in work.steps for one in step.variables[rank]]
+        values = [one.value for _, one in variables]
+        memory = allocate_buffers(pool, work.buffers, [*given, *values], fabric.world_size, 0)
         for name, placed in memory.buffers.items():
             if (content := work.contents[name][rank]) is not None:
                 placed.write(fabric, content)
         publish(fabric, work.buffers, memory)
-        values = [bound(fabric, given, memory, number) for number in range(work.launches)]
-        _set_variables(fabric, work.steps, values[0])
-        queue = _queue(fabric, work, memory, values)
+        kernels = [(step.executable, step.launch, step.arguments[rank]) for step in work.steps]
+        launches = bound_launches(fabric, kernels, memory, work.launches)
+        left = replace(memory, structs=memory.structs[len(pointers_of(given)) :])
+        for (executable, one), value in zip(variables, bound(fabric, values, left), strict=True):
+            fabric.set_variable(executable, one.name, one.offset_bytes, packed_argument(value))
+        queue = _queue(fabric, launches, work.graph)
         fabric.synchronize()
         fabric.barrier()
         queue()
@@ -503,48 +495,19 @@ def run_on_rank(fabric: Fabric, brought: Brought) -> OnRank:
         return OnRank(outputs, unwritten)
 
 
-def _set_variables(fabric: Fabric, steps: Sequence[Step], values: Sequence[Argument]) -> None:
-    """Write the modules' variables; values are those of all that the steps are given."""
-    left = iter(values)
-    for step in steps:
-        variables = step.variables[fabric.rank]
-        mine = list(islice(left, len(step.given(fabric.rank))))
-        for one, value in zip(variables, mine[len(mine) - len(variables) :], strict=True):
-            fabric.set_variable(step.executable, one.name, one.offset_bytes, packed_argument(value))
-
-
-def _queue(
-    fabric: Fabric, work: Brought, memory: BroughtMemory, values: Sequence[Sequence[Argument]]
-) -> Callable[[], None]:
-    """What queues all launches. values: by launch, of all that the steps are given.
-
-    A graph begins and ends with all of its streams, and its replays follow one another."""
-    numbers = dict.fromkeys(one.launch.stream for one in work.steps)
-    streams = {number: own_stream(fabric, number) for number in numbers}
-
-    def steps(number: int) -> None:
-        left = iter(values[number])
-        for step in work.steps:
-            launch, arguments = step.launch, tuple(islice(left, len(step.given(fabric.rank))))
-            if step.function is None:
-                arguments = arguments[: len(step.arguments[fabric.rank])]
-            else:
-                launch = step.function.by_rank[fabric.rank].launch
-                arguments = step.function.arguments(fabric.rank, lambda one: address_of(one, memory))
-            fabric.launch(step.executable, replace(launch, stream=streams[step.launch.stream]), arguments)
-
-    def together() -> None:
-        on_streams(fabric, streams.values(), lambda: steps(0))
-
-    for one in work.steps if work.graph else ():
-        fabric.load(one.executable)
-    replay = captured(fabric, together) if work.graph else None
+def _queue(fabric: Fabric, launches: Sequence[Sequence[Call]], is_graph: bool) -> Callable[[], None]:
+    """What queues all launches. A graph begins and ends with all of its streams, and its replays follow one another."""
+    if is_graph:
+        for executable, _, _ in launches[0]:
+            fabric.load(executable)
+        replay = captured(fabric, lambda: launch_all(fabric, launches[0]))
 
     def queue() -> None:
-        for number in range(work.launches):
-            if replay is None:
-                steps(number)
-            else:
+        for calls in launches:
+            if is_graph:
                 replay()
+            else:
+                for call in calls:
+                    fabric.launch(*call)
 
     return queue

@@ -18,7 +18,6 @@ from runner.request.experiments import CONF
 from runner.request.schema import SECTIONS
 from symlab.command import loaded
 from tests.pages import PAGES, ROOT, blocks, carried_out, commands, copied, text_of
-from tests.reports.beside import predicted
 from tests.reports.raced import checked
 from tests.reports.synthetic import record
 
@@ -105,7 +104,6 @@ def test_the_table_for_users_of_nccl_tests_names_keys_that_exist():
 def test_every_metric_is_in_the_list():
     check = replace(record().check, max_relative_error=0.5, rms_relative_error=0.5)
     made = set(metrics_of(record(check=check))) | set(command_metrics([record()], 0)) | set(metrics_of(checked()))
-    made |= set(metrics_of(predicted(record(), 1.0)))
     listed = set()
     for line in text_of("runner/track/README.md").splitlines():
         names = re.findall(r"`([^`]+)`", line.split("|")[1]) if line.startswith("| `") else []
@@ -114,9 +112,7 @@ def test_every_metric_is_in_the_list():
             first = names[0].rpartition("_min")[0] or names[0]
             listed.add(f"{first}{name}" if name.startswith("_") else name if "/" in name else f"{section}/{name}")
     assert [name for name in sorted(made) if name not in listed and not name.startswith("cases/")] == []
-    assert [
-        name for name in sorted(listed) if name not in made and name.startswith(("latency", "bandwidth", "prediction"))
-    ] == []
+    assert [name for name in sorted(listed) if name not in made and name.startswith(("latency", "bandwidth"))] == []
 
 
 def test_the_readme_says_no_more_than_the_proofs():

@@ -14,7 +14,6 @@ them:
 - WRONG has a check that found a fault, or a finding of the race checker that fails (a race, a missing proxy fence).
 - Findings exist only of a simulated run. Without them (None) a case was not checked for races, which says nothing of
   them; an empty list says that the checker found nothing.
-- A prediction stands only beside a timing: it is a model's word of a case that was measured.
 - The id is the case's.
 
 JSON knows no NaN and no infinity: where a field is a float, "NaN", "Infinity" and "-Infinity" stand for them as
@@ -38,7 +37,6 @@ from cases.case import Case
 from cases.documents import LATER, Plain, decoded, encoded, parsed, plain
 from cases.dtypes import ITEMSIZES
 from cases.finding import Finding, first_failing
-from cases.record.prediction import RecordedPrediction
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.record.shared import PARTS, Find, Known, References, SharedError, not_here, text_in
 from cases.record.timing import Timing
@@ -53,7 +51,7 @@ PUBLISHED_SCHEMA = 2
 environment and request are given in full, not by reference (cases/record/shared.py)."""
 
 FLOORS_SCHEMA = 7
-"""That of the records of conf/gpu/floors: as today's, without counts per peer and predictions."""
+"""That of the records of conf/gpu/floors: as today's, without counts per peer."""
 
 SCHEMAS = (PUBLISHED_SCHEMA, FLOORS_SCHEMA, SCHEMA_VERSION)
 """All that are read. No record of another one was ever published."""
@@ -267,11 +265,11 @@ class Record:
     id is the case's id. reason is for people; refusal, of a REFUSED case, has the same as values, where its writer gave
     them. library is what ran a baseline, with its version ("NCCL 2.28.9"); "" for our own kernels, which kernel
     describes. findings are those of the race checker, with the gravest first, also of a case that failed; None if the
-    case was not checked for races. prediction is what a model told of a timed case (timing.predict); None if it was not
-    asked. counters holds the simulator's sums of executed instructions, and of accesses and bytes by kind and link,
-    over all launches of the case's program and all ranks. Its "of" says how many launches these are, on how many ranks,
-    and how many of them were checked (the first, the last, and those at equal distances between; older records lack it:
-    they are sums over the same launches). Older records have "launches" besides, sums by launch and phase.
+    case was not checked for races. counters holds the simulator's sums of executed instructions, and of accesses and
+    bytes by kind and link, over all launches of the case's program and all ranks. Its "of" says how many launches these
+    are, on how many ranks, and how many of them were checked (the first, the last, and those at equal distances
+    between; older records lack it: they are sums over the same launches). Older records have "launches" besides, sums
+    by launch and phase.
     started and ended are ISO 8601 in UTC, by the wall clock; duration_s is by a monotonic one.
     """
 
@@ -290,7 +288,6 @@ class Record:
     findings: tuple[Finding, ...] | None = field(default=None, metadata=LATER)
     counters: dict[str, Any] = field(default_factory=dict)
     timing: Timing | None = None
-    prediction: RecordedPrediction | None = field(default=None, metadata=LATER)
     environment: RecordedEnvironment = field(default_factory=RecordedEnvironment)
     request: RecordedRequest = field(default_factory=RecordedRequest)
     schema: int = SCHEMA_VERSION
@@ -355,8 +352,6 @@ class Record:
             return f"check has digests of {len(digests)} ranks, the case has {self.case.world_size}"
         if self.check is not None and not self.check.elements and self.case.size_bytes:
             return f"the check compared nothing, and the case has {self.case.size_bytes} bytes"
-        if self.prediction is not None and self.timing is None:
-            return f"a prediction belongs to a timed case, not to {self.status}"
         if self.refusal is not None and self.status is not Status.REFUSED:
             return f"a refusal belongs to REFUSED, not to {self.status}"
         if problem := self._broken_findings():
@@ -440,6 +435,7 @@ def from_json(text: str, where: str = "record", find: Find = not_here, known: Kn
         raise ValueError(f"{where}: written with schema {schema}, but this program reads schemas {known_ones}{instead}")
     try:
         known = known or Known()
+        document.pop("prediction", None)  # a model's word beside a time, which records once had
         for name in PARTS.keys() & document.keys():
             document[name] = known.part(name, document[name], find)
         _known_once(document, known)

@@ -53,8 +53,11 @@ class RecordedRequest:
 
 
 def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration in today's form: in records of before schema 5, check is true or false."""
+    """Return a configuration in today's form: in records of before schema 5, check is true or false; there was a key
+    timing.predict, by which nothing ran otherwise."""
     found = dict(configuration)
+    if isinstance(timing := found.get("timing"), Mapping):
+        found["timing"] = {key: value for key, value in timing.items() if key != "predict"}
     if not isinstance(found.get("check", {}), Mapping):
         found["check"] = {"results": found["check"], "races": False}
     return found
@@ -89,12 +92,3 @@ class RecordedEnvironment:
 
     def __post_init__(self) -> None:
         make_plain(self, "environment")
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """Names of the GPUs that ranks have, each once; of the machine's if ranks said nothing."""
-        ranks = (self.world or {}).get("ranks")
-        devices = [one.get("device") for one in ranks if isinstance(one, dict)] if isinstance(ranks, list) else []
-        names = [str(one["name"]) for one in devices if isinstance(one, dict) and one.get("name")]
-        names = names or [str(one["model"]) for one in self.gpus or () if one.get("model")]
-        return tuple(dict.fromkeys(names))

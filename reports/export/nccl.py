@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cases.gathered import gathered
 from cases.record.nccl_settings import (
     NcclAlgorithm,
     NcclProtocol,
@@ -167,10 +168,7 @@ def _check(mine: Sources, what: str) -> None:
 
 
 def _by_settings(mine: Sources) -> dict[NcclSettings, list[Record]]:
-    found: dict[NcclSettings, list[Record]] = {}
-    for record in mine.records:
-        found.setdefault(asked_settings(record).choice, []).append(record)
-    return found
+    return gathered((asked_settings(record).choice, record) for record in mine.records)
 
 
 def _blocks(records: Iterable[Record]) -> dict[int, int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from cases.gathered import gathered
 from cases.record.record import Record
 from reports.html.blocks import Block, Code, Facts, Fold, Heading, Notes, Part, table_of
 from reports.record.leaves import by_dotted_path
@@ -27,12 +28,8 @@ MOST_OPEN = 12
 
 def part(records: Sequence[Record]) -> Part:
     """Return the part, with the commands and the configuration of each request."""
-    commands: dict[str, list[Record]] = {}
-    for record in records:
-        commands.setdefault(record.request.command, []).append(record)
-    groups: dict[str, list[list[Record]]] = {}
-    for own in commands.values():
-        groups.setdefault(_asked(own), []).append(own)
+    commands = gathered((record.request.command, record) for record in records)
+    groups = gathered((_asked(own), own) for own in commands.values())
     blocks: list[Block] = []
     for number, group in enumerate(groups.values(), start=1):
         if len(groups) > 1:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cases.record.record import Record
-from reports.html import answer, commands, environment, kernels, measurements, outcomes, predictions, races
+from reports.html import answer, commands, environment, kernels, measurements, outcomes, races
 from reports.html.blocks import Block, Notes, Part, Table, Verdict, columns_of, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
@@ -84,7 +84,6 @@ def _parts(
     found: list[Part | None] = [
         _audit_part(audit) if audit is not None else None,
         measurements.part(real, album),
-        predictions.part(real),
         outcomes.numerics_part(real, album, "numerics", "Numerics, on hardware"),
         outcomes.plain_part(real, "untimed", "Without times: on hardware, or before anything ran"),
         outcomes.numerics_part(simulated, album, "numerics-simulated", "Numerics, simulated"),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cases.documents import encoded
+from cases.gathered import gathered
 from cases.record.record import Record
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table, table_of
 from reports.record import bundle
@@ -64,9 +65,7 @@ def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
 
 def command_digests(records: Sequence[Record]) -> dict[str, tuple[int, str]]:
     """Return the number of records and their digest (bundle.digest) of each command."""
-    commands: dict[str, list[Record]] = {}
-    for record in records:
-        commands.setdefault(record.request.command, []).append(record)
+    commands = gathered((record.request.command, record) for record in records)
     return {name: (len(own), bundle.digest(own)) for name, own in commands.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cases.gathered import gathered
 from cases.record.record import FabricInfo, KernelInfo, Record
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table, table_of
 from reports.html.commands import yaml_line
@@ -120,9 +121,7 @@ def _kernels(records: Sequence[Record]) -> list[Block]:
 
 def _by_name(found: Mapping[tuple[str, ...], Sequence[KernelInfo]]) -> Table:
     """A line for each kernel: how often it was compiled, from which sources."""
-    names: dict[str, list[tuple[tuple[str, ...], Sequence[KernelInfo]]]] = {}
-    for key, kernels in sorted(found.items()):
-        names.setdefault(key[0], []).append((key, kernels))
+    names = gathered((key[0], (key, kernels)) for key, kernels in sorted(found.items()))
     lines = []
     for name, some in names.items():
         infos = [one for _, kernels in some for one in kernels]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cases.dtypes import SIGNIFICAND_BITS, SUMS
+from cases.gathered import gathered
 from cases.record.record import Record
 from reports.numerics.study import MEASURES, Measure, Point, point
 from reports.table.compare import is_baseline, is_simulated
@@ -106,9 +107,7 @@ def _counts(record: Record) -> bool:
 
 
 def _curve(algorithm: str, accumulator: str, records: Sequence[Record]) -> Curve:
-    by_size: dict[int, list[Record]] = {}
-    for record in records:
-        by_size.setdefault(record.case.size_bytes, []).append(record)
+    by_size = gathered((record.case.size_bytes, record) for record in records)
     sizes = tuple(sorted(by_size))
     world_size = records[0].case.world_size
     points = tuple(point(world_size, by_size[size]) for size in sizes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cases.gathered import gathered
 from cases.record.record import Record, Status
 from reports.table import races
 from reports.table.compare import Section
@@ -67,9 +68,7 @@ def _contestant(record: Record) -> str:
 
 
 def _parts(records: Sequence[Record], name: Callable[[Record], str]) -> list[_Part]:
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        found.setdefault(name(record), []).append(record)
+    found = gathered((name(record), record) for record in records)
     return [_Part(one, tuple(some)) for one, some in found.items()]
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cases.case import UNIFORM
+from cases.gathered import gathered
 from cases.record.record import Record, Status
 from cases.record.timing import Timing
-from reports.table import average, predictions, refusals
+from reports.table import average, refusals
 from reports.table.compare import (
     Row,
     Section,
@@ -36,25 +37,21 @@ _SETTINGS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_")
 
 _COLUMNS = (
     *("size (B)", "count", "type", "redop", "algorithm", "place", "status", "time (us)", "min", "p95"),
-    *("p99", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "ours/base"),
-    *(predictions.PREDICTED, predictions.RATIO, "worlds"),
+    *("p99", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "ours/base", "worlds"),
 )
 _TEXTUAL = frozenset({"type", "redop", "algorithm", "place", "status", "worlds"})
 _FIGURES = {"time (us)": "median_us", "min": "min_us", "p95": "p95_us", "p99": "p99_us"}
 _FIGURES |= {"algbw (GB/s)": "algbw_gbps", "busbw (GB/s)": "busbw_gbps"}
-_OPTIONAL = frozenset({"place", "status", "link %", "ours/base", predictions.PREDICTED, predictions.RATIO, "worlds"})
+_OPTIONAL = frozenset({"place", "status", "link %", "ours/base", "worlds"})
 """Columns that are there only where they say something."""
 
 _SPARE = (
     *("type", "redop", "count", "p99", "min", "p95", "algbw (GB/s)", "worlds", "link %", "#wrong", "ours/base"),
-    *("busbw (GB/s)", "place", predictions.PREDICTED, predictions.RATIO),
+    *("busbw (GB/s)", "place"),
 )
 
 _SIDES = {"out_of_place": "out", "in_place": "in"}
-_OF_A_SIDE = (
-    *("time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", predictions.PREDICTED, predictions.RATIO),
-    "worlds",
-)
+_OF_A_SIDE = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "worlds")
 _PAIRED = (
     *("size (B)", "count", "type", "redop", "algorithm", "status"),
     *(f"{side} {column}" for side in _SIDES.values() for column in _OF_A_SIDE),
@@ -83,9 +80,7 @@ def long(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
     columns = tuple(column for column in order if _bare(column) not in _OPTIONAL or _bare(column) in said)
     sheets = []
     for section, some in zip(sections, lines, strict=True):
-        groups: dict[str, list[Line]] = {}
-        for line in some:
-            groups.setdefault(line.cells["size (B)"], []).append(line)
+        groups = gathered((line.cells["size (B)"], line) for line in some)
         sheets.append(Sheet(section.heading, columns, tuple(map(tuple, groups.values())), _numeric(columns), spare))
     return sheets
 
@@ -131,18 +126,13 @@ def _pair(pair: dict[str, Row], numbers: dict[str, int]) -> Line:
 
 
 def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
-    """A sheet a section, a line a size, a column for each contestant that was timed anywhere in it: time and busbw.
-    Behind it comes one of its predicted times, if it has any."""
+    """A sheet a section, a line a size, a column for each contestant that was timed anywhere in it: time and busbw."""
     sheets = []
     for section in sections:
         judged = [row for row in rows(section) if row.status is not Status.REFUSED]
         names = dict.fromkeys(contestant_text(row, judged) for row in sorted(judged, key=lambda row: not row.is_ours))
-        told = {contestant_text(row, judged) for row in judged if predictions.ratio(row) is not None}
         ratios = any(row.ratio is not None for row in judged)
-        shown = [
-            column for name in names for column in (name, *([predictions.wide_column(name)] if name in told else []))
-        ]
-        columns = ("size", *shown, *(["ours/base"] if ratios else []))
+        columns = ("size", *names, *(["ours/base"] if ratios else []))
         lines = []
         for size_bytes in dict.fromkeys(row.size_bytes for row in judged):
             cells = dict.fromkeys(columns, "-") | {"size": size_text(size_bytes)}
@@ -152,25 +142,15 @@ def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
                 cells[name] = _wide_cell(row, numbers)
                 styles |= {name: "bold"} if row.best else {}
                 cells |= {"ours/base": f"{row.ratio:.2f}"} if row.ratio is not None else {}
-                if (predicted_us := predictions.predicted_us(row)) is not None:
-                    column = predictions.wide_column(name)
-                    cells[column] = f"{time_text(predicted_us)} ({predictions.ratio(row):.2f})"
-                    styles |= {column: "red"} if predictions.is_far_slower(row) else {}  # bold is the best of its size
             lines.append(Line(cells, styles))
-        spare = tuple(predictions.wide_column(name) for name in names if name in told)
-        sheets.append(Sheet(section.heading, columns, (tuple(lines),), frozenset(columns), spare))
+        sheets.append(Sheet(section.heading, columns, (tuple(lines),), frozenset(columns)))
     return sheets
 
 
 def flat(records: Sequence[Record], sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """A dict of raw values for each row of the sections, refused ones as well; then one for each other record. Only if
-    some timing has a prediction, each has those of predictions.values."""
-    known = [(section, row) for section in sections for row in rows(section)]
-    lone = [(None, Row((record,))) for record in records]
-    found = [_values(section, row) for section, row in [*known, *lone]]
-    if not predictions.were_asked(record for _, row in known for record in row.records):
-        return found
-    return [one | predictions.values(row) for one, (_, row) in zip(found, [*known, *lone], strict=True)]
+    """A dict of raw values for each row of the sections, refused ones as well; then one for each other record."""
+    known = [_values(section, row) for section in sections for row in rows(section)]
+    return [*known, *(_values(None, Row((record,))) for record in records)]
 
 
 def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
@@ -214,7 +194,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
             f"out, in: out of place and in place, {called}" if paired else f"place: out of place or in place, {called}"
         )
         lines.append(_places(judged) if is_wide else narrow)
-    return [*lines, *predictions.captions(judged, is_wide), *_origins(records)]
+    return [*lines, *_origins(records)]
 
 
 def _bandwidths(timings: Sequence[Timing]) -> list[str]:
@@ -364,8 +344,6 @@ def _line(row: Row, numbers: dict[str, int]) -> Line:
         "#wrong": row.wrong,
         "link %": row.figure("of_limit"),
         "ours/base": row.ratio,
-        predictions.PREDICTED: predictions.predicted_us(row),
-        predictions.RATIO: predictions.ratio(row),
         "worlds": len(times),
     }
     made = line_of(values, _FORMATS)
@@ -390,8 +368,6 @@ def _styles(row: Row) -> dict[str, str]:
         styles["ours/base"] = "green" if row.ratio <= 1 else "yellow"
     if row.status is not Status.PASSED:
         styles["status"] = "yellow" if row.records[0].is_late_library else "bold red"
-    if style := predictions.style(row):
-        styles[predictions.RATIO] = style
     return styles | ({"#wrong": "bold red"} if row.wrong else {})
 
 
@@ -402,7 +378,6 @@ def _said(judged: Sequence[Row]) -> frozenset[str]:
         "status": any(row.status is not Status.PASSED or not row.records[0].verified for row in judged),
         "link %": any(row.figure("of_limit") is not None for row in judged),
         "ours/base": any(row.ratio is not None for row in judged),
-        **dict.fromkeys((predictions.PREDICTED, predictions.RATIO), any(map(predictions.ratio, judged))),
         "worlds": any(len(row.times_us) > 1 for row in judged),
     }
     assert set(told) == _OPTIONAL
@@ -436,8 +411,7 @@ _FORMATS: Formats = {
     **{column: time_text if name.endswith("_us") else "{:.2f}".format for column, name in _FIGURES.items()},
     **dict.fromkeys(("size (B)", "count"), str),
     "link %": _percent,
-    **dict.fromkeys(("ours/base", predictions.RATIO), "{:.2f}".format),
-    predictions.PREDICTED: time_text,
+    "ours/base": "{:.2f}".format,
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cases.gathered import gathered
 from cases.record.record import Record
 from runner.request.validate import CUSTOM
 from runner.request_error import first_line
@@ -42,10 +43,7 @@ def sources(
     found: dict[str, list[Any]] = {
         "same": [], "same_code": [], "changed": [], "older": [], "gone": [], "not_comparable": [],
     }  # fmt: skip
-    recorded: dict[str, list[Record]] = {}
-    for record in records:
-        if record.kernel is not None:
-            recorded.setdefault(record.kernel.name, []).append(record)
+    recorded = gathered((record.kernel.name, record) for record in records if record.kernel is not None)
     for name, members in sorted(recorded.items()):
         if not is_known(name) and not recorded_place(members[0]):
             found["gone"].append(name)

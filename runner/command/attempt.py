@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
 from cases.finding import Finding, gravest_first, verdict_of
-from cases.record.prediction import RecordedPrediction
 from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Record, Status
 from cases.record.timing import Timing
 from cases.refusal import Refusal
@@ -40,7 +39,6 @@ class Attempt:
         self.subject = Subject(job, case)
         self.traits: Traits | None = None
         self.timing: Timing | None = None
-        self.prediction: RecordedPrediction | None = None
         self.refusal: Refusal | None = None
         self._check: Check | None = None
         self._counters: dict[str, Any] = {}
@@ -140,7 +138,6 @@ class Attempt:
             findings=self._findings,
             counters=self._counters,
             timing=self.timing,
-            prediction=self.prediction,
             library=self.subject.library,
             environment=self.job.environment(),
             request=dataclasses.replace(self.job.asked, kernel=self.subject.given()),

@@ -192,8 +192,6 @@ class Console:
         text += f" {record.status}"
         if record.timing is not None:
             text += f" {record.timing.median_us:.2f} us"
-        if record.prediction is not None and (beside := record.prediction.time) is not None:
-            text += f", predicted {beside.time_us:.2f} us{': ' + beside.verdict if beside.is_far_slower else ''}"
         if record.status == WRONG and record.check is not None and record.check.wrong:
             text += f": {record.check.wrong:,} of {counted(record.check.elements, 'element')}; {record.id}"
         elif record.status not in (PASSED, REFUSED) and record.reason:

@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from cases.case import UNIFORM
+from cases.gathered import gathered
 from cases.record.request import as_today
 from cases.record.shared import SHARED, Known
 from cases.stress import NO_STRESS
@@ -74,9 +75,7 @@ def durations_in(folder: Path) -> Durations:
     taken = paths[:MAX_RECORDS]
     for _, some in itertools.groupby(taken, key=lambda path: path.parent):
         found += _of_a_command(some)
-    seconds: dict[str, list[float]] = {}
-    for kind, duration_s in found:
-        seconds.setdefault(kind, []).append(duration_s)
+    seconds = gathered((kind, duration_s) for kind, duration_s in found)
     return Durations(len(found), len(paths) - len(taken), {kind: tuple(times) for kind, times in seconds.items()})
 
 

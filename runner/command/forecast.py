@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cases.case import UNIFORM, Case
 from cases.documents import encoded
+from cases.gathered import gathered
 from cases.refusal import Refusal
 from reports.table.sheet import Line, Sheet, room_here, text, wrapped
 from reports.table.text import MAX_LINES, counted
@@ -132,10 +133,7 @@ def _grouped(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> Sheet:
 
 def _groups(cases: Sequence[ExpectedCase], names: Sequence[str]) -> dict[tuple[object, ...], list[ExpectedCase]]:
     """The cases by their values of some axes."""
-    found: dict[tuple[object, ...], list[ExpectedCase]] = {}
-    for one in cases:
-        found.setdefault(tuple(_COLUMNS[name](one.case) for name in names), []).append(one)
-    return found
+    return gathered((tuple(_COLUMNS[name](one.case) for name in names), one) for one in cases)
 
 
 def _varying(cases: Sequence[ExpectedCase]) -> list[str]:

@@ -1,8 +1,7 @@
 """Runs one job: each of its cases on a world, each ending as one record that is kept at once.
 
 On a real fabric, what passed its check is then timed: all cases of one size together, interleaved, in one program run,
-and their records are kept with that. With timing.predict the model's word on those times comes next, while nothing is
-timed. A case that breaks its world costs that world and nothing more: the next case
+and their records are kept with that. A case that breaks its world costs that world and nothing more: the next case
 gets a fresh one. Only an interrupt and a full disk get out of here.
 """
 
@@ -14,13 +13,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from cases.case import Case
-from cases.record.prediction import INTERRUPTED as NOT_PREDICTED
-from cases.record.prediction import RecordedPrediction
 from cases.record.record import INTERRUPTED, Record, Status
 from cases.record.timing import LinkLimit
 from kernels.baselines import Baseline
 from memory.fabric import Executable, FabricError, Traits
-from reports.table.text import counted, size_text
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import measured_in_turns
 from runner.command.attempt import Attempt, described
@@ -89,14 +85,11 @@ class _Run:
             to_be_timed = [attempt for attempt in waiting if attempt.is_to_be_timed(self._means)]
             if to_be_timed:
                 self._time(to_be_timed)
-                self._predict(to_be_timed)
             self._keep_all(waiting)
         except KeyboardInterrupt:
             for attempt in waiting:
                 if attempt.status is Status.PASSED and attempt.timing is None:
                     attempt.reason = INTERRUPTED
-                if attempt.timing is not None and attempt.prediction is None and self._predicts:
-                    attempt.prediction = RecordedPrediction(reason=NOT_PREDICTED)
             self._keep_all(waiting)
             raise
 
@@ -173,22 +166,6 @@ class _Run:
             attempt.take(one.found)
             if attempt.status is Status.PASSED and one.note:
                 attempt.reason = one.note
-
-    @property
-    def _predicts(self) -> bool:
-        return self._job.request.timing.predict and self._means.predicted is not None
-
-    def _predict(self, attempts: Sequence[Attempt]) -> None:
-        """Ask the model for the times of what was timed. All samples of the size are taken, so that simulating disturbs
-        none."""
-        timed = [attempt for attempt in attempts if attempt.timing is not None]
-        if not timed or not self._predicts:
-            return
-        size = size_text(timed[0].case.size_bytes)
-        with self._keeper.preparing(f"predicting {counted(len(timed), 'case')} of {size} in the simulator"):
-            for attempt in timed:
-                assert attempt.timing is not None
-                attempt.prediction = attempt.subject.predicted(self._means, attempt.timing)
 
     def _timed(self, attempts: Sequence[Attempt]) -> list[Ended]:
         """What timing found of each attempt. Where not all fit the heap they take turns, and each one's timing names

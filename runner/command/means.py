@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING
 
 from cases.case import Case
 from cases.ops import Collective
-from cases.record.prediction import RecordedPrediction
 from cases.record.record import Check
-from cases.record.timing import LinkLimit, Timing
+from cases.record.timing import LinkLimit
 from cases.refusal import Refusal
 from kernels.spec import KernelSpec
 from memory.fabric import Executable, Traits
 from memory.held_interrupts import uninterrupted
 from runner.case.contestant import Contestant
 from runner.command.case_programs import brought, measured, ran
-from runner.command.plan import Job
 from runner.request.validate import ResolvedRequest
 from runner.world.world import World
-from symlab.rooms import part_of
 
 if TYPE_CHECKING:
     from runner.case.library_modules import Brought
@@ -35,10 +32,9 @@ class Means:
 
     measured times contestants of one size together; its last argument is the links' limit if it is known already,
     and it gives that back beside one TimedResult a contestant. Without it nothing is timed. brought brings a module
-    that a library's baseline needs onto the ranks of a world. predicted gives the prediction beside a timing
-    (timing.predict), and raises nothing; without it there is none. prepared is called, with what the fabric can do,
-    before a case's time begins. late: the least size at which a library did not end in time, by all else that decides
-    it (Subject.but_size): larger ones are refused.
+    that a library's baseline needs onto the ranks of a world. prepared is called, with what the fabric can do, before a
+    case's time begins. late: the least size at which a library did not end in time, by all else that decides it
+    (Subject.but_size): larger ones are refused.
     """
 
     refuses: Callable[[KernelSpec, Collective, Case, Traits], Refusal | None]
@@ -52,7 +48,6 @@ class Means:
         | None
     ) = None
     brought: Callable[[World, str], Brought] | None = None
-    predicted: Callable[[Contestant, Timing, Job], RecordedPrediction] | None = None
     prepared: Callable[[Traits], None] | None = None
     late: dict[tuple[object, ...], int] = field(default_factory=dict)
 
@@ -67,17 +62,4 @@ def usual_means() -> Means:
         from kernels.compile import executable
         from kernels.spec import refuses
 
-    return Means(
-        refuses=refuses,
-        compiled=executable,
-        ran=ran,
-        measured=measured,
-        brought=brought,
-        predicted=_predicted,
-    )
-
-
-def _predicted(contestant: Contestant, timing: Timing, job: Job) -> RecordedPrediction:
-    """The model's word on a timed case, or the reason why it has none."""
-    found: RecordedPrediction = part_of("timing.predict, of a timed case")(contestant, timing, job)
-    return found
+    return Means(refuses, executable, ran, measured, brought)

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 from runner.environment.host import available_bytes
 from runner.request.chooser import BEST
 from runner.request.compose import ComposedJob, naming_job
-from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.launching import LaunchRequest
 from runner.request.schema import Isolation
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
-from symlab.rooms import part_of
 
 if TYPE_CHECKING:
     from cases.case import Case
@@ -50,7 +48,7 @@ class Job:
     """One job of a command: its cases, and what every record of it says beside the outcome.
 
     brought are kernels that do the cases of their name, in place of the catalogue's where that has the name, too.
-    custom is the kernel of a job of op=custom, which does its one case. gpu is the type of GPU that it asks for.
+    custom is the kernel of a job of op=custom, which does its one case.
     """
 
     request: ResolvedRequest
@@ -60,7 +58,6 @@ class Job:
     asked: RecordedRequest
     brought: tuple[KernelSpec, ...] = ()
     custom: CustomJob | None = None
-    gpu: GpuAsked = NO_GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,6 @@ def prepare(
                 decided[wanted] = resolve(*wanted, machine=machine or look, outer=outer)
             if job.request.custom is not None:
                 jobs.append(_prepared_custom(job, decided[wanted][0], available, folder))
-                _check_predicts(job, jobs[-1].request, machine or look)
                 if outer is not None:
                     _check_joined(jobs[-1].request, jobs[0].request, outer)
                 continue
@@ -131,7 +127,6 @@ def prepare(
             request = resolved(named, decided[wanted][0], specs)
             check_against_catalogue(request, specs)
             check_host_memory(request, available, specs, kept)
-            _check_predicts(job, request, machine or look)
             if request.fabric.simulated:
                 kept = kept.after(request, specs)
             if outer is not None:
@@ -151,13 +146,6 @@ def _with_names(request: Request, folder: Path | None) -> tuple[Request, tuple[B
     from runner.case.bringing import with_names
 
     return with_names(request, folder)
-
-
-def _check_predicts(job: ComposedJob, request: ResolvedRequest, machine: Callable[[], HostOffer]) -> None:
-    """RequestError for timing.predict where nothing is measured or the type of GPU is not known well enough."""
-    if not request.timing.predict:
-        return
-    part_of("timing.predict")(request, job.gpu, () if request.fabric.simulated else machine().devices)
 
 
 def _limits(fabric: FabricRequest) -> str:

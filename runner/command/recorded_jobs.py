@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,9 @@ from runner.command.runnable_jobs import prepared
 from runner.command.unfinished_cases import Left, check_folder_of, document_in
 from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument
 from runner.records.scrub import WITHHELD, scrubbed
-from runner.request.compose import ComposedJob, gpu_asked
+from runner.request.compose import ComposedJob
 from runner.request.configured import merged
 from runner.request.launching import LaunchRequest
-from runner.request.options import config_dir_of
 from runner.request.schema import TrackName
 from runner.request.validate import validate
 from runner.request_error import RequestError, first_line
@@ -60,7 +59,6 @@ def rebuilt(
     base = working_folder(folder, left.document)
     # Without a case that is left, the command still has to be brought to its end.
     composed = [_composed(folder, job, base, uri) for job in asked or left.document.jobs[:1]]
-    composed = [_with_gpu(one, base, left.document.command_line) for one in composed]
     for one in composed:
         refuse_requested(one.request, base, code)
     try:
@@ -119,14 +117,6 @@ def _composed(folder: Path, job: AskedJob, base: Path | None, uri: str) -> Compo
         configuration=dict(job.plan.configuration),
         request=request,
     )
-
-
-def _with_gpu(job: ComposedJob, base: Path | None, command_line: Sequence[str]) -> ComposedJob:
-    """A job with the type of GPU that it asked for, if its predictions take that type's floors."""
-    if job.request.fabric.gpu is None or not job.request.timing.predict:
-        return job
-    added = config_dir_of(command_line)
-    return replace(job, gpu=gpu_asked(job.overrides, (base or Path.cwd()) / added if added else None))
 
 
 def _merged(values: Mapping[str, Any]) -> DictConfig:

@@ -216,7 +216,6 @@ class JobRunner:
             asked,
             job.specs,
             job.custom,
-            job.composed.gpu,
         )
 
     def _brought(self, job: PreparedJob) -> dict[str, Any]:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
 from cases.ops import collective
-from cases.record.prediction import RecordedPrediction
 from cases.record.record import Check, KernelInfo
-from cases.record.timing import Timing
 from cases.refusal import Refusal
 from kernels.baselines import NCCL, NCCL_SYMMETRIC, Baseline, library_of, refuses_baseline
 from kernels.spec import KernelSpec
@@ -66,12 +64,6 @@ class Subject:
         """Run and check it: the check (None: it was off), and what its faults are of. Raises WorldFailure."""
         assert isinstance(self.contestant, Contestant)
         return means.ran(world, self.contestant, self.job.request), ""
-
-    def predicted(self, means: Means, timing: Timing) -> RecordedPrediction:
-        """Return the model's prediction of a time."""
-        assert isinstance(self.contestant, Contestant)
-        assert means.predicted is not None
-        return means.predicted(self.contestant, timing, self.job)
 
     def info(self) -> KernelInfo | None:
         """Return what its record says of the code that ran."""
@@ -175,9 +167,6 @@ class _Custom(Subject):
         outcomes = self.compiled.outcomes(world, request)
         judged = self.compiled.judged(outcomes) if request.check else None
         return (judged.check, judged.buffer and f"buffer {judged.buffer}: ") if judged else (None, "")
-
-    def predicted(self, means: Means, timing: Timing) -> RecordedPrediction:
-        return RecordedPrediction(reason="a custom kernel has no collective to predict")
 
     def info(self) -> KernelInfo | None:
         return None if self.compiled is None else custom_kernel_info(self.custom, self.compiled.compiled)

@@ -31,6 +31,9 @@ POISONS = (POISON, 0x5A)
 LEAST_LAUNCHES = len(POISONS)
 """Checked launches where a fabric can't tell what was written."""
 
+Call = tuple[Executable, Launch, tuple[Argument, ...]]
+"""A launch of a kernel on a rank, with its arguments there."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledCustom:
@@ -120,7 +123,7 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
     poisoned = [one for one in spec.buffers if one.name in plan.brings and _is_poisoned(one, plan)]
     with SymmetricPool(fabric) as pool:
         memory = allocate_custom(pool, spec, fabric.world_size)
-        calls = bound_launches(fabric, plan.spec, plan.compiled, memory)
+        calls = custom_launches(fabric, plan.spec, plan.compiled, memory)
         tells = all(memory.buffers[one.name].never_written(fabric) is not None for one in poisoned)
         for index in range(plan.launches if tells else max(plan.launches, LEAST_LAUNCHES)):
             for buffer in spec.buffers:
@@ -151,24 +154,38 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
     return CustomOutcome(fabric.rank, tuple(outputs), tuple(faults), unwritten)
 
 
-def bound_launches(
-    fabric: Fabric, spec: CustomSpec, compiled: CompiledCustom, memory: BroughtMemory
-) -> list[tuple[Executable, Launch, tuple[Argument, ...]]]:
-    """Collective: write the tables of peers, declare what is local, and return the launches in a row on this rank, each
-    with its kernel and its arguments."""
+def custom_launches(fabric: Fabric, spec: CustomSpec, compiled: CompiledCustom, memory: BroughtMemory) -> list[Call]:
+    """Collective: write the tables of peers, declare what is local, and return the launches in a row on this rank."""
     publish(fabric, spec.buffers, memory)
+    made = zip((spec, *spec.then), (compiled, *compiled.then), strict=True)
+    kernels = [(one.executable, one.launch, given.arguments) for given, one in made]
+    return [call for calls in bound_launches(fabric, kernels, memory, spec.launches) for call in calls]
+
+
+def bound_launches(
+    fabric: Fabric,
+    kernels: Sequence[tuple[Executable, Launch, Sequence[BroughtArgument]]],
+    memory: BroughtMemory,
+    launches: int,
+) -> list[tuple[Call, ...]]:
+    """Return what to launch on this rank: for each of the launches in a row all kernels, bound to memory."""
     by_kernel, structs = [], iter(memory.structs)
-    kernels = (compiled, *compiled.then)
-    numbers = dict.fromkeys(one.launch.stream for one in kernels)
+    numbers = dict.fromkeys(launch.stream for _, launch, _ in kernels)
     streams = {number: own_stream(fabric, number) for number in numbers}
-    for one, made in zip((spec, *spec.then), kernels, strict=True):
-        own = replace(memory, structs=tuple(islice(structs, len(pointers_of(one.arguments)))))
-        stream = streams[made.launch.stream]
-        by_kernel.append([_bound_launch(fabric, one, made, own, number, stream) for number in range(spec.launches)])
-    return [call for calls in zip(*by_kernel, strict=True) for call in calls]
+    for executable, launch, arguments in kernels:
+        own = replace(memory, structs=tuple(islice(structs, len(pointers_of(arguments)))))
+        here = replace(launch, stream=streams[launch.stream])
+        function = executable.host
+        if function is None:
+            values = [bound(fabric, arguments, own, number) for number in range(launches)]
+        else:
+            here = replace(function.by_rank[fabric.rank].launch, stream=here.stream)
+            values = [function.arguments(fabric.rank, lambda one: address_of(one, memory))] * launches
+        by_kernel.append([(executable, here, one) for one in values])
+    return list(zip(*by_kernel, strict=True))
 
 
-def launch_all(fabric: Fabric, calls: Sequence[tuple[Executable, Launch, tuple[Argument, ...]]]) -> None:
+def launch_all(fabric: Fabric, calls: Sequence[Call]) -> None:
     """Launch in order, each on its stream; what follows on the default one comes after all."""
 
     def queue() -> None:
@@ -176,17 +193,6 @@ def launch_all(fabric: Fabric, calls: Sequence[tuple[Executable, Launch, tuple[A
             fabric.launch(*call)
 
     on_streams(fabric, (launch.stream for _, launch, _ in calls), queue)
-
-
-def _bound_launch(
-    fabric: Fabric, spec: CustomSpec, made: CompiledCustom, memory: BroughtMemory, number: int, stream: int | None
-) -> tuple[Executable, Launch, tuple[Argument, ...]]:
-    """A launch of one kernel. number: the word launch. stream: its handle."""
-    function = made.executable.host
-    if function is not None:
-        arguments = function.arguments(fabric.rank, lambda one: address_of(one, memory))
-        return made.executable, replace(function.by_rank[fabric.rank].launch, stream=stream), arguments
-    return made.executable, replace(made.launch, stream=stream), bound(fabric, spec.arguments, memory, number)
 
 
 def publish(fabric: Fabric, buffers: Sequence[BufferSpec], memory: BroughtMemory) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 MAX_NAMES = 50
 """Maximum number of changed and of untracked files to list."""
 
-GIT_PATIENCE_S = 5
+FAILURES = (OSError, subprocess.SubprocessError)
+"""What comes of a command of git that fails, can't be started or takes too long."""
 
 DIGESTED = ("cases", "conf", "kernels", "memory", "runner", "simulator", "symlab")
 """Folders whose files decide what a configuration means and what a case computes."""
@@ -30,15 +31,14 @@ def git(root: Path, missing: dict[str, str]) -> dict[str, Any] | None:
     """
     try:
         with ThreadPoolExecutor(2) as pool:
-            difference = pool.submit(_run, root, "diff", "HEAD", "--no-ext-diff", "--no-color")
-            lines = _run(root, "status", "--porcelain=v2", "--branch", "--untracked-files=normal").splitlines()
+            difference = pool.submit(_state, root, "diff", "HEAD", "--no-ext-diff", "--no-color")
+            lines = _state(root, "status", "--porcelain=v2", "--branch", "--untracked-files=normal").splitlines()
             head = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
             changed = [line for line in lines if line[:1] in _FIELDS]
             untracked = [line[2:] for line in lines if line.startswith("?")]
             text = difference.result() if changed else ""
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        detail = getattr(error, "stderr", "") or str(error)
-        missing["git"] = (detail.strip().splitlines() or [type(error).__name__])[0]
+    except (*FAILURES, ValueError) as error:
+        missing["git"] = complaint(error)
         return None
     return {
         "commit": head.get("branch.oid", ""),
@@ -97,14 +97,21 @@ def _name(line: str) -> str:
     return line.split(" ", _FIELDS[line[0]])[-1].partition("\t")[0]
 
 
-def _run(root: Path, *arguments: str) -> str:
+def printed(root: Path, *arguments: str, patience_s: float = 120.0) -> bytes:
+    """Return what a command of git prints. Raises FAILURES. A worktree on a slow disk takes a while."""
+    command = ["git", "--no-optional-locks", *arguments]
+    # A session of its own: a terminal's Ctrl-C does not cut it short.
     done = subprocess.run(
-        ["git", "--no-optional-locks", *arguments],
-        cwd=root,
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-        errors="surrogateescape",
-        timeout=GIT_PATIENCE_S,
+        command, cwd=root, check=True, capture_output=True, timeout=patience_s, start_new_session=True
     )
-    return done.stdout.encode(errors="surrogateescape").decode(errors="replace")
+    return done.stdout
+
+
+def complaint(error: Exception) -> str:
+    """Return the first line of why git failed."""
+    text = getattr(error, "stderr", None) or str(error).encode()
+    return (text.decode(errors="replace").strip().splitlines() or [type(error).__name__])[0]
+
+
+def _state(root: Path, *arguments: str) -> str:
+    return printed(root, *arguments, patience_s=5.0).decode(errors="replace")

@@ -1,7 +1,7 @@
-"""The sources of a commit that records or a request name, in a git worktree that is removed afterwards.
+"""The sources of a commit that records name, in a git worktree that is removed afterwards.
 
-Of records only commits below HEAD or a local branch of this repository count, and their own files and differences are
-never used. `symlab publish --commits` takes any commit that git has.
+Only commits below HEAD or a local branch of this repository count, and the records' own files and differences are never
+used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.environment.repository import DIGESTED
+from runner.environment.repository import DIGESTED, FAILURES, complaint, printed
 from runner.interrupt import shielded
 
 if TYPE_CHECKING:
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 SHORT = 12
 """Number of a commit's digits to show."""
 
+_ADD = ("-c", "core.hooksPath=/dev/null", "worktree", "add", "--quiet", "--detach")
+
 SAME = "today's code is that of the recorded commit"
 """How the reason begins why there is no other code to run."""
-
-GIT_PATIENCE_S = 120
-"""Time limit of one command of git: a worktree on a slow disk takes a while."""
 
 
 def recorded_commit(records: Sequence[Record], root: Path) -> tuple[str, str]:
@@ -40,21 +39,20 @@ def recorded_commit(records: Sequence[Record], root: Path) -> tuple[str, str]:
         return "", "the records name no commit"
     if any((record.environment.git or {}).get("dirty") is not False for record in records):
         return "", f"the recorded sources were not those of their commit {commit[:SHORT]}"
-    if not _succeeds(root, "cat-file", "-e", f"{commit}^{{commit}}"):
+    if said(root, "cat-file", "-e", f"{commit}^{{commit}}") is None:
         return "", f"git here does not have the recorded commit {commit[:SHORT]}"
     if not _is_ours(root, commit):
         return "", f"the recorded commit {commit[:SHORT]} is below neither HEAD nor a local branch"
-    if _succeeds(root, "diff", "--quiet", "--no-ext-diff", commit, "--", *DIGESTED):
+    if said(root, "diff", "--quiet", "--no-ext-diff", commit, "--", *DIGESTED) is not None:
         return "", f"{SAME} {commit[:SHORT]}"
     return commit, ""
 
 
 def _is_ours(root: Path, commit: str) -> bool:
     """Whether a commit is an ancestor of HEAD or of a local branch: tags may be fetched from elsewhere, too."""
-    if _succeeds(root, "merge-base", "--is-ancestor", commit, "HEAD"):
+    if said(root, "merge-base", "--is-ancestor", commit, "HEAD") is not None:
         return True
-    done = _git(root, "for-each-ref", "--contains", commit, "--count=1", "refs/heads")
-    return done is not None and done.returncode == 0 and bool(done.stdout.strip())
+    return bool(said(root, "for-each-ref", "--contains", commit, "--count=1", "refs/heads"))
 
 
 @contextlib.contextmanager
@@ -63,47 +61,29 @@ def worktree(root: Path, commit: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="symlab-recorded-") as parent:
         folder = Path(parent) / "code"
         try:
-            with shielded():  # half a worktree can't be removed
-                done = _git(
-                    root,
-                    "-c",
-                    "core.hooksPath=/dev/null",
-                    "worktree",
-                    "add",
-                    "--quiet",
-                    "--detach",
-                    str(folder),
-                    commit,
-                )
-            if done is None or done.returncode:
-                raise OSError(last_line(done.stderr if done else "") or "git can't be started")
+            try:
+                with shielded():  # half a worktree can't be removed
+                    printed(root, *_ADD, str(folder), commit)
+            except FAILURES as error:
+                raise OSError(complaint(error)) from error
             yield folder
         finally:
             with shielded():
-                _git(root, "worktree", "remove", "--force", str(folder))
+                said(root, "worktree", "remove", "--force", str(folder))
 
 
-def last_line(text: str) -> str:
-    """Return the last line of what a program said; "" if it said nothing."""
-    return (text.strip().splitlines() or [""])[-1]
+@contextlib.contextmanager
+def files_at(root: Path, commit: str, *names: str) -> Iterator[Path]:
+    """Within, a folder with files and folders as they were at a commit. Raises FAILURES."""
+    with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
+        archive = printed(root, "archive", "--format=tar", commit, *names)
+        subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True, capture_output=True)
+        yield Path(folder)
 
 
-def _succeeds(root: Path, *arguments: str) -> bool:
-    done = _git(root, *arguments)
-    return done is not None and done.returncode == 0
-
-
-def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
-    """Run git; None where it can't be started or takes too long."""
+def said(root: Path, *arguments: str) -> str | None:
+    """Return what a command of git prints; None where it fails."""
     try:
-        return subprocess.run(
-            ["git", *arguments],
-            cwd=root,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=GIT_PATIENCE_S,
-            start_new_session=True,  # a terminal's Ctrl-C does not cut it short
-        )
-    except (OSError, subprocess.SubprocessError):
+        return printed(root, *arguments).decode(errors="replace").strip()
+    except FAILURES:
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cases.gathered import gathered
 from reports.table.text import counted
 from runner.environment.host import usable_cores
 from runner.launch import slurm
@@ -76,9 +77,7 @@ def groups_of(request: LaunchRequest, jobs: Sequence[JobNeeds], devices: Sequenc
     Slurm's workers of all groups run at the same time, and without additional_parameters.exclusive=true several of
     them may be on one node (see beside_here). RequestError for what the launcher can't give.
     """
-    by_kind: dict[int, list[JobNeeds]] = {}
-    for job in jobs:
-        by_kind.setdefault(job.gpus, []).append(job)
+    by_kind = gathered((job.gpus, job) for job in jobs)
     groups = [_group(request, gpus, members, devices) for gpus, members in by_kind.items()]
     if request.name != SLURM:
         return groups

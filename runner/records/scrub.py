@@ -100,9 +100,6 @@ def scrubbed_record(record: Record) -> Record:
     """The record with its free texts and its free-form parts scrubbed. What it measured and compared is left."""
     known = _known(os.environ)
     fabric, check, timing, refusal = record.fabric, record.check, record.timing, record.refusal
-    prediction = record.prediction
-    if prediction is not None:
-        prediction = replace(prediction, reason=_scrubbed(prediction.reason, known))
     if refusal is not None:
         refusal = replace(refusal, reason=_scrubbed(refusal.reason, known), hint=_scrubbed(refusal.hint, known))
     if fabric is not None:
@@ -123,7 +120,6 @@ def scrubbed_record(record: Record) -> Record:
         fabric=fabric,
         check=check,
         timing=timing,
-        prediction=prediction,
         environment=decoded(RecordedEnvironment, _walked(encoded(record.environment), known), "environment"),
         request=decoded(RecordedRequest, _walked(encoded(record.request), known), "request"),
     )

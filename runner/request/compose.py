@@ -90,13 +90,6 @@ def compose_command(arguments: Sequence[str], multirun: bool) -> tuple[tuple[Com
     return jobs, composer.launcher
 
 
-def gpu_asked(lines: Sequence[str], config_dir: Path | None) -> GpuAsked:
-    """Return the GPU that a job's overrides ask for, for a job that is made of its recorded configuration, which has
-    only the limits. RequestError for lines or a folder that can't be read any more."""
-    with hydra_over(config_dir):
-        return Composer().composition(lines).gpu
-
-
 def launcher_of(lines: Sequence[str]) -> LaunchRequest | None:
     """Return the launcher that lines such as hydra/launcher=joblib ask for; a line without "=" is its name. None: this
     process does the work. RequestError if it is unknown or not installed."""

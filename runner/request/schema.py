@@ -136,8 +136,7 @@ class FabricSchema:
     share_gpus: bool = key(False, "whether ranks may share them: results with fewer GPUs than ranks, untimed", of=GPUS)
     gpu: Any = key(
         None,
-        "the GPU whose limits hold, {gpus}; blocks that do not fit at once wait; null: all blocks are there at once; "
-        "with timing.predict: the type that predictions are of",
+        "the GPU whose limits hold, {gpus}; blocks that do not fit at once wait; null: all blocks are there at once",
     )
     schedule: Schedule = key(
         Schedule.fair, "which lanes run next; random, adversarial, priority: by fabric.seed", of=SIMULATOR
@@ -220,9 +219,6 @@ class TimingRequest:
         L2State.rotate,
         "rotate: calls go through several buffers in turn; hot: one buffer, left in the L2 cache",
         of=GPUS,
-    )
-    predict: bool = key(
-        False, "whether each time gets the model's prediction beside it, made once its samples are taken", of=GPUS
     )
     min_busbw_gbps: float | None = key(
         None,

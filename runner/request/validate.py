@@ -280,7 +280,7 @@ def _fabric(
     if gpu is not None:
         if values["name"] != FabricName.nvshmem:
             check_arch(gpu, values["arch"])
-        elif not timing["predict"]:  # with timing.predict it is the type that predictions are of
+        else:
             raise RequestError(f"GPUs have limits of their own ({GPU_KEY}), leave it out, or use fabric=simulator")
     if races and values["name"] == FabricName.nvshmem:
         raise RequestError(

@@ -15,7 +15,7 @@ import torch
 
 from cases.record.record import Check
 from kernels.own.arguments import pointers_of, tables_of
-from memory.fabric import Argument, DeviceFabric, Executable, Launch
+from memory.fabric import DeviceFabric
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
@@ -24,7 +24,7 @@ from runner.case.brought_arguments import BroughtMemory
 from runner.custom.contents import content_of
 from runner.custom.judge import judged, wrong_elements
 from runner.custom.nouns import Contents
-from runner.custom.program import CustomOutcome, CustomPlan, allocate_custom, bound_launches, launch_all
+from runner.custom.program import Call, CustomOutcome, CustomPlan, allocate_custom, custom_launches, launch_all
 from runner.timing.calls import calls_for, slots_for, whole_turns
 from runner.timing.sampling import WRONG_BEFORE, Measured
 
@@ -81,7 +81,7 @@ def open_custom(
         plan=plan,
         expected=contestant.expected[fabric.rank],
         memories=memories,
-        launches=[bound_launches(fabric, spec, plan.compiled, memory) for memory in memories],
+        launches=[custom_launches(fabric, spec, plan.compiled, memory) for memory in memories],
         contents=contents,
     )
 
@@ -95,7 +95,7 @@ class CustomMeasurement(Measured):
     plan: CustomPlan
     expected: Contents
     memories: list[BroughtMemory]
-    launches: list[list[tuple[Executable, Launch, tuple[Argument, ...]]]]
+    launches: list[list[Call]]
     contents: dict[str, torch.Tensor]
     wrong: CustomOutcome | None = None
 

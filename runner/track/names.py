@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cases.gathered import gathered
 from cases.record.record import Record
 from reports import sent
 from reports.sent import is_second
@@ -31,10 +32,7 @@ class Kept:
 
 def series_of(kept: Iterable[Kept]) -> dict[str, list[Kept]]:
     """The records by series, see sent.series_of, in the order in which they appear."""
-    series: dict[str, list[Kept]] = {}
-    for one in kept:
-        series.setdefault(sent.series_of(one.record), []).append(one)
-    return series
+    return gathered((sent.series_of(one.record), one) for one in kept)
 
 
 def ptx_paths(kept: Sequence[Kept]) -> list[Path]:

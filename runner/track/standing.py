@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cases.gathered import gathered
 from cases.record.record import Record, Status
 from reports.numerics.study import Series
 from reports.sent import WORST_FIRST, worst
@@ -51,9 +52,7 @@ def standings(series: Mapping[str, Sequence[Kept]]) -> dict[str, Standing]:
     shows the best of each.
     """
     members = {key: [one.record for one in kept] for key, kept in series.items()}
-    sections: dict[str, list[str]] = {}
-    for key, records in members.items():
-        sections.setdefault(section_of(records[0]), []).append(key)
+    sections = gathered((section_of(records[0]), key) for key, records in members.items())
     ordered = [_ordered({key: members[key] for key in keys}) for keys in sections.values()]
     turns = sorted(
         ((turn, number, key) for number, keys in enumerate(ordered) for turn, key in enumerate(keys)),
@@ -105,10 +104,11 @@ def _urgency(records: Sequence[Record]) -> int:
 
 def _times(records: Sequence[Record]) -> dict[int, float]:
     """The median time in us, by size; of several worlds, the median over them."""
-    found: dict[int, list[float]] = {}
-    for record in records:
-        if record.timing is not None and record.timing.median_us > 0:
-            found.setdefault(record.case.size_bytes, []).append(record.timing.median_us)
+    found = gathered(
+        (record.case.size_bytes, record.timing.median_us)
+        for record in records
+        if record.timing is not None and record.timing.median_us > 0
+    )
     return {size: statistics.median(times) for size, times in found.items()}
 
 
@@ -118,9 +118,7 @@ def _colours(members: Mapping[str, Sequence[Record]]) -> dict[str, str]:
     the colour is theirs."""
     from reports.figures import look
 
-    by_algorithm: dict[tuple[str, str], list[str]] = {}
-    for key, records in members.items():
-        by_algorithm.setdefault((records[0].case.op, records[0].case.algorithm), []).append(key)
+    by_algorithm = gathered(((records[0].case.op, records[0].case.algorithm), key) for key, records in members.items())
     if len(by_algorithm) == 1 and (found := _by_accumulator(members)):
         return found
     found = {}

@@ -84,7 +84,7 @@ TIME = View(
         Chart("bandwidth/algbw_gbps", is_shown=False),
     ),
     (*_PARAMETERS, "metrics.`bandwidth/busbw_gbps`", "metrics.`latency/time_us`"),
-    closed=("errors", "prediction"),
+    closed=("errors",),
 )
 ERRORS = View(
     "symlab-errors",
@@ -96,7 +96,7 @@ ERRORS = View(
         *(Chart(f"errors/{name}", is_shown=False) for name in ("rms_ulp_error", "max_absolute_error")),
     ),
     (*_PARAMETERS, *_OUTCOME),
-    closed=("bandwidth", "latency", "prediction", "simulator"),
+    closed=("bandwidth", "latency", "simulator"),
 )
 STUDY = View(
     "symlab-study",

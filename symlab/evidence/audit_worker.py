@@ -263,9 +263,8 @@ def secrets(records: Iterable[Record]) -> dict[str, Any]:
     looked_at: set[str] = set()
     found: list[list[str]] = []
     for record in records:
-        unpredicted = record.prediction.reason if record.prediction is not None else ""
         parts = {"environment": encoded(record.environment), "request": encoded(record.request)}
-        for part, value in {**parts, "reason": record.reason, "prediction.reason": unpredicted}.items():
+        for part, value in {**parts, "reason": record.reason}.items():
             text = f"{part} {json.dumps(value, sort_keys=True)}"
             if not value or text in looked_at:
                 continue

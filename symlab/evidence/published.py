@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from cases.gathered import gathered
 from cases.record.record import Record
 from reports.record.bundle import PUBLISHED, SUFFIX, digest, published_sets, read
 from reports.record.seal import MANIFEST, SIGNATURE, broken, digest_of, seal, sealed
@@ -271,10 +272,7 @@ def _excerpt(name: str, published: dict[str, list[Record]]) -> str:
 def _shown(records: Sequence[Record], folder: str) -> str:
     """Return a machine's figure, in a folder, and three rows of its table."""
     section = featured(records)
-    groups: dict[int, list[Row]] = {}
-    for row in rows(section):
-        if row.timings:
-            groups.setdefault(row.size_bytes, []).append(row)
+    groups = gathered((row.size_bytes, row) for row in rows(section) if row.timings)
     sizes = sorted(groups)
     shown = dict.fromkeys((sizes[0], sizes[len(sizes) // 2], sizes[-1]))
     lines = tuple(_excerpt_line(groups[size]) for size in shown)

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import symlab
-from memory.fabric import Argument
 from symlab import launching
 from tests.golden import refused
 from tests.symlab import tensor_kernels
@@ -126,8 +125,8 @@ def test_kernels_are_loaded_before_a_graph_captures_them(monkeypatch):
     steps = [{"kernel": ADD, "arguments": ["out", ("u32", 8), ("u32", 1)]}, {"kernel": SIGNAL, "arguments": ["out"]}]
     asked = launching.Asked(steps, OUT, graph=True, launches=2, **ONE)
     work = launching.brought_launch(asked, 1)
-    fabric = Noting()
-    launching._queue(fabric, work, fabric, [[Argument("u64", 0)] * 4] * 2)()
+    calls = [(step.executable, step.launch, ()) for step in work.steps]
+    launching._queue(Noting(), [calls] * 2, is_graph=True)()
     assert said == ["load add", "load signal", "capture", "launch add", "launch signal", "replay", "replay"]
 
 

@@ -84,7 +84,7 @@ def test_a_launch_is_sent_to_other_processes_without_the_compiler():
     work = brought_launch(Asked(tensor_kernels.total, buffers, [("tensors", "data"), "out"]), 2)
     again = pickle.loads(pickle.dumps(dataclasses.replace(work, contents={})))
     places = {("data", 0): 0x1000, ("data", 1): 0x2000, ("out", None): 0x3000}
-    arguments = again.steps[0].function.arguments(1, lambda one: places[one.argument.buffer, one.peer])
+    arguments = again.steps[0].executable.host.arguments(1, lambda one: places[one.argument.buffer, one.peer])
     assert [int.from_bytes(one.value, "little") for one in arguments] == [0x1000, 0x2000, 0x3000]
 
 

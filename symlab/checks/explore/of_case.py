@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 def subject_of(job: PreparedJob, case: Case) -> Subject:
     """What is explored of a case. Compiles its kernel."""
-    from kernels.compile import executable
     from kernels.spec import KernelSpec
     from runner.case.contestant import Contestant, spec_for
     from runner.command.means import usual_means
@@ -33,11 +32,10 @@ def subject_of(job: PreparedJob, case: Case) -> Subject:
     options, request = simulator_options(job.request.fabric), job.request
     if (custom := job.custom) is not None:
         return custom_subject(custom, request, options)
-    usual_means()
     spec = spec_for(case, job.specs)
     if not isinstance(spec, KernelSpec):
         raise RequestError(f"{case.id} is a library's (baselines), an exploration takes kernels")
-    made = executable(spec, case, options.arch, request.cache_dir)
+    made = usual_means().compiled(spec, case, options.arch, request.cache_dir)
     return case_subject(Contestant(case, spec, made), request, options)
 
 

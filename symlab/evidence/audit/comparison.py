@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from cases.documents import encoded
+from cases.gathered import gathered
 from cases.record.record import Record, Status
 from reports.table.compare import heading
 from reports.table.sheet import Line, Sheet
@@ -383,9 +384,7 @@ def _captions(comparison: Comparison) -> tuple[str, ...]:
             "one side of 1, and p (Holm) < 0.05; INCONCLUSIVE: neither; INSIDE, OUTSIDE: the ratio of medians against "
             "the band, where there are too few worlds for more, or where the sides do not alternate in time",
         ]
-    reasons: dict[str, list[str]] = {}
-    for case, reason in comparison.not_run:
-        reasons.setdefault(reason, []).append(case)
+    reasons = gathered((reason, case) for case, reason in comparison.not_run)
     for reason, some in reasons.items():
         more = f" and {len(some) - 1} more" if len(some) > 1 else ""
         lines.append(f"not run again, NOT COMPARABLE: {some[0]}{more}: {reason}")

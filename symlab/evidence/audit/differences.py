@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cases.documents import encoded
+from cases.gathered import gathered
 from cases.record.record import KernelInfo, Record
 from cases.record.request import as_today
 from reports.record.leaves import leaves
@@ -148,11 +149,7 @@ def _compiled(before: Sequence[Record], after: Sequence[Record]) -> list[Differe
 
 def _of_cases(records: Iterable[Record]) -> dict[tuple[str, str], list[KernelInfo]]:
     """Return what was compiled, by case id and kernel name."""
-    found: dict[tuple[str, str], list[KernelInfo]] = {}
-    for record in records:
-        if record.kernel is not None:
-            found.setdefault((record.id, record.kernel.name), []).append(record.kernel)
-    return found
+    return gathered(((record.id, record.kernel.name), record.kernel) for record in records if record.kernel is not None)
 
 
 def _digests(ours: Sequence[KernelInfo], theirs: Sequence[KernelInfo]) -> Iterator[tuple[str, Set[str], Set[str]]]:

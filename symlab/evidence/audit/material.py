@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cases.documents import encoded, parsed, plain
+from cases.gathered import gathered
 from cases.record.reading import contents, leaves
 from cases.record.record import Record
 from reports.record.seal import MANIFEST
@@ -61,10 +62,7 @@ class Material:
         return self._by(lambda record: record.request.command)
 
     def _by(self, key: Any) -> dict[str, list[Record]]:
-        found: dict[str, list[Record]] = {}
-        for record in self.records:
-            found.setdefault(key(record), []).append(record)
-        return found
+        return gathered((key(record), record) for record in self.records)
 
     @cached_property
     def timed(self) -> list[Record]:

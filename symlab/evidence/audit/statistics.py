@@ -40,6 +40,7 @@ from itertools import groupby
 from statistics import NormalDist
 from typing import Any
 
+from cases.gathered import gathered
 from cases.record.record import Record
 from symlab.evidence.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of, worlds_lag1
 
@@ -155,10 +156,7 @@ def world_medians(records: Iterable[Record]) -> dict[str, float]:
     """Each world's time of one case in microseconds a call, in the order in which the worlds began. Records without a
     timing are left out; of several that a world has the median counts."""
     records = list(records)
-    found: dict[str, list[float]] = {}
-    for record in records:
-        if record.timing is not None:
-            found.setdefault(world_of(record), []).append(record.timing.median_us)
+    found = gathered((world_of(record), record.timing.median_us) for record in records if record.timing is not None)
     return {world: statistics.median(found[world]) for world in world_starts(records)}
 
 

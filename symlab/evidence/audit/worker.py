@@ -120,8 +120,8 @@ def _question(material: Material, wanted: Wanted) -> dict[str, Any]:
 
 
 def _untimed(record: Record) -> Record:
-    """A record without its timing and what was predicted of it, which nothing here is held to."""
-    return replace(record, timing=None, prediction=None)
+    """A record without its timing, which nothing here is held to."""
+    return replace(record, timing=None)
 
 
 def _followed(

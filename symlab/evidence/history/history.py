@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from cases.documents import encoded
+from cases.gathered import gathered
 from cases.record.record import Record
 from reports.table import sheet, table
 from reports.table.compare import accumulator, heading
@@ -132,9 +133,7 @@ class History:
         """Return the tables: versions, each section's series, changes of times, changes of data. is_changed: only
         series with a change."""
         shown = [one for one in self.told if one.is_changed or not is_changed]
-        sections: dict[str, list[Told]] = {}
-        for one in shown:
-            sections.setdefault(f"{one.series.machine}: {heading(one.series.first)}", []).append(one)
+        sections = gathered((f"{one.series.machine}: {heading(one.series.first)}", one) for one in shown)
         found = [self.versions_sheet()]
         for title, own in sections.items():
             columns = tuple(name for name in _COLUMNS if name not in _TIMED or any(one.series.timed for one in own))

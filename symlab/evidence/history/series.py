@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from cases.gathered import gathered
 from cases.record.nccl_settings import said_settings
 from cases.record.record import Record, Status
 from reports.table.compare import device_text, is_simulated, setup_text
@@ -187,9 +188,7 @@ def machine_of(record: Record) -> str:
 
 
 def _points(members: Sequence[Record]) -> tuple[Point, ...]:
-    worlds: dict[str, list[Record]] = {}
-    for record in members:
-        worlds.setdefault(world_of(record), []).append(record)
+    worlds = gathered((world_of(record), record) for record in members)
     points = [
         Point(world, min(datetime.fromisoformat(record.started) for record in own), tuple(own))
         for world, own in worlds.items()

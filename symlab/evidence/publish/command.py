@@ -13,7 +13,6 @@ import json
 import re
 import secrets
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ from reports.table.sheet import text as sheet_text
 from reports.table.text import counted, reason_of
 from runner.command.console import summary
 from runner.environment.repository import git, source_digests
-from runner.environment.worktree import GIT_PATIENCE_S, SHORT, worktree
+from runner.environment.worktree import SHORT, said
 from runner.interrupt import shielded
 from runner.records.lock import FolderInUse, FolderLock
 from runner.request.compose import compose_jobs, hydra_over
@@ -116,7 +115,7 @@ def _planned(options: Options, seams: Seams) -> Plan:
         if key.partition(".")[0] in OWN_KEYS:
             raise RequestError(f"'{line}': publish decides {key} ({key}), leave it out")
     plan = earlier
-    if earlier is None or options.experiments or options.overrides or options.commits or options.worlds:
+    if earlier is None or options.experiments or options.overrides or options.worlds:
         plan = _asked(options, earlier, seams)
     assert plan is not None
     if plan.left(options.folder):
@@ -132,8 +131,6 @@ def _others_in(folder: Path) -> list[str]:
 def _checked(plan: Plan, options: Options, seams: Seams) -> Plan:
     """Return a plan of which worlds are to run, with the digests of its experiments. RequestError if code or
     experiments here are not those of the worlds that ran."""
-    if plan.commits:  # each runs its own code in a worktree, and has its own experiments
-        return plan
     if source_digests(seams.root) != dict(plan.code):
         begun = f" (commit {plan.commit[:SHORT]})" if plan.commit else ""
         raise RequestError(
@@ -160,28 +157,21 @@ def _would_change(folder: Path, root: Path) -> bool:
     place = folder.absolute().resolve()
     if not place.is_relative_to(root.resolve()) or not _head(root):
         return False
-    return not _git(root, "check-ignore", str(place / PLAN_NAME))
+    return not said(root, "check-ignore", str(place / PLAN_NAME))
 
 
 def _asked(options: Options, earlier: Plan | None, seams: Seams) -> Plan:
     """Return the plan of a request, grown from the one that is there. RequestError if it contradicts that."""
-    commits = tuple(_commit(name, seams.root) for name in options.commits or ())
-    if len(set(commits)) == 1:
-        raise RequestError(f"both commits are {commits[0][:SHORT]} (--commits), give two")
+    experiments = tuple(dict.fromkeys(options.experiments))
     if earlier is None:
-        code = {} if commits else source_digests(seams.root)
-        commit = "" if commits else _head(seams.root)
         worlds = options.worlds or LEAST_WORLDS
-        experiments = _once(options.experiments)
-        seed = secrets.randbelow(1_000_000)
-        asked = Plan(experiments, options.overrides, options.multirun, worlds, commits, commit, code, seed=seed)
-        return _told_apart(asked)
+        code = source_digests(seams.root)
+        return _told_apart(Plan(experiments, options.overrides, options.multirun, worlds, _head(seams.root), code))
     asked = Plan(
-        experiments=_once(options.experiments),
+        experiments=experiments,
         overrides=options.overrides or earlier.overrides,
         multirun=options.multirun or earlier.multirun,
         worlds=options.worlds or earlier.worlds,
-        commits=commits or earlier.commits,
     )
     return _told_apart(earlier.grown(asked))
 
@@ -199,31 +189,8 @@ def _told_apart(plan: Plan) -> Plan:
     return plan
 
 
-def _once(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
-
-
-def _commit(name: str, root: Path) -> str:
-    """Return a commit's full name. RequestError if git does not have it."""
-    found = "" if name.startswith("-") else _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-    if not found:
-        raise RequestError(f"git here has no commit {name} (--commits), give two that it has")
-    return found
-
-
 def _head(root: Path) -> str:
-    return _git(root, "rev-parse", "HEAD")
-
-
-def _git(root: Path, *arguments: str) -> str:
-    """Return what git prints; "" if it fails or is not there."""
-    try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=root, capture_output=True, encoding="utf-8", timeout=GIT_PATIENCE_S, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()
+    return said(root, "rev-parse", "HEAD") or ""
 
 
 def _digest_of(plan: Plan, experiment: str, config_dir: Path | None) -> str:
@@ -240,16 +207,14 @@ def _plan_text(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> str:
     why = {one.world: one.why for one in plan.failures}
     lines = []
     for world in plan.order():
-        commit = plan.commit_of(world.side)[:SHORT] or "-"
         there = known.get(world)
         state = "stored" if there else "to run again" if world.name in why else "to run"
-        cells = {"world": world.name, "commit": commit, "state": state, "took": "-", "cases": "-"}
+        cells = {"world": world.name, "state": state, "took": "-", "cases": "-"}
         if there is not None:
             cells |= {"took": f"{there.seconds / 60:.1f} min", "cases": str(len(there.records))}
         lines.append(Line({**cells, "why": why.get(world.name, "") if there is None else ""}))
     columns = (
         "world",
-        "commit",
         "state",
         "took",
         "cases",
@@ -283,11 +248,11 @@ class _Publication:
     plan: Plan
     seams: Seams
     stored: list[StoredWorld] = field(default_factory=list)
-    refused: set[tuple[str, str]] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
     failed: int = 0
     ran: int = 0
     begun_s: float = 0.0
-    unaudited: list[str] = field(default_factory=list)
+    is_unaudited: bool = False
 
     @property
     def folder(self) -> Path:
@@ -313,7 +278,7 @@ class _Publication:
 
     def _not_of_a_commit(self) -> str:
         """Return why the worlds' code is not that of a commit, "" if it is. Simulated worlds have no times to score."""
-        if self.plan.commits or "fabric=simulator" in self.plan.overrides:
+        if "fabric=simulator" in self.plan.overrides:
             return ""
         reasons: dict[str, str] = {}
         found = git(self.seams.root, reasons)
@@ -322,17 +287,13 @@ class _Publication:
         return "this code differs from its commit, or files beside it are untracked" if found["dirty"] else ""
 
     def _run_all(self, left: Sequence[PlannedWorld]) -> None:
-        """Run worlds one after another, each by its own code."""
-        with contextlib.ExitStack() as stack:
-            codes: dict[str, Path] = {}
-            for world in left:
-                if (world.side, world.experiment) in self.refused:
-                    continue
-                if self._would_be_late(world):
-                    return
-                if world.side not in codes:
-                    codes[world.side] = self._code(world.side, stack)
-                self._run_one(world, codes[world.side])
+        """Run worlds one after another."""
+        for world in left:
+            if world.experiment in self.refused:
+                continue
+            if self._would_be_late(world):
+                return
+            self._run_one(world)
 
     def _would_be_late(self, world: PlannedWorld) -> bool:
         """Return whether a world would end after the limit. RequestError if the limit is too short for it even where
@@ -350,19 +311,7 @@ class _Publication:
         limit_s = self.options.limit_s
         return limit_s is not None and self.seams.now() - self.begun_s + expected_s >= limit_s
 
-    def _code(self, side: str, stack: contextlib.ExitStack) -> Path:
-        """Return the folder of a set's code: a worktree of its commit, or what is here."""
-        if not side:
-            return self.seams.root
-        commit = self.plan.commit_of(side)
-        try:
-            return stack.enter_context(worktree(self.seams.root, commit))
-        except OSError as error:
-            raise RequestError(
-                f"git can't make a worktree of {commit[:SHORT]} ({error}; --commits), go on where git has that commit"
-            ) from None
-
-    def _run_one(self, world: PlannedWorld, code: Path) -> None:
+    def _run_one(self, world: PlannedWorld) -> None:
         """Run a world and store it, or why it failed."""
         at = self.plan.order().index(world) + 1
         title = f"[{at}/{len(self.plan.order())}] {world.name}"
@@ -371,7 +320,7 @@ class _Publication:
         more = [] if config_dir is None else ["--config-dir", str(config_dir.absolute())]
         begun = self.seams.now()
         self.ran += 1
-        ran = self.seams.run(code, [*more, *pages.run_arguments(self.plan, world.experiment)])
+        ran = self.seams.run(self.seams.root, [*more, *pages.run_arguments(self.plan, world.experiment)])
         why = ran.why or self._other_machine(ran.records)
         with shielded():  # bundle, plan and pages belong together
             if why:
@@ -390,17 +339,15 @@ class _Publication:
     def _fail(self, world: PlannedWorld, why: str, exit_code: int) -> None:
         self.failed += 1
         if exit_code == WRONG_REQUEST:  # the next world of this experiment would be refused in the same words
-            self.refused.add((world.side, world.experiment))
+            self.refused.add(world.experiment)
         self.plan = self.plan.failing(world, datetime.now(UTC).isoformat(timespec="seconds"), why)
         self.plan.write(self.folder)
         self._write_pages()
 
     def _store(self, done: StoredWorld) -> None:
         """Keep a world: the bundle first, by which it counts as done."""
-        path = done.world.path(self.folder)
-        path.parent.mkdir(exist_ok=True)
-        pages.forget_whole(path.parent)
-        bundle.write(done.records, path)
+        pages.forget_whole(self.folder)
+        bundle.write(done.records, done.world.path(self.folder))
         self.stored.append(done)
         self.plan = self.plan.passing(done.world, done.seconds)
         self.plan.write(self.folder)
@@ -415,21 +362,18 @@ class _Publication:
         """Write what a set has beside its bundles; of a whole one, before the limit, kernels, too, and audit
         it."""
         self._write_pages()
-        for side in self.plan.sides:
-            records = bundle.merged(one for done in self.stored if done.world.side == side for one in done.records)
-            if not records:
-                continue
-            place = self.folder / side
-            pages.write_figure(place, records)
-            if any(one.side == side for one in self.plan.left(self.folder)):
-                continue
-            if not self._is_over():
-                pages.write_kernels(place, records, self.seams.root, self._say)
-            if self._is_over():
-                self.unaudited.append(str(place))
-                continue
+        records = bundle.merged(one for done in self.stored for one in done.records)
+        if not records:
+            return
+        pages.write_figure(self.folder, records)
+        if self.plan.left(self.folder):
+            return
+        if not self._is_over():
+            pages.write_kernels(self.folder, records, self.seams.root, self._say)
+        self.is_unaudited = self._is_over()
+        if not self.is_unaudited:
             rerun = Rerun(self.options.rerun, secrets.randbelow(1_000_000), None)
-            self.failed += not self.seams.audit(place, records, rerun, self._say)
+            self.failed += not self.seams.audit(self.folder, records, rerun, self._say)
 
     def _end(self) -> int:
         """Say what is there and what is not. Returns the exit code."""
@@ -441,19 +385,16 @@ class _Publication:
             self._say(f"not there yet: {line}")
         there = len(self.stored)
         self._say(f"{there} of {counted(there + len(left), 'world')} in {self.folder}")
-        for place in self.unaudited:
-            self._say(f"{place}: the audit is left")
-        if left or self.unaudited:
+        if self.is_unaudited:
+            self._say(f"{self.folder}: the audit is left")
+        if left or self.is_unaudited:
             self._say("the same command runs what is left")
-        elif self.plan.commits:
-            before, after = (self.folder / side for side in self.plan.sides)
-            self._say(f"to compare the two commits: symlab audit {before} {after}")
         elif any(pages.is_timed(one.records) for one in self.stored):
             place = pages.published_place(self.seams.root, self.folder, self.stored)
             self._say(f"to publish it: mv {shlex.quote(str(self.folder))} {place} && symlab publish --derive")
         if self.failed or not all(record.is_late_library for _, record in bad):
             return 1
-        return LATER if left or self.unaudited else 0
+        return LATER if left or self.is_unaudited else 0
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stdout, flush=True)

@@ -27,7 +27,7 @@ from symlab.rooms import has, part_of
 
 _SET, _SCORE = "publish --derive", "publish --derive, the score"
 _TITLE = re.compile(r"^# .*$", re.MULTILINE)
-_CHECK = re.compile(r"^(    symlab (?:audit|table(?: --ratios)?) )\S+$", re.MULTILINE)
+_CHECK = re.compile(r"^(    symlab (?:audit|table) )\S+$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

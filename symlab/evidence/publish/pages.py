@@ -89,13 +89,10 @@ def is_timed(records: Sequence[Record]) -> bool:
 
 def write_pages(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> None:
     """Write page and table of each set that has a world."""
-    for side in plan.sides:
-        mine = [one for one in stored if one.world.side == side]
-        if mine:
-            place = folder / side
-            records = merged(record for one in mine for record in one.records)
-            _replace(place / PAGE, _page(plan, folder, side, mine))
-            _replace(place / TABLE, machines.machine_table(place.absolute().name, records))
+    if stored:
+        records = merged(record for one in stored for record in one.records)
+        _replace(folder / PAGE, _page(plan, folder, stored))
+        _replace(folder / TABLE, machines.machine_table(folder.absolute().name, records))
 
 
 def write_figure(place: Path, records: Sequence[Record]) -> None:
@@ -146,13 +143,12 @@ def plan_command(plan: Plan, folder: str) -> str:
     words = ["symlab", "publish", folder]
     for one in plan.experiments:
         words += ["--experiment", one]
-    words += ["--worlds", str(plan.worlds), *(["--commits", *plan.commits] if plan.commits else [])]
-    return shlex.join([*words, *(["-m"] if plan.multirun else []), *plan.overrides])
+    return shlex.join([*words, "--worlds", str(plan.worlds), *(["-m"] if plan.multirun else []), *plan.overrides])
 
 
-def _page(plan: Plan, folder: Path, side: str, stored: Sequence[StoredWorld]) -> str:
+def _page(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> str:
     """Return a set's page: what ran, where, when, by which code and commands, what is missing, how to check it."""
-    name = (folder / side).absolute().name
+    name = folder.absolute().name
     total = len(plan.experiments) * plan.worlds
     records = [record for one in stored for record in one.records]
     first = min(one.started for one in records)[:10]
@@ -170,13 +166,12 @@ def _page(plan: Plan, folder: Path, side: str, stored: Sequence[StoredWorld]) ->
     ]
     if any(map(is_simulated, records)):
         lines += ["", "The simulator ran it: there are no times and no bandwidths, and so no figure."]
-    lines += ["", *_worlds_table(stored), *_missing(plan, folder, side)]
-    target = folder.absolute().name
+    lines += ["", *_worlds_table(stored), *_missing(plan, folder)]
     lines += [
         "",
         "## By which command",
         "",
-        f"    {plan_command(plan, target)}",
+        f"    {plan_command(plan, name)}",
         "",
         "which ran for each world, in new processes:",
         "",
@@ -185,9 +180,7 @@ def _page(plan: Plan, folder: Path, side: str, stored: Sequence[StoredWorld]) ->
         "## To check it",
         "",
         f"    symlab audit {shlex.quote(name)}",
-        f"    symlab table --ratios {shlex.quote(name)}"
-        if is_timed(records)
-        else f"    symlab table {shlex.quote(name)}",
+        f"    symlab table {shlex.quote(name)}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -209,8 +202,8 @@ def _worlds_table(stored: Sequence[StoredWorld]) -> list[str]:
     return lines
 
 
-def _missing(plan: Plan, folder: Path, side: str) -> list[str]:
-    left = [one for one in plan.left(folder) if one.side == side]
+def _missing(plan: Plan, folder: Path) -> list[str]:
+    left = plan.left(folder)
     if not left:
         return []
     lines = ["", "Not there yet:", "", *(f"- {line}" for line in missing_text(left))]

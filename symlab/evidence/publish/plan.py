@@ -7,43 +7,35 @@ So a call that was killed at any time, and a copy of the folder on another machi
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cases.documents import decoded, encoded, parsed
+from cases.gathered import gathered
 from reports.record.bundle import PLAN_NAME, SUFFIX
 from reports.record.writing import write_file
 from runner.request_error import RequestError
-from symlab.evidence.audit.order import pairs
 
-FORM = 1
+FORM = 2
 MAX_BYTES = 1 << 22
 MAX_WORLDS = 100
 LEAST_WORLDS = 5
 """Number of worlds of each experiment where none is given: fewer give no verdict worth publishing."""
 
-BEFORE, AFTER = "before", "after"
-"""The folders of the two sets where two commits are compared; a set of one commit lies in the folder itself."""
-
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedWorld:
-    """One run of one experiment in new processes. side: BEFORE or AFTER where there are two commits, else ""."""
+    """One run of one experiment in new processes."""
 
     experiment: str
     number: int
-    side: str = ""
 
     @property
     def name(self) -> str:
         """The name of its bundle below the plan's folder, without the suffix."""
-        file = f"{self.experiment.replace('/', '-')}-world{self.number}"
-        return f"{self.side}/{file}" if self.side else file
+        return f"{self.experiment.replace('/', '-')}-world{self.number}"
 
     def path(self, folder: Path) -> Path:
         """Return where its bundle is or will be."""
@@ -61,42 +53,24 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for. commits: none (code, digests of today's sources by folder, then says which they were; commit
-    is what git says of them, "" if nothing) or two full names, before and after. asked: a digest of each experiment's
-    composed jobs. seed: of the order within pairs of worlds. seconds: wall-clock time of each world that is done, by
-    its name."""
+    """What was asked for. commit: that of the sources, as git says, "" if it says none. code: their digests, by folder.
+    asked: a digest of each experiment's composed jobs. seconds: wall-clock time of each world that is done, by its
+    name."""
 
     experiments: tuple[str, ...]
     overrides: tuple[str, ...] = ()
     multirun: bool = False
     worlds: int = LEAST_WORLDS
-    commits: tuple[str, ...] = ()
     commit: str = ""
     code: dict[str, str] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
-    seed: int | None = None
-
-    @property
-    def sides(self) -> tuple[str, ...]:
-        """The sets: BEFORE and AFTER, or the one without a name."""
-        return (BEFORE, AFTER) if self.commits else ("",)
-
-    def commit_of(self, side: str) -> str:
-        """Return the commit of a set, "" if unknown."""
-        return self.commits[self.sides.index(side)] if self.commits else self.commit
 
     def order(self) -> tuple[PlannedWorld, ...]:
-        """Return all worlds in the order in which they run: all experiments once, then again. Of two commits each
-        experiment's worlds run in pairs, in which the seed draws the order."""
-        drawn = {one: pairs(self.worlds, f"{self.seed} {one}") for one in self.experiments}
-        return tuple(
-            PlannedWorld(experiment, number, side)
-            for number in range(1, self.worlds + 1)
-            for experiment in self.experiments
-            for side in (self.sides if drawn[experiment][number - 1] == "AB" else self.sides[::-1])
-        )
+        """Return all worlds in the order in which they run: all experiments once, then again."""
+        numbers = range(1, self.worlds + 1)
+        return tuple(PlannedWorld(experiment, number) for number in numbers for experiment in self.experiments)
 
     def done(self, folder: Path) -> tuple[PlannedWorld, ...]:
         """Return the worlds whose bundles are there, in order."""
@@ -121,7 +95,6 @@ class Plan:
         anything else, or asks for less."""
         for what, mine, theirs in (
             ("overrides", self.overrides, asked.overrides),
-            ("commits", self.commits, asked.commits),
             ("--multirun", self.multirun, asked.multirun),
         ):
             if mine != theirs:
@@ -165,8 +138,6 @@ def _decoded(document: Any) -> Plan:
     if not (
         plan.experiments
         and 1 <= plan.worlds <= MAX_WORLDS
-        and len(plan.commits) in (0, 2)
-        and all(_COMMIT.fullmatch(one) for one in plan.commits)
         and all(isinstance(one, str) for one in (*plan.code.values(), *plan.asked.values()))
         and all(isinstance(one, (int, float)) and 0 <= one < 1e12 for one in plan.seconds.values())
     ):
@@ -181,10 +152,7 @@ def _shown(values: object) -> str:
 
 
 def missing_text(worlds: Sequence[PlannedWorld]) -> Iterator[str]:
-    """Yield a line for each set and experiment of which worlds are missing: their numbers."""
-    groups: dict[tuple[str, str], list[int]] = {}
-    for one in worlds:
-        groups.setdefault((one.side, one.experiment), []).append(one.number)
-    for (side, experiment), numbers in groups.items():
-        place = f"{side}: " if side else ""
-        yield f"{place}{experiment}, world {', '.join(map(str, sorted(numbers)))}"
+    """Yield a line for each experiment of which worlds are missing: their numbers."""
+    groups = gathered((one.experiment, one.number) for one in worlds)
+    for experiment, numbers in groups.items():
+        yield f"{experiment}, world {', '.join(map(str, sorted(numbers)))}"

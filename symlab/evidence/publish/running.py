@@ -1,4 +1,4 @@
-"""One world of a plan: `symlab run` in processes of its own, by today's code or by that of a commit.
+"""One world of a plan: `symlab run` in processes of its own.
 
 It runs in an empty folder that is removed afterwards, so that its records hold no path of that folder. What counts is
 a command that came to its end with a record of every case, whatever their status; anything else is a failed world.

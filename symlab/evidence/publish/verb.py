@@ -26,8 +26,8 @@ wrong; 3 the time limit came first: the same command goes on; 130, 143 Ctrl-C an
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `symlab publish` was asked. worlds: None is what the plan has, or LEAST_WORLDS. commits: two names that git
-    has, or None. limit_s: no world begins that would not end in time, and no audit after it."""
+    """What `symlab publish` was asked. worlds: None is what the plan has, or LEAST_WORLDS. limit_s: no world begins
+    that would not end in time, and no audit after it."""
 
     folder: Path = argument(metavar="FOLDER", type=PLACE, required=False)
     overrides: tuple[str, ...] = argument((), nargs=-1, shell_complete=words)
@@ -35,13 +35,7 @@ class Options:
         "An experiment, as in +exp=NAME; repeatable.", "-e", "--experiment", default=(), metavar="NAME"
     )
     worlds: int | None = option(
-        "Number of worlds of each experiment, and of each commit; default: 5.", type=click.IntRange(1, 100), metavar="N"
-    )
-    commits: tuple[str, str] | None = option(
-        "Run two commits' code in pairs, in random order, into FOLDER/before and FOLDER/after; default: today's code.",
-        nargs=2,
-        type=str,
-        metavar="A B",
+        "Number of worlds of each experiment; default: 5.", type=click.IntRange(1, 100), metavar="N"
     )
     multirun: bool = option("The overrides have a sweep, such as world_size=2,4.", "-m", default=False)
     config_dir: Path | None = option("A folder of configurations beside conf/.", "-cd", type=FOLDER, metavar="DIR")

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from cases.record.record import Record
-from runner.environment.repository import DIGESTED, MAX_NAMES, source_digests
+from runner.environment.repository import DIGESTED, FAILURES, MAX_NAMES, complaint, printed, source_digests
+from runner.environment.worktree import files_at
 from runner.request.experiments import CONF
-
-PATIENCE_S = 20
 
 CLOCKS_APART_S = 3600.0
 """Maximum time by which a record may be older than its commit: the clocks of two machines."""
@@ -72,23 +69,17 @@ def tree_of(root: Path, commit: str) -> Tree | str:
     if not _COMMIT.fullmatch(commit):
         return "it is no commit's name"
     try:
-        made = _git(root, "show", "-s", "--format=%cI", f"{commit}^{{commit}}").decode().strip()
-        listed = _git(root, "ls-tree", "-r", "-z", "--full-tree", "--name-only", commit)
+        made = printed(root, "show", "-s", "--format=%cI", f"{commit}^{{commit}}").decode().strip()
+        listed = printed(root, "ls-tree", "-r", "-z", "--full-tree", "--name-only", commit)
         files = frozenset(listed.decode("utf-8", "surrogateescape").split("\0"))
         digested = [name for name in DIGESTED if any(path.startswith(f"{name}/") for path in files)]
         if not digested:
             return "it is a commit of another project"
-        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            archive = _git(root, "archive", "--format=tar", commit, *digested)
-            subprocess.run(
-                ["tar", "-x", "-C", folder], input=archive, check=True, capture_output=True, timeout=PATIENCE_S
-            )
-            there = Path(folder)
+        with files_at(root, commit, *digested) as there:
             sources, names = source_digests(there), kernels_in(there)
             return Tree(datetime.fromisoformat(made), sources, files, *names, _schema_in(there))
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        said = getattr(error, "stderr", b"") or str(error).encode()
-        return (said.decode(errors="replace").strip().splitlines() or [type(error).__name__])[0].removeprefix("fatal: ")
+    except (*FAILURES, ValueError, IndexError) as error:
+        return complaint(error).removeprefix("fatal: ")
 
 
 def names_at(record: Record, root: Path = CONF.parent) -> tuple[str, ...]:
@@ -96,12 +87,6 @@ def names_at(record: Record, root: Path = CONF.parent) -> tuple[str, ...]:
     git = record.environment.git or {}
     tree = tree_of(root, str(git.get("commit") or ""))
     return () if isinstance(tree, str) or not _is_untouched(git, "kernels") else tree.names
-
-
-def _git(root: Path, *arguments: str) -> bytes:
-    return subprocess.run(
-        ["git", "--no-optional-locks", *arguments], cwd=root, check=True, capture_output=True, timeout=PATIENCE_S
-    ).stdout
 
 
 def _time(record: Record, tree: Tree) -> Iterator[str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
@@ -31,9 +30,8 @@ from runner.case.bringing import (
     refuse_requested,
 )
 from runner.command.plan import Command, PreparedJob, prepare
-from runner.request.compose import ComposedJob, gpu_asked
+from runner.request.compose import ComposedJob
 from runner.request.configured import merged, plain_configuration
-from runner.request.gpu_types import NO_GPU, GpuAsked
 from runner.request.schema import Schema
 from runner.request.sizes import format_bytes
 from runner.request.validate import CUSTOM, validate
@@ -250,9 +248,6 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
     }
     if not on_gpus:
         pinned["library"] = {"nccl": None}  # the simulator loads none
-        asked = (first.request.configuration or {}).get("timing")
-        if isinstance(asked, dict) and asked.get("predict"):
-            pinned["timing"] = {**asked, "predict": False}  # nothing is measured
         check = (first.request.configuration or {}).get("check")
         is_brought = first.case.op == CUSTOM or any(map(is_place, ours))
         if isinstance(check, dict) and not is_brought and any(record.findings is not None for record in wanted):
@@ -268,7 +263,6 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         experiment=first.request.experiment,
         configuration=plain_configuration(config),
         request=request,
-        gpu=_gpu_asked(first) if request.timing.predict and request.fabric.gpu is not None else NO_GPU,
     )
     code = wishes.code or allowed_code()
     refuse_requested(job.request, None, code)
@@ -279,12 +273,6 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
                 f"{place} is not the file that ran (RECORDS), give --changed-code to run it as it is here"
             )
     return prepare((), [job], machine=wishes.machine)
-
-
-def _gpu_asked(record: Record) -> GpuAsked:
-    """The type of GPU that a record's command asked for, whose floors its predictions take."""
-    folder = (record.request.config_dir or {}).get("folder")
-    return gpu_asked(record.request.overrides, Path(folder) if isinstance(folder, str) else None)
 
 
 def _is_kernel(record: Record, algorithm: str) -> bool:

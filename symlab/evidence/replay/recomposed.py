@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,13 +17,15 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from cases.documents import encoded
+from cases.gathered import gathered
 from cases.record.record import WHOLE_SINCE, Record
 from cases.record.request import as_today
 from reports.record.leaves import by_dotted_path
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED
 from runner.environment.of_command import added_digest
-from runner.environment.repository import source_digests
+from runner.environment.repository import FAILURES, complaint, source_digests
+from runner.environment.worktree import files_at
 from runner.records.scrub import scrubbed_values
 from runner.request.compose import hydra_over, plan_jobs
 from runner.request.composer import Composer
@@ -33,7 +33,7 @@ from runner.request.configured import plain_configuration
 from runner.request.experiments import CONF
 from runner.request.overrides import SHORT
 from runner.request.schema import Schema
-from runner.request_error import RequestError, first_line
+from runner.request_error import RequestError
 
 Say = Callable[[str], None]
 Job = tuple[str, int]
@@ -74,9 +74,9 @@ def configurations(
     folder, code = folder or Path.cwd(), code or allowed_code(folder=folder)
     recomposed: dict[Job, dict[str, Any]] = {}
     found: dict[str, Any] = {"verified": 0, "different": [], "not_comparable": []}
-    by_source: dict[tuple[str, Path | None, str], list[Job]] = {}
-    for job, members in jobs.items():
-        by_source.setdefault((_commit_to_ask(members[0]), *_added_folder(members[0], folder, code)), []).append(job)
+    by_source = gathered(
+        ((_commit_to_ask(members[0]), *_added_folder(members[0], folder, code)), job) for job, members in jobs.items()
+    )
     for (commit, added, missing), some in by_source.items():
         with _configurations_of(commit) as (conf, problem), hydra_over(added, primary=conf):
             composer = Composer()
@@ -153,9 +153,7 @@ def _apart(members: Sequence[Record]) -> str:
     ]
     if odd := _odd(members, "request", requests):
         return odd
-    parts: dict[int | None, list[Record]] = {}
-    for one in members:
-        parts.setdefault(one.request.resumed, []).append(one)
+    parts = gathered((one.request.resumed, one) for one in members)
     found = (
         _odd(some, "commit or sources", [[one.environment.git, one.environment.sources] for one in some])
         for some in parts.values()
@@ -260,24 +258,16 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
     if not commit:
         yield CONF, ""
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as stack:
+        conf, problem = CONF, ""
         try:
             if not re.fullmatch("[0-9a-f]{7,64}", commit):
                 raise OSError("the record does not name its commit")
-            archive = subprocess.run(
-                ["git", "archive", "--format=tar", commit, CONF.name],
-                cwd=CONF.parent,
-                check=True,
-                capture_output=True,
-                timeout=20,
-            ).stdout
-            subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True, capture_output=True, timeout=20)
-        except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", b"") or str(error).encode()
-            reason = first_line(ValueError(said.decode(errors="replace"))).removeprefix("fatal: ")
-            yield CONF, f"conf/ of commit {commit[:12]} is unavailable here ({reason}), and may have been another"
-            return
-        yield Path(folder) / CONF.name, ""
+            conf = stack.enter_context(files_at(CONF.parent, commit, CONF.name)) / CONF.name
+        except FAILURES as error:
+            reason = complaint(error).removeprefix("fatal: ")
+            problem = f"conf/ of commit {commit[:12]} is unavailable here ({reason}), and may have been another"
+        yield conf, problem
 
 
 @lru_cache(maxsize=4)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.environment.worktree import last_line
 from runner.interrupt import exit_code_of
 
 CLOSING_S = 30
@@ -46,7 +45,7 @@ def run_code(code: Path, words: Sequence[str], bounds: Bounds | None = None) -> 
         exit_code, why = _run([sys.executable, "-m", "runner", *words], code, (said.fileno(), told.fileno()), bounds)
         said.seek(0)
         told.seek(0)
-        return Ran(exit_code, said.read(), why or last_line(told.read()))
+        return Ran(exit_code, said.read(), why or (told.read().strip().splitlines() or [""])[-1])
 
 
 def _run(command: Sequence[str], code: Path, streams: tuple[int, int], bounds: Bounds | None) -> tuple[int, str]:

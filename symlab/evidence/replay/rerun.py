@@ -271,7 +271,7 @@ class _Run:
     def _again(self, record: Record) -> Record:
         """Run a record's case and return the new record. Raises one of MALFORMED where it can't be run."""
         pinned = {**(record.request.configuration or {}), "host_memory": "check"}
-        asked = replace(record, request=replace(record.request, configuration=pinned), timing=None, prediction=None)
+        asked = replace(record, request=replace(record.request, configuration=pinned), timing=None)
         if record.request.configuration is None:
             asked = record
         try:

@@ -40,7 +40,7 @@ class OneByOne:
             self.close()
         self._wanted = wanted
         asked = (settings(request.fabric), RecordedEnvironment, RecordedRequest())
-        run_job(Job(request, (case,), *asked, job.specs, job.custom, job.composed.gpu), self, self._means)
+        run_job(Job(request, (case,), *asked, job.specs, job.custom), self, self._means)
         assert self._record is not None
         return self._record
 

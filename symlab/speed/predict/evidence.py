@@ -9,6 +9,7 @@ from functools import cache
 from typing import TypeVar
 
 from cases.case import Case
+from cases.gathered import gathered
 from cases.record.record import Record
 from cases.record.timing import is_led_in
 from reports.table.text import counted
@@ -72,9 +73,7 @@ def _type_of(device: str) -> str:
 
 def grouped(members: Iterable[Member], key: Callable[[Member], Hashable]) -> list[list[Member]]:
     """Return members with equal keys together, in the order of the first ones."""
-    found: dict[Hashable, list[Member]] = {}
-    for one in members:
-        found.setdefault(key(one), []).append(one)
+    found = gathered((key(one), one) for one in members)
     return list(found.values())
 
 

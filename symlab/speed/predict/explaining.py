@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path as File
 
 from cases.case import Case
-from cases.record.prediction import PredictedTerms
 from kernels.spec import KernelSpec
 from runner.request.sizes import format_bytes
 from simulator.clock.costs import Costs
@@ -34,7 +33,7 @@ class Explanation:
     gpu: str
     is_timed: bool
     profile: LaunchProfile
-    terms: PredictedTerms | None = None
+    terms: dict[str, float] | None = None
 
     @property
     def path(self) -> Path:
@@ -68,7 +67,7 @@ class Explanation:
             "blocks": self.blocks,
             "whole_blocks": self.whole_blocks,
             "floors_of": self.gpu if self.is_timed else None,
-            "terms": None if self.terms is None else {**asdict(self.terms), "time_us": self.terms.time_us},
+            "terms": self.terms,
             "counts": self.path.counts,
             "steps": [self._step(one) for one in self.path.segments],
         }
@@ -126,12 +125,13 @@ def _waited(one: Segment, awaited: tuple[int, int, int, int]) -> str:
     return f"waited for {last}, last at PTX line {line}"
 
 
-def _sum(terms: PredictedTerms) -> str:
+def _sum(terms: dict[str, float]) -> str:
     """The predicted time as a sum of the model's terms (model.py): of traffic and more only the longer counts."""
-    traffic = f"link {terms.link_us:.2f} + memory {terms.memory_us:.2f}"
-    more = f"more {terms.more_us:.2f}"
-    longer, other = (traffic, more) if terms.traffic_us >= terms.more_us else (more, traffic)
+    of = {name: f"{name.removesuffix('_us')} {value:.2f}" for name, value in terms.items()}
+    traffic, more = f"{of['link_us']} + {of['memory_us']}", of["more_us"]
+    is_traffic = terms["link_us"] + terms["memory_us"] >= terms["more_us"]
+    longer, other = (traffic, more) if is_traffic else (more, traffic)
     return (
-        f"predicted: {terms.time_us:.2f} us = launch {terms.launch_us:.2f} + begin {terms.begin_us:.2f} + least "
-        f"{terms.least_us:.2f} + {longer} (longer than {other}) + cold {terms.cold_us:.2f}"
+        f"predicted: {terms['time_us']:.2f} us = {of['launch_us']} + {of['begin_us']} + {of['least_us']} + {longer} "
+        f"(longer than {other}) + {of['cold_us']}"
     )

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from cases.case import Case
 from cases.ops import collective
-from cases.record.prediction import PredictedTerms
 from kernels.spec import KernelSpec
 from runner.case.layout import slot_bytes
 from runner.gpu.reading import gpu_type
 from runner.timing.calls import HEAP_SHARE, calls_for, slots_for
 from symlab.speed.predict.assumptions import SWITCH, WAIT_FACTOR, corners
 from symlab.speed.predict.case_work import CaseWork
-from symlab.speed.predict.model import REGIMES, Fitted, Rates, Terms, columns, terms_of, times_us
+from symlab.speed.predict.model import REGIMES, Rates, Terms, columns, terms_of, times_us
 from symlab.speed.predict.profile_cache import work_of
 from symlab.speed.predict.profiling import Clock
 from symlab.speed.predict.rates import Known, rates_of
@@ -27,54 +26,30 @@ HEAP_BYTES = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
-    """What the model makes of a case's work on a type of GPU.
+class Prediction:
+    """A case's predicted time on a type of GPU, never measured.
 
     time_us with the interval low_us to high_us: measured / predicted (from, to) of 90 % of the cases of its regime
     (score.py), of the shortest and the longest time by the rates of assumptions.py's corners, the first of which is
-    time_us. regime: of model.REGIMES. remarks: why it is worth less than its interval says. is_calibrated: whether the
-    type has floors of its own. terms: what time_us is the sum of.
+    time_us. busbw_gbps: as records have it. regime: of model.REGIMES. remarks: why it is worth less than its interval
+    says. is_calibrated: whether the type has floors of its own. terms: what time_us is the sum of, in microseconds.
     """
 
+    case: Case
+    gpu: str
     time_us: float
     low_us: float
     high_us: float
+    busbw_gbps: float
     regime: str
     remarks: tuple[str, ...]
     is_calibrated: bool
-    terms: PredictedTerms
+    terms: dict[str, float]
 
     @property
     def is_worth_telling(self) -> bool:
         """Whether the time itself says something: on an uncalibrated type only where the links decide."""
         return self.is_calibrated or self.regime == REGIMES[2]
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction(Weighed):
-    """A case's predicted time on a type of GPU, never measured. busbw_gbps as records have it."""
-
-    case: Case
-    gpu: str
-    busbw_gbps: float
-
-
-def weighed(work: CaseWork, footprint_bytes: float, known: Known, score: Stored, ranks: int) -> Weighed:
-    """Return what the model makes of a case's work. footprint_bytes: of all buffers that are used in turn, on a GPU.
-    known: the type of GPU; score: constants and intervals; ranks: of the case."""
-    all_terms = [terms_of(work, rates, footprint_bytes) for rates in corners(known)]
-    times = tuple(map(float, times_us(columns(all_terms), astuple(score.constants))))
-    regime = all_terms[0].regime(score.constants)
-    low, high = score.intervals[regime]
-    return Weighed(
-        time_us=times[0],
-        low_us=min(times) * low,
-        high_us=max(times) * high,
-        regime=regime,
-        remarks=tuple(_remarks(work, known, score, ranks)),
-        is_calibrated=known.is_calibrated,
-        terms=added_up(all_terms[0], score.constants),
-    )
 
 
 def predicted(
@@ -95,10 +70,24 @@ def predicted(
     the simulator.
     """
     work = work_of(case, spec, arch, cache_dir, clock)
-    found = weighed(work, footprint_bytes(case, known.rates, contestants), known, score, case.world_size)
+    footprint = footprint_bytes(case, known.rates, contestants)
+    all_terms = [terms_of(work, rates, footprint) for rates in corners(known)]
+    times = tuple(map(float, times_us(columns(all_terms), astuple(score.constants))))
+    regime = all_terms[0].regime(score.constants)
+    low, high = score.intervals[regime]
     moved = collective(case.op).bus_factor(case.world_size) * case.size_bytes
-    values = {one.name: getattr(found, one.name) for one in fields(found)}
-    return Prediction(**values, case=case, gpu=known.name, busbw_gbps=moved / found.time_us / 1e3)
+    return Prediction(
+        case=case,
+        gpu=known.name,
+        time_us=times[0],
+        low_us=min(times) * low,
+        high_us=max(times) * high,
+        busbw_gbps=moved / times[0] / 1e3,
+        regime=regime,
+        remarks=tuple(_remarks(work, known, score, case.world_size)),
+        is_calibrated=known.is_calibrated,
+        terms=all_terms[0].added_up(score.constants),
+    )
 
 
 def footprint_bytes(case: Case, rates: Rates, contestants: int) -> float:
@@ -112,19 +101,6 @@ def footprint_bytes(case: Case, rates: Rates, contestants: int) -> float:
 def terms_for(case: Case, work: CaseWork, rates: Rates, contestants: int) -> Terms:
     """Return the terms of a case whose profile is known, by a type's rates. contestants: see predicted."""
     return terms_of(work, rates, footprint_bytes(case, rates, contestants))
-
-
-def added_up(terms: Terms, fitted: Fitted) -> PredictedTerms:
-    """Return terms as the model adds them up: with the fitted constants."""
-    return PredictedTerms(
-        launch_us=terms.launch_us,
-        begin_us=fitted.begin_us,
-        least_us=terms.least_us,
-        link_us=terms.link_us,
-        memory_us=terms.memory_us,
-        more_us=terms.more_us,
-        cold_us=fitted.cold_us * terms.coldness,
-    )
 
 
 def ranking(predictions: Sequence[Prediction]) -> list[Prediction]:

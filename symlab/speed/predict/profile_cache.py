@@ -29,11 +29,7 @@ FORM = 4
 def work_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path, clock: Clock | None = None) -> CaseWork:
     """Return the profile of a case: from the folder of compiled kernels, or else simulated and put there if the folder
     can be written to. clock: see profiled."""
-    return kept_work(runnable_of(case, spec, arch, cache_dir), cache_dir, clock)
-
-
-def kept_work(runnable: Runnable, cache_dir: Path, clock: Clock | None = None) -> CaseWork:
-    """Return the profile of a case with its kernel, as work_of does."""
+    runnable = runnable_of(case, spec, arch, cache_dir)
     path = cache_dir / f"profile-{_key(runnable)[:40]}.json"
     try:
         return CaseWork.of(json.loads(path.read_text(encoding="utf-8")))
@@ -46,10 +42,10 @@ def kept_work(runnable: Runnable, cache_dir: Path, clock: Clock | None = None) -
 
 def runnable_of(case: Case, spec: KernelSpec, arch: str, cache_dir: Path) -> Runnable:
     """Return a case with its kernel of today, compiled."""
-    return compiled_already(case, spec, executable(spec, case, arch, cache_dir))
+    return runnable_with(case, spec, executable(spec, case, arch, cache_dir))
 
 
-def compiled_already(case: Case, spec: KernelSpec, code: Executable) -> Runnable:
+def runnable_with(case: Case, spec: KernelSpec, code: Executable) -> Runnable:
     """Return a case with the code that was compiled of its kernel."""
     small = replace(case, size_bytes=_least_bytes(case))
     launch = spec.launch(case) if code.host is None else code.host.launch

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from cases.case import Case
+from cases.gathered import gathered
 from cases.ops import collective
 from kernels.catalogue import takes_push, tuning_of
 from kernels.spec import KernelSpec, refuses
@@ -43,9 +44,7 @@ class Candidates:
     def __init__(self, base: Case, algorithms: Sequence[str], traits: Traits, brought: Sequence[Brought] = ()) -> None:
         self.op = base.op
         self.brought = {one.spec.algorithm: one for one in brought}
-        entries: dict[str, list[str]] = {}
-        for one in brought:
-            entries.setdefault(one.entry, []).append(one.spec.algorithm)
+        entries = gathered((one.entry, one.spec.algorithm) for one in brought)
         self.of_entry = {names[0]: names for names in entries.values()}
         self.algorithms = tuple(name for name in algorithms if name not in self.brought or name in self.of_entry)
         self.specs = tuple(one.spec for one in brought)

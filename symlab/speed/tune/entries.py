@@ -24,6 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from cases.case import Case
+from cases.gathered import gathered
 from cases.record.record import Record, Status, load
 from kernels.catalogue import find, is_known
 from kernels.tuned_name import has_tuning, is_dependent_alone
@@ -222,9 +223,7 @@ def with_ranges(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return entries with the ranges that they are for: up to where two neighbours' choices cross, if they say so
     (crossed), else up to the geometric mean of the two sizes, and no further than the kernel takes; before the first
     size and beyond the last one as far as to a neighbour at a factor of four."""
-    series: dict[tuple[object, ...], list[Entry]] = {}
-    for one in entries:
-        series.setdefault(one.key, []).append(one)
+    series = gathered((one.key, one) for one in entries)
     found = []
     for members in series.values():
         members.sort(key=lambda one: one.size_bytes)
@@ -260,7 +259,4 @@ def kept_in(folder: Path) -> dict[int, list[Kept]]:
     found = [Kept(load(path), f"sha256:{sha256(path.read_bytes()).hexdigest()}") for path in record_files(folder)]
     if not found:
         raise ValueError(f"{folder}: no records here")
-    jobs: dict[int, list[Kept]] = {}
-    for kept in sorted(found, key=lambda one: begun(one.record)):
-        jobs.setdefault(kept.record.request.job, []).append(kept)
-    return jobs
+    return gathered((kept.record.request.job, kept) for kept in sorted(found, key=lambda one: begun(one.record)))

@@ -42,10 +42,6 @@ def searchable(job: ComposedJob) -> ComposedJob:
         raise RequestError(f"a table knows no counts (counts={request.counts.value}), leave it at uniform")
     if request.timing.mode == TimingMode.none:
         raise RequestError("a search needs times (timing.mode=none), give graph or eager")
-    if request.timing.predict:
-        raise RequestError(
-            "a search asks the model itself, and its records hold no predictions (timing.predict), leave it out"
-        )
     names = request.algorithms if not isinstance(request.algorithms, str) else ()
     known = [spec.algorithm for spec in SPECS if spec.op == request.op]
     for name in names:

@@ -21,6 +21,7 @@ from typing import Any
 from cases.case import UNIFORM, Case, Placement
 from cases.documents import decoded, parsed
 from cases.dtypes import ALL, ITEMSIZES
+from cases.gathered import gathered
 from cases.ops import OPS, collective
 from cases.record.reading import contents
 from kernels.catalogue import find
@@ -321,9 +322,7 @@ def _wrong(found: _Document) -> Iterator[Wrong]:
 
 def _wrong_ranges(entries: tuple[Entry, ...]) -> Iterator[Wrong]:
     """Yield two entries of the same cases."""
-    by_key: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
-    for number, one in enumerate(entries):
-        by_key.setdefault(one.key, []).append((one.from_bytes, one.up_to_bytes, number))
+    by_key = gathered((one.key, (one.from_bytes, one.up_to_bytes, number)) for number, one in enumerate(entries))
     for ranges in by_key.values():
         for (_, last, first_number), (begin, _, number) in itertools.pairwise(sorted(ranges)):
             if begin <= last:

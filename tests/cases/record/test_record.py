@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from cases.case import Case
-from cases.record.prediction import PredictedTerms, PredictedTime, RecordedPrediction
 from cases.record.record import (
     CHECK_WAS_OFF,
     SCHEMA_VERSION,
@@ -366,22 +365,6 @@ TIMED = {
     "counters": {},
     "timing": TIMING,
     "request": REQUEST,
-    "prediction": RecordedPrediction(
-        PredictedTime(
-            gpu="h200",
-            floors_digest="sha256:" + "a" * 64,
-            constants_digest="sha256:" + "b" * 64,
-            time_us=2.0,
-            low_us=1.75,
-            high_us=2.25,
-            regime="latency",
-            ratio=1.25,
-            terms=PredictedTerms(launch_us=0.5, begin_us=0.25, least_us=1.0, link_us=0.125, more_us=0.25, cold_us=0.0),
-            path_us={"hop": 1.0, "fence": 0.25},
-            work={"least": {"hop": 2.0}, "steps": {"fence": 1.0, "hop": 2.0}, "directions": [], "how": "simulated"},
-            remarks=("3 ranks: the interval is of cases on 2 and 4 GPUs",),
-        )
-    ),
 }
 
 
@@ -406,6 +389,12 @@ def test_what_was_read_is_written_as_it_was(name, expected):
     path = EXAMPLES / name
     assert load(path) == expected
     assert load(path).to_json() == path.read_text(encoding="utf-8")
+
+
+def test_the_prediction_that_records_once_had_is_left_out():
+    document = json.loads((EXAMPLES / "schema8.json").read_text(encoding="utf-8"))
+    told = {**document, "prediction": {"time": None, "reason": "a library's"}}
+    assert from_json(json.dumps(told)) == record(**TIMED)
 
 
 def test_unreadable_files_are_named(tmp_path):

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cases.record.prediction import RecordedPrediction
 from cases.record.record import Check, Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.refusal import Refusal
 from reports.record import bundle
 from runner.records.scrub import WITHHELD, is_secret, scrubbed, scrubbed_record, scrubbed_values, without_secrets
-from tests.reports.synthetic import record, refused
+from tests.reports.synthetic import refused
 
 PUBLISHED = sorted((Path(__file__).parents[3] / "reports" / "published").glob("*/*.jsonl.xz"))
 RANDOM = "kJ8vQ2mZr5Tx0Wc7Yb3Nd6Lf9Hg1Ps4A"
@@ -149,13 +148,11 @@ def test_every_free_text_of_a_record_is_scrubbed(monkeypatch):
         assert scrubbed_text == one.to_json().replace(secret, WITHHELD)
 
 
-def test_a_refusal_and_the_reason_for_no_prediction_are_scrubbed(monkeypatch):
+def test_a_refusal_is_scrubbed(monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "plugh-plover")
     refusal = Refusal("multicast", "no plugh-plover", "take plugh-plover")
     found = scrubbed_record(refused(refusal=refusal)).refusal
     assert found == Refusal("multicast", f"no {WITHHELD}", f"take {WITHHELD}")
-    made = replace(record("one_shot"), prediction=RecordedPrediction(reason="not simulated: plugh-plover"))
-    assert scrubbed_record(made).prediction == RecordedPrediction(reason=f"not simulated: {WITHHELD}")
 
 
 def test_published_records_have_nothing_to_be_taken_out():

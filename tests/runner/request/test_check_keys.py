@@ -62,4 +62,4 @@ def test_an_older_configuration_in_todays_form():
     assert as_today({"check": True, "op": "x"}) == {"check": {"results": True, "races": False}, "op": "x"}
     today = {"check": {"results": False, "races": True}}
     assert as_today(today) == today
-    assert as_today({"op": "x"}) == {"op": "x"}
+    assert as_today({"op": "x", "timing": {"predict": True, "l2": "hot"}}) == {"op": "x", "timing": {"l2": "hot"}}

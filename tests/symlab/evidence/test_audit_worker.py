@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cases.record.prediction import RecordedPrediction
 from reports.record.bundle import read
 from runner.__main__ import main
 from runner.case.inputs import digest_of, make_input
@@ -21,7 +20,7 @@ from symlab.evidence.replay.expected_cases import cases
 from symlab.evidence.replay.inputs_again import inputs
 from symlab.evidence.replay.recomposed import configurations, jobs_of
 from tests.golden import same_text
-from tests.reports.synthetic import record, with_case, with_environment, with_request
+from tests.reports.synthetic import with_case, with_environment, with_request
 from tests.runner.conftest import TWO, Script
 from tests.symlab.evidence.audit.complete_set import asked
 
@@ -339,8 +338,6 @@ def test_secrets_and_home_folders_are_found_wherever_they_are(two):
     found = audit_worker.secrets(leaks)["found"]
     assert found == [[two[0].id, "environment.variables.allowed.B"], [two[1].id, "request.command_line.1"]]
     assert token not in json.dumps(found)
-    told = dataclasses.replace(record("one_shot"), prediction=RecordedPrediction(reason=f"not simulated: {token}"))
-    assert audit_worker.secrets([told])["found"] == [[told.id, "prediction.reason"]]
 
 
 @pytest.mark.slow

@@ -14,13 +14,11 @@ import pytest
 
 from cases.record.record import FabricInfo, Status
 from reports.record.bundle import KERNELS_NAME, PLAN_NAME, read
-from reports.record.seal import MANIFEST
 from runner.interrupt import Interrupted
 from runner.records.lock import FolderLock
 from runner.request_error import RequestError
 from symlab.command import main
 from symlab.evidence import published as machines
-from symlab.evidence.audit.order import alternates, pairs
 from symlab.evidence.publish import command
 from symlab.evidence.publish.command import LATER, Options, Seams, publish
 from symlab.evidence.publish.pages import audited
@@ -113,9 +111,8 @@ NOTE = r"(?m)^note: .*\n|\b[0-9a-f]{12}\b"
 """What is said of this tree's commit, and its name."""
 
 
-def test_put_among_the_published_machines_nothing_of_it_changes(machine, repository, tmp_path):
-    """Table, figure and page are those that `python -m reports published` makes and asks for. Of two commits one set is
-    put there: its folder lies one level deeper, where no set of a machine is looked for."""
+def test_put_among_the_published_machines_nothing_of_it_changes(machine, tmp_path):
+    """Table, figure and page are those that `python -m reports published` makes and asks for."""
     machine.is_timed = True
     place = tmp_path / machines.PLACE
     (tmp_path / "README.md").write_text("# Title\n")
@@ -126,17 +123,6 @@ def test_put_among_the_published_machines_nothing_of_it_changes(machine, reposit
     machines.refresh(tmp_path)
     machines.refresh(tmp_path, is_check=True)
     assert {path: path.read_bytes() for path in machine.folder.iterdir()} == before
-
-    shutil.rmtree(machine.folder)
-    (place / MANIFEST).unlink()
-    turns = Machine(tmp_path / "turns", is_timed=True)
-    assert turns.publish(commits=("first", "second"), seams=turns.seams(root=repository)) == 0
-    assert (turns.folder / PLAN_NAME).is_file()
-    moved = shutil.move(turns.folder / "after", place / "invented-x4")
-    machines.refresh(tmp_path)
-    machines.refresh(tmp_path, is_check=True)
-    assert len(machines.machines(tmp_path)["invented-x4"]) == 8
-    assert not (Path(moved) / PLAN_NAME).exists()
 
 
 def test_what_is_there_never_runs_again(machine):
@@ -301,15 +287,13 @@ def git(folder, *arguments):
 
 @pytest.fixture
 def repository(tmp_path):
-    """A repository of two commits, tags first and second, whose file says which one it is."""
+    """A repository of one commit."""
     root = tmp_path / "repository"
     root.mkdir()
     git(root, "init", "--quiet", "--initial-branch", "main")
-    for name in ("first", "second"):
-        (root / "which").write_text(name)
-        git(root, "add", ".")
-        git(root, "commit", "--quiet", "-m", name)
-        git(root, "tag", name)
+    (root / "file").write_text("")
+    git(root, "add", ".")
+    git(root, "commit", "--quiet", "-m", "first")
     return root
 
 
@@ -326,35 +310,6 @@ def test_code_that_is_not_that_of_a_commit_is_said_before_worlds_run(machine, re
 
 
 @pytest.mark.slow
-def test_worlds_of_two_commits_alternate_each_in_a_set_of_its_own(machine, repository, capsys):
-    machine.is_timed = True
-    seen = []
-
-    def run(code, arguments):
-        seen.append((code / "which").read_text())
-        return machine.run(code, arguments)
-
-    seams = machine.seams(run=run, root=repository)
-    assert machine.publish(worlds=5, commits=("first", "second"), seams=seams) == 0
-    order, plan = "".join({"first": "A", "second": "B"}[one] for one in seen), machine.plan
-    assert order == "".join(pairs(5, f"{plan.seed} {plan.experiments[0]}"))
-    assert alternates(order)
-    sides = [machine.folder / side for side in ("before", "after")]
-    for side in sides:
-        assert len(list(side.glob("*.jsonl.xz"))) == 5
-        assert {"README.md", "table.md", "figure.svg"} <= {path.name for path in side.iterdir()}
-    assert machine.audits == sides
-    assert "symlab audit {} {}".format(*sides) in capsys.readouterr().out
-    assert len(git(repository, "worktree", "list").splitlines()) == 1, "the worktrees are gone"
-
-
-def test_an_experiment_that_todays_tree_lacks_is_that_of_the_commits(machine, repository):
-    """Each commit composes its own experiments."""
-    assert machine.publish("of_long_ago", commits=("first", "second"), seams=machine.seams(root=repository)) == 0
-    assert [arguments[0] for _, arguments in machine.ran] == ["+exp=of_long_ago"] * 4
-
-
-@pytest.mark.slow
 def test_a_folder_that_would_change_the_tree_is_refused(machine, repository):
     """The worlds' own records would say that their sources are not those of their commit."""
     (repository / ".gitignore").write_text("records/\n")
@@ -367,7 +322,6 @@ def test_a_folder_that_would_change_the_tree_is_refused(machine, repository):
     assert machine.ran == []
     assert publish(machine.asked(folder=repository / "records" / "x4"), seams) == 0
     assert git(repository, "status", "--porcelain") == ""
-    assert publish(replace(changing, commits=("first", "second")), seams) == 0, "worlds of commits run in worktrees"
 
 
 @pytest.mark.parametrize(
@@ -377,8 +331,6 @@ def test_a_folder_that_would_change_the_tree_is_refused(machine, repository):
         {"overrides": ("records=x",)},
         {"overrides": ("+track=none",)},
         {"overrides": ("world_size=0",)},
-        {"commits": ("no-such-commit", "HEAD")},
-        {"commits": ("HEAD", "HEAD")},
         {"experiments": ()},
         {"experiments": ("a/b", "a-b")},
     ],
@@ -439,7 +391,6 @@ def test_an_experiment_that_changed_meanwhile_is_refused(machine, tmp_path):
         (r"(?s).{20}$", ""),
         ('"worlds": 2', '"worlds": "2"'),
         ('"worlds": 2', '"worlds": 0'),
-        (r'"commits": \[]', '"commits": ["a"]'),
         (r'"failures": \[]', '"failures": [1]'),
         ('"seconds": {', '"seconds": {"x": -1, '),
         ('"seconds": {', f'"seconds": {{"x": {10**400}, '),
@@ -518,13 +469,13 @@ def test_a_call_goes_on_with_what_another_one_left_just_before_it_had_the_lock(m
 
 
 def test_a_plan_comes_back_as_it_was_written_and_is_no_record(tmp_path):
-    plan = Plan(("a", "b"), ("x=1",), True, 7, ("0" * 40, "1" * 40), "", {}, {"a": "sha256:1"})
-    world = PlannedWorld("a", 3, "after")
-    plan = plan.failing(world, "2026-01-01T00:00:00+00:00", "why").passing(PlannedWorld("b", 1, "before"), 12.34)
+    plan = Plan(("a", "b"), ("x=1",), True, 7, "0" * 40, {}, {"a": "sha256:1"})
+    world = PlannedWorld("a", 3)
+    plan = plan.failing(world, "2026-01-01T00:00:00+00:00", "why").passing(PlannedWorld("b", 1), 12.34)
     plan.write(tmp_path)
     assert read_plan(tmp_path) == plan
-    assert json.loads((tmp_path / PLAN_NAME).read_text())["seconds"] == {"before/b-world1": 12.3}
-    assert list(missing_text([world, PlannedWorld("a", 1, "after")])) == ["after: a, world 1, 3"]
+    assert json.loads((tmp_path / PLAN_NAME).read_text())["seconds"] == {"b-world1": 12.3}
+    assert list(missing_text([world, PlannedWorld("a", 1)])) == ["a, world 1, 3"]
     with refused(ValueError):
         read([tmp_path])
 
@@ -538,7 +489,6 @@ def test_the_command_line_reaches_it_and_names_wrong_options(tmp_path, capsys):
         [folder],
         [*barrier, "--worlds", "0"],
         [*barrier, "--limit-minutes", "nan"],
-        [*barrier, "--commits", "HEAD"],
     ):
         assert main(["publish", *arguments]) == 2
         same_text(capsys.readouterr().err)

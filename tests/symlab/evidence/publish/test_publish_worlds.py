@@ -1,4 +1,4 @@
-"""symlab publish with real worlds, in the simulator: records, level, kills, interrupts, two commits."""
+"""symlab publish with real worlds, in the simulator: records, level, kills, interrupts."""
 
 import os
 import signal
@@ -10,7 +10,6 @@ import pytest
 
 from reports.record.bundle import PLAN_NAME, read
 from runner.environment.worktree import worktree
-from symlab.evidence.audit.data import Data
 from symlab.evidence.publish.running import run_world
 from symlab.speed.predict import recorded_kernels
 from tests.patience import NEVER_S, until
@@ -198,39 +197,3 @@ def is_gone(process):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
     except OSError:
         return True
-
-
-def commit_of(name):
-    """A commit's full name; "" where git has none, as without git and before a shallow clone's first commit."""
-    line = ["git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"]
-    try:
-        found = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False, timeout=NEVER_S)
-    except OSError:
-        return ""
-    return found.stdout.strip()
-
-
-@pytest.mark.slow
-def test_two_commits_have_a_verdict(tmp_path, own):
-    """HEAD and the commit before it: each set's records are of its own commit, and audit compares them. What it says of
-    them depends on what HEAD changed."""
-    before, after = commit_of("HEAD^1"), commit_of("HEAD")
-    if not before:
-        pytest.skip("git has no commit before HEAD here")
-    folder = tmp_path / "set"
-    line = asked(folder, own, "--commits", before, after)
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S)
-    assert done.returncode in (0, 1), done.stderr + done.stdout
-    for side, commit in (("before", before), ("after", after)):
-        gits = [one.environment.git or {} for one in read([folder / side])]
-        assert [(git["commit"], git["dirty"]) for git in gits] == [(commit, False)] * 2, done.stdout
-    compared = subprocess.run(
-        command("audit", str(folder / "before"), str(folder / "after")),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=NEVER_S,
-    )
-    assert compared.returncode in (0, 1), compared.stderr + compared.stdout
-    assert any(verdict in compared.stdout for verdict in Data), compared.stderr + compared.stdout

@@ -7,8 +7,6 @@ import pytest
 
 from cases.record.request import RecordedRequest
 from reports.record.bundle import read, unpacked
-from runner.gpu.reading import gpu_type
-from runner.request.gpu_types import document_of
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
 from symlab.evidence.replay.rebuild import Wishes, rebuilt
@@ -197,24 +195,3 @@ def test_worlds_of_one_case_are_one_case():
     records = read(sorted(PUBLISHED.glob("all_reduce-*.xz")))
     again = rebuilt(records, Wishes(machine=lambda: NO_GPU, up_to_bytes=1024))
     assert len(again.records) == 2 * len(ids(again))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("gpu", [None, document_of(gpu_type("b200").limits)])
-def test_predictions_are_made_again_on_gpus_and_left_out_in_the_simulator(gpu):
-    """fabric.gpu, with which predictions were of another type, sets no limits to the simulated GPUs."""
-    first = next(one for one in read([PUBLISHED]) if one.case.size_bytes == 1024 and one.kernel is not None)
-    asked = first.request.configuration or {}
-    timing, fabric = {**asked["timing"], "predict": True}, {**asked["fabric"], "name": "nvshmem", "gpu": gpu}
-    record = with_request(first, configuration={**asked, "timing": timing, "fabric": fabric})
-    (job,) = rebuilt([record], Wishes(machine=lambda: NO_GPU)).command.jobs
-    assert (job.request.fabric.simulated, job.request.timing.predict, job.request.fabric.gpu) == (True, False, None)
-    (job,) = rebuilt([record], Wishes(machine=lambda: FOUR_GPUS)).command.jobs
-    assert (job.request.fabric.simulated, job.request.timing.predict) == (False, True)
-    unknown = dataclasses.replace(FOUR_GPUS, devices=("NVIDIA X1",) * 4)
-    if gpu is None:
-        with pytest.raises(RequestError, match="the GPUs are NVIDIA X1, of no known type"):
-            rebuilt([record], Wishes(machine=lambda: unknown))
-    else:
-        again = rebuilt([record], Wishes(machine=lambda: unknown)).command
-        assert "limits" not in " ".join(again.fabric_lines)

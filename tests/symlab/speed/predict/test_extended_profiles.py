@@ -184,7 +184,7 @@ def test_a_resized_message_has_the_workspaces_of_the_code_of_the_whole(spec):
         size_bytes = min(size, spec.max_size_bytes or size)
         dtype = "bfloat16" if "bfloat16" in spec.dtypes else spec.dtypes[0]
         whole = Case(spec.op, spec.algorithm, dtype, accumulator, spec.reductions[0], size_bytes, ranks)
-        runnable = profile_cache.compiled_already(whole, spec, code)
+        runnable = profile_cache.runnable_with(whole, spec, code)
         most_bytes = profiling.most_whole_bytes(ranks)
         size_bytes, blocks = profiling.shrunk(size_bytes, runnable.blocks, runnable.least_blocks, most_bytes)
         for asked in ((min(size_bytes, most_bytes), blocks), (profiling.LEAST_BYTES, runnable.least_blocks)):

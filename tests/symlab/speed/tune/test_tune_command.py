@@ -38,7 +38,6 @@ def test_a_place_that_can_not_take_the_table_is_refused_before_the_search(name, 
     [
         ["algorithms=[oneshot]"],
         ["algorithms=[one_shot@t128b4l8]"],
-        ["timing.predict=true"],
         ["op=all_to_all_v", "counts=zeros"],
         ["stress=late_rank"],
         ["check=false"],
