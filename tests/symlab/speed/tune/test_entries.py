@@ -199,7 +199,7 @@ def test_a_tuning_goes_on_to_a_size_at_which_it_is_no_slower():
 
 
 def test_a_tuning_that_wins_between_two_sizes_alone_is_no_choice():
-    """Of three sizes the second was not asked for, and the catalogue's own there is not the third's: it is in its place,
+    """The second of three sizes was not asked for; the catalogue's own there is not the third's: it is in its place,
     and its range ends where the two cross."""
     cases = [replace(CASE, size_bytes=size) for size in (4096, 6144, 8192)]
     finals = [[kept("ll", 2.0), kept("lamport", 3.0)]]
