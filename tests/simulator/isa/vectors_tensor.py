@@ -23,7 +23,6 @@ STAGE_BYTES = 8192
 BLOCK = 32
 COUNTED = "mbarrier::complete_tx::bytes"
 SHARED = f".shared .align 1024 .b8 stage[{STAGE_BYTES}]; .shared .align 8 .b64 bar; .reg .b64 %m, %o; .reg .pred %q;"
-BEFORE = ".const .align 64 .b8 unused[128];"
 WAIT = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0; @!%q bra AGAIN;"
 EACH = "shl.b32 %r1, %r0, 2; {loop}: setp.ge.u32 %p1, %r1, %count; @%p1 bra {loop}_END; cvt.u64.u32 %d1, %r1; "
 NEXT = "add.u32 %r1, %r1, 128; bra {loop}; {loop}_END:"
@@ -47,7 +46,7 @@ def load_ptx(rank, space="shared::cta", blocks=1):
     form = f"cp.async.bulk.tensor.{rank}d.{space}.global.tile.{COUNTED}{cast}"
     first = "setp.eq.u32 %p2, %lane, 0;"
     body = (
-        "mov.b64 %m, unused; prefetch.const.tensormap [%m]; mov.b64 %m, kernel_map; prefetch.param.tensormap [%m]; cvta.param.u64 %m, %m; prefetch.tensormap [%m]; "
+        "mov.b64 %m, kernel_map; prefetch.param.tensormap [%m]; cvta.param.u64 %m, %m; prefetch.tensormap [%m]; "
         "setp.eq.u32 %p0, %r0, 0; mov.u32 %r4, stage; add.u32 %r4, %r4, %at; mov.u32 %r5, bar; mov.u16 %h1, 3; "
         f"{first} @%p0 mbarrier.init.shared::cta.b64 [bar], 1; "
         f"@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], %count; {sync} "
@@ -75,7 +74,7 @@ def store_ptx(rank, word=""):
 
 def text_of(body, rank):
     corners = [f"u32 c{at}" for at in range(rank)]
-    return module(body, ["struct128 map", "u64 out", "u32 count", "u32 at", *corners], BEFORE, SHARED)
+    return module(body, ["struct128 map", "u64 out", "u32 count", "u32 at", *corners], "", SHARED)
 
 
 def values_of(made, tensor, corner, shared, out):
