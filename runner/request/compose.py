@@ -7,12 +7,12 @@ schema and the meaning of hydra.mode and hydra.sweeper.params are kept.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from runner.request_error import RequestError
 MAX_JOBS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class ComposedJob:
     """One job of a command: its number from 0, its overrides, the experiment's name ("" without), the configuration.
     gpu: the GPU as it was asked for; request and configuration have its limits."""
@@ -80,6 +80,11 @@ def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob,
     if launcher is not None:
         raise RequestError(f"only symlab run has launchers (hydra/launcher={launcher.name}), leave it out")
     return jobs
+
+
+def compose_job(composer: Composer, lines: Sequence[str], number: int = 0) -> ComposedJob:
+    """One job of override lines that were checked before and sweep nothing. RequestError like compose_jobs."""
+    return dataclasses.replace(_job(composer, 0, lines, 1), number=number)
 
 
 def compose_command(arguments: Sequence[str], multirun: bool) -> tuple[tuple[ComposedJob, ...], LaunchRequest | None]:

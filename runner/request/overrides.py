@@ -51,7 +51,7 @@ def parsed(lines: Iterable[str]) -> list[Override]:
         for value in _values(override):
             if key in GROUPS and not (isinstance(value, dict) and key != "exp"):
                 _check_choice(key, value)
-            elif not (_is_open(key) or loader.get_group_options(key)):
+            elif key in KEYS or not (_is_open(key) or loader.get_group_options(key)):
                 check_value(key, value)
     return overrides
 

@@ -21,6 +21,7 @@ from runner.command.plan import PreparedJob
 from runner.command.runnable_jobs import run_quietly
 from runner.interrupt import exit_code_of
 from runner.request.compose import ComposedJob, hydra_over
+from runner.request.composer import Composer
 from runner.request_error import RequestError
 from symlab.speed.predict.profiles import Profiles
 from symlab.speed.tune.entries import Kept, kept_in
@@ -143,8 +144,8 @@ class _Tuning:
         if table is None:
             raise RequestError(f"there is no table {self.place} (-o), search one first: symlab tune -o {self.place}")
         with hydra_over(self.options.config_dir):
-            seed = self.options.seed
-            composed = [unseen(job, table, self.place, number, seed) for number, job in enumerate(self.jobs)]
+            composer, seed = Composer(), self.options.seed
+            composed = [unseen(composer, job, table, self.place, number, seed) for number, job in enumerate(self.jobs)]
         folder = self._ran(composed)
         print(f"records: {folder}")
         return show_regret([folder], 1)
@@ -157,10 +158,11 @@ class _Tuning:
             places = [candidates_of(one.job, one.case, bench.at(one.job)[1]) for one in points]
         counts = shares(self.options.sample or 0, len(points))
         with hydra_over(self.options.config_dir):
+            composer = Composer()
             for number, (point, place, count) in enumerate(zip(points, places, counts, strict=True)):
                 names = [one.algorithm for one in (*place.own(), *drawn(place, count, self.options.seed))]
                 more = [f"placement={point.case.placement}", *unless(point.job, SAMPLE_TIMING)]
-                composed.append(composed_as(point.job, names, [point.case.size_bytes], number, more))
+                composed.append(composed_as(composer, point.job, names, [point.case.size_bytes], number, more))
         print(f"records: {self._ran(composed)}")
         return 0
 
@@ -284,19 +286,20 @@ class _Tuning:
             folder = Path(state.finals.get(key, ""))
             if not (key in state.finals and folder.is_dir()):
                 with hydra_over(self.options.config_dir):
-                    composed = [self._final(finals[at], at) for at in part]
+                    composer = Composer()
+                    composed = [self._final(composer, finals[at], at) for at in part]
                 folder = self._ran(composed).absolute()
                 state.finals[key] = str(folder)
                 _saved(state)
             folders.append(folder)
         return folders
 
-    def _final(self, final: Final, number: int) -> ComposedJob:
+    def _final(self, composer: Composer, final: Final, number: int) -> ComposedJob:
         """The job of a final. Inside hydra_over."""
         job, case = final.point.job, final.point.case
         more = [f"placement={case.placement}", *unless(job, FINALS_USUAL)]
         libraries = baselines_of(job) if final.is_searched else "none"
-        return composed_as(job, final.names, [case.size_bytes], number, more, libraries)
+        return composed_as(composer, job, final.names, [case.size_bytes], number, more, libraries)
 
     def _ran(self, composed: Sequence[ComposedJob]) -> Path:
         ran = self.seams.finals or run_quietly

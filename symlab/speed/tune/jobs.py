@@ -13,7 +13,8 @@ from kernels.catalogue import SPECS
 from runner.case.bringing import ALL_VALUES, is_place
 from runner.command.plan import PreparedJob, prepare
 from runner.environment.repository import source_digests
-from runner.request.compose import ComposedJob, compose_jobs
+from runner.request.compose import ComposedJob, compose_job, compose_jobs
+from runner.request.composer import Composer
 from runner.request.experiments import CONF
 from runner.request.overrides import config_folders
 from runner.request.schema import TimingMode
@@ -79,6 +80,7 @@ def _key_of(line: str) -> str:
 
 
 def composed_as(
+    composer: Composer,
     job: PreparedJob,
     names: Sequence[str],
     sizes: Sequence[int],
@@ -95,7 +97,7 @@ def composed_as(
     lines = [line for line, key in given.items() if key not in own and _key_of(line) not in (*OURS, "baselines")]
     lines += [
         f"algorithms=[{','.join(asked)}]",
-        f"sizes=[{','.join(map(str, sizes))}]",
+        f"sizes.list=[{','.join(map(str, sizes))}]",
         f"baselines={baselines}",
         *more,
     ]
@@ -103,8 +105,7 @@ def composed_as(
         lines.append("track=none")
     if "timing.limit" not in given.values():
         lines.append("timing.limit=none")
-    (composed,) = compose_jobs(lines, False)
-    return dataclasses.replace(composed, number=number)
+    return compose_job(composer, lines, number)
 
 
 def baselines_of(job: PreparedJob) -> str:

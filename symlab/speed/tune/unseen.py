@@ -8,6 +8,7 @@ from pathlib import Path
 from runner.command.plan import PreparedJob
 from runner.request.chooser import BEST
 from runner.request.compose import ComposedJob
+from runner.request.composer import Composer
 from runner.request.sizes import format_bytes
 from runner.request_error import RequestError
 from symlab.speed.tune.jobs import FINALS_USUAL, baselines_of, composed_as, unless
@@ -26,7 +27,7 @@ def show_regret(places: Sequence[Path], least_worlds: int = WORLDS) -> int:
     return 0 if is_small else 1
 
 
-def unseen(job: PreparedJob, table: Table, place: Path, number: int, seed: int = 0) -> ComposedJob:
+def unseen(composer: Composer, job: PreparedJob, table: Table, place: Path, number: int, seed: int = 0) -> ComposedJob:
     """The job of sizes that were not searched. RequestError for an op that the table does not have."""
     op = job.request.op
     ranks = job.request.world_size
@@ -45,4 +46,4 @@ def unseen(job: PreparedJob, table: Table, place: Path, number: int, seed: int =
         )
     names = dict.fromkeys([BEST, *job.request.algorithms, *(one.choice.name for one in own)])
     more = [f"tuned='{place}'", *unless(job, FINALS_USUAL)]
-    return composed_as(job, list(names), sizes, number, more, baselines_of(job))
+    return composed_as(composer, job, list(names), sizes, number, more, baselines_of(job))
