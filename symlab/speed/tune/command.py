@@ -121,7 +121,7 @@ class _Tuning:
                 folders += ran
                 kept |= {number: records for folder in ran for number, records in kept_in(folder).items()}
                 made = entries_of(finals, kept, (state.earlier_s + self.seams.now() - self.begun) / len(finals))
-                if not (more := crossings(finals, made)):
+                if not (more := crossings(finals, made, kept)):
                     break
         except KeyboardInterrupt as interrupt:
             print(f"symlab: interrupted; the same command goes on with {state.path}", file=sys.stderr, flush=True)

@@ -80,6 +80,13 @@ def _quicker(ours: Mapping[str, tuple[float, float]], gain: float) -> list[str]:
     return sorted(found, key=lambda name: ours[name])
 
 
+def best_own(case: Case, finalists: Sequence[Kept], factor: float) -> set[str]:
+    """Return the catalogue's own that took at most the time of the quickest of them, times a factor, by the turns that
+    choose."""
+    own = {name: us for name, (us, _) in _halves(case, finalists).items() if is_own(name)}
+    return {name for name, us in own.items() if us <= factor * min(own.values())}
+
+
 def is_own(name: str) -> bool:
     """Return whether a kernel's name is that of the catalogue's own tuning."""
     return not is_place(name) and (not has_tuning(name) or is_dependent_alone(name))

@@ -21,7 +21,7 @@ from runner.command.plan import PreparedJob
 from runner.request.chooser import BEST
 from runner.request.sizes import format_bytes
 from symlab.speed.predict.evidence import grouped
-from symlab.speed.tune.entries import Kept, is_own, series_of
+from symlab.speed.tune.entries import Kept, best_own, is_own, series_of
 from symlab.speed.tune.state import searched_in
 from symlab.speed.tuned.table import Entry
 
@@ -44,6 +44,10 @@ BEYOND = 1.3
 
 ROUNDS = 3
 """How many times sizes between two choices are added: each command of finals takes 17 s beside its cases (2 H200)."""
+
+FAR = 1.5
+"""Of the catalogue's own, what takes longer than the quickest of them by this factor at two sizes is not tried between
+them: a third of what ran there before (2 H200, 2 and 4 H100, 27 November 2026)."""
 
 CROSSING = 1.12
 """Where one choice takes over from another is close enough if the sizes about it are no further apart than by this
@@ -110,24 +114,31 @@ def finals_of(points: Sequence[Point], found: Sequence[Mapping[str, Any]]) -> li
     return finals
 
 
-def crossings(finals: Sequence[Final], entries: Sequence[Entry | None]) -> list[Final]:
+def crossings(
+    finals: Sequence[Final], entries: Sequence[Entry | None], kept: Mapping[int, Sequence[Kept]]
+) -> list[Final]:
     """Return the finals between neighbours whose choices differ, one or two, and one between neighbours that are far
     apart and agree on another tuning than the catalogue's own.
 
-    finals: those that ran; entries: theirs, in the same order, None for one without a choice."""
-    by_series: dict[tuple[object, ...], list[tuple[Final, str]]] = {}
-    for final, entry in sorted(zip(finals, entries, strict=True), key=lambda pair: pair[0].point.case.size_bytes):
+    finals: those that ran; entries: theirs, in the same order, None for one without a choice; kept: their records, by
+    their place. Of the catalogue's own those run that were not FAR behind at both sizes."""
+    by_series: dict[tuple[object, ...], list[tuple[Final, str, set[str]]]] = {}
+    for place in sorted(range(len(finals)), key=lambda place: finals[place].point.case.size_bytes):
+        entry = entries[place]
         if entry is not None:
-            by_series.setdefault(final.point.series, []).append((final, entry.choice.name))
+            point = finals[place].point
+            near = best_own(point.case, kept.get(place, ()), FAR)
+            by_series.setdefault(point.series, []).append((finals[place], entry.choice.name, near))
     found, ran = [], {final.point.case for final in finals}
-    for (one, name), (other, following) in itertools.chain(*map(itertools.pairwise, by_series.values())):
+    for (one, name, near), (other, following, beside) in itertools.chain(*map(itertools.pairwise, by_series.values())):
         low, high = one.point.case, other.point.case
         factor = high.size_bytes / low.size_bytes
         if name != following:
             number = (factor > CROSSING) + (factor > CROSSING**2)
         else:
             number = int(factor > AGREED and not is_own(name))
-        names = dict.fromkeys([name, following, *one.found["own"]])
+        own = [its for its in one.found["own"] if its in near | beside]
+        names = dict.fromkeys([name, following, *own])
         for size in _between(low, high, number):
             case = dataclasses.replace(low, size_bytes=size)
             if case not in ran:  # nothing passed there

@@ -132,21 +132,34 @@ def test_where_two_choices_differ_they_and_the_catalogues_own_run_once():
     found = {"own": ["lamport", "two_shot", "ll"]}
     ran = [Final(Point(job, replace(CASE, size_bytes=size)), (), found, True) for size in sizes]
     entries = [entry(name, size, 1, 1) for name, size in zip(names, sizes, strict=True)]
-    more = crossings(ran, entries)
+    more = crossings(ran, entries, {})
     inside = [one.point.case.size_bytes for one in more]
     ratios = [after / before for before, after in itertools.pairwise([sizes[0], *inside, sizes[1]])]
     assert ratios == pytest.approx([4 ** (1 / 3)] * 3, rel=0.001)
     assert all(size % 512 == 256 for size in inside), "a rank's share begins off a line of 128 bytes"
     assert [one.names for one in more] == [("two_shot",)] * 2, "the others take no such size on 4 ranks"
-    assert not crossings([*ran, *more], [*entries, None, None]), "nothing passed there: it is not asked again"
+    assert not crossings([*ran, *more], [*entries, None, None], {}), "nothing passed there: it is not asked again"
     tuned = [entry("two_shot@t512b64l8", size, 1, 1) for size in sizes]
-    assert [one.names for one in crossings(ran, [tuned[0], entries[1]])] == [("two_shot@t512b64l8", "two_shot")] * 2
-    assert not crossings(ran, [entries[1], entries[1]])
-    (between,) = crossings(ran, tuned)
+    assert [one.names for one in crossings(ran, [tuned[0], entries[1]], {})] == [("two_shot@t512b64l8", "two_shot")] * 2
+    assert not crossings(ran, [entries[1], entries[1]], {})
+    (between,) = crossings(ran, tuned, {})
     assert between.point.case.size_bytes == 2 * sizes[0] - 256
     near = [Final(Point(job, replace(CASE, size_bytes=size)), (), found, True) for size in (100 << 10, 125 << 10)]
     for high, number in ((near[1], 1), (Final(Point(job, replace(CASE, size_bytes=110 << 10)), (), found, True), 0)):
-        assert len(crossings([near[0], high], entries)) == number
+        assert len(crossings([near[0], high], entries, {})) == number
+
+
+def test_what_is_far_behind_at_two_sizes_does_not_run_between_them():
+    sizes, own = (16 << 10, 32 << 10), ["lamport", "ll", "two_shot"]
+    ran = [
+        Final(Point(SimpleNamespace(brought=()), replace(CASE, size_bytes=size)), (), {"own": own}, True)
+        for size in sizes
+    ]
+    entries = [entry(name, size, 1, 1) for name, size in zip(("lamport@t128b4l8", "ll@t128b4l8"), sizes, strict=True)]
+    times = {"lamport": (2.0, 4.0), "ll": (3.1, 2.0), "two_shot": (3.1, 3.1)}
+    records = {place: [kept(name, us[place]) for name, us in times.items()] for place in range(2)}
+    names = {one.names for one in crossings(ran, entries, records)}
+    assert names == {("lamport@t128b4l8", "ll@t128b4l8", "lamport", "ll")}
 
 
 def turns(name, first, second, count=10):
