@@ -38,6 +38,10 @@ minute."""
 RERUN_S = 20.0
 """By default, no case is run again that is not begun within this time, and no input made again after as long."""
 
+_LITTLE_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
+"""Of glibc: ranks are threads, each of which would keep memory of its own; and arrays of 128 KiB or more are given back
+when they are freed, where glibc would raise that limit to 32 MiB. Ten thousand records take 200 MB less."""
+
 _NO_LIMIT_S = 7 * 24 * 3600.0
 
 
@@ -85,7 +89,7 @@ def ask(
                 stdout=subprocess.PIPE,
                 stderr=complaints,
                 cwd=PROJECT,
-                env={**os.environ, "MALLOC_ARENA_MAX": "1"},  # ranks are threads, and each would keep memory of its own
+                env={**os.environ, **_LITTLE_MEMORY},
                 encoding="utf-8",
                 start_new_session=True,  # a terminal's Ctrl-C comes once, from here
             )

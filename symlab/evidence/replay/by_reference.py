@@ -14,8 +14,8 @@ from cases.stress import NO_STRESS
 from runner.case.bringing import recorded_place
 from runner.case.check import RankCheck, check_rank, merge
 from runner.case.contestant import spec_for
-from runner.case.inputs import CPU, digest_of, make_input
-from runner.case.reference import Promise, reference_of
+from runner.case.inputs import CPU, digest_of, forget_inputs, make_input
+from runner.case.reference import Promise, forget_references, reference_of
 from runner.request.validate import CUSTOM
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 MOST_LAUNCHES = 1024
 """Maximum number of launches of a case: a record may name any number."""
+
+KEPT_UP_TO_BYTES = 64 << 10
+"""Inputs and references of larger cases are given up after each. In a random order hardly a case has those of the one
+before, and all that are kept take 400 MB."""
 
 
 def check_by_reference(record: Record) -> Check:
@@ -38,7 +42,15 @@ def check_by_reference(record: Record) -> Check:
         raise ValueError("a case under stress has no reference of its own")
     spec = spec_for(case)
     checks = [_rank(case, spec, rank, record.check.launches) for rank in range(case.world_size)]
+    forget_after(case)
     return merge(case, spec, checks)
+
+
+def forget_after(case: Case) -> None:
+    """Give up inputs and references, if those of a case are large."""
+    if case.size_bytes > KEPT_UP_TO_BYTES:
+        forget_references()
+        forget_inputs()
 
 
 def _rank(case: Case, spec: Promise, rank: int, launches: int) -> RankCheck:

@@ -34,6 +34,8 @@ class OneByOne:
 
     def run(self, job: PreparedJob, case: Case) -> Record:
         """Run a case of a job and return its record, whose environment and request are empty."""
+        from symlab.evidence.replay.by_reference import forget_after  # with torch, which takes seconds to import
+
         request = job.request
         wanted = request.fabric, request.world_size
         if wanted != self._wanted:
@@ -42,6 +44,7 @@ class OneByOne:
         asked = (settings(request.fabric), RecordedEnvironment, RecordedRequest())
         run_job(Job(request, (case,), *asked, job.specs, job.custom, job.composed.gpu), self, self._means)
         assert self._record is not None
+        forget_after(case)
         return self._record
 
     def world(self) -> World:
