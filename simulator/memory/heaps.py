@@ -120,11 +120,11 @@ class Heaps:
             self.variable_ranks = np.concatenate([self.variable_ranks, np.full_like(self.variable_ranks, -1)])
         self.ends[made.number] = made.end
         self._granules(made)[:] = made.number
-        self._poison(made.start, made.end)
+        self._make_unwritten(made.start, made.end)
         self.version += 1
         return made
 
-    def _poison(self, start: int, end: int) -> None:
+    def _make_unwritten(self, start: int, end: int) -> None:
         """Make bytes unwritten. Pages that were never written say so already, and are left untouched."""
         self.memory[start:end] = 0xFF
         written = self.written[start:end]
@@ -221,6 +221,6 @@ class Heaps:
     def host_poison(self, allocation: Allocation, offset_bytes: int, size_bytes: int) -> None:
         """Make bytes unwritten again."""
         start = allocation.start + offset_bytes
-        self._poison(start, start + size_bytes)
+        self._make_unwritten(start, start + size_bytes)
         allocation.unwritten = True
         self.version += 1

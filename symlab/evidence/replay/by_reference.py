@@ -6,6 +6,7 @@ the exact result stands in for the outputs: of such a check only what does not r
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING
 
 from cases.ops import collective
@@ -47,10 +48,12 @@ def check_by_reference(record: Record) -> Check:
 
 
 def forget_after(case: Case) -> None:
-    """Give up inputs and references, if those of a case are large."""
+    """Give up inputs and references, if those of a case are large; and, where glibc would keep it, all free memory."""
     if case.size_bytes > KEPT_UP_TO_BYTES:
         forget_references()
         forget_inputs()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def _rank(case: Case, spec: Promise, rank: int, launches: int) -> RankCheck:
