@@ -26,7 +26,7 @@ from simulator.happens_before.order import CLUSTER, SYS, Order
 from simulator.happens_before.running import NEVER, WARP, Actor, Held, Lanes, Many, Mask, Running, Single
 from simulator.happens_before.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
 from symlab.checks.races.kernel_end import KernelEnds
-from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
+from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, TENSOR_MAP, Findings, Info, Pair
 
 _MOST_OTHERS = 32
 """Lists of further reads are made short when they are longer."""
@@ -310,6 +310,18 @@ class Accesses:
             own_block = who.actors(positions) >> BLOCK_SHIFT == (old & LOW_MASK) >> BLOCK_SHIFT
             parts = np.where((proxies == ASYNC_PROXY) & ~own_block, ASYNC, parts)
         return parts
+
+    def read_maps(self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, info: Info) -> None:
+        """Pass tensor maps that a kernel wrote, and no host since, to the findings: whatever orders the stores, the
+        copy reads them by a proxy of its own."""
+        places = shadow.places(offsets, info.width, False)
+        writes = [(kept, taken(epochs, places)) for kept, epochs in shadow.kept.items() if kept.kind == WRITE]
+        latest = np.max([old for _, old in writes], axis=0, initial=0)
+        who, each = Lanes(run, lanes), info.width // shadow.unit
+        for kept, old in writes:
+            some = np.flatnonzero((old > 0) & (old == latest))
+            some = some[self.proxies[self.info_of[old[some] >> STAMP_SHIFT]] != HOST]
+            self._add(Unordered(shadow, kept, old[some], who, some // each, places[some], info, TENSOR_MAP, True))
 
     def _report(self, what: Unordered) -> None:
         """Pass what is not ordered to the findings; stores that may be alike wait for their values."""
