@@ -54,6 +54,16 @@ def kind_of(path: Path | str) -> str:
         return ""
 
 
+COPIES = frozenset({"mlartifacts", "mlruns"})
+"""Folders in which MLflow keeps copies of what commands wrote."""
+
+
+def below(folder: Path, pattern: str) -> list[Path]:
+    """Return the paths of a pattern below a folder, sorted, without MLflow's copies; none if it is no folder."""
+    found = folder.rglob(pattern) if folder.is_dir() else ()
+    return sorted(path for path in found if COPIES.isdisjoint(path.relative_to(folder).parts))
+
+
 def leaves(path: Path, folder: Path) -> bool:
     """Return whether a path leads out of a folder: it is, or goes through, a link to somewhere else, or to nothing."""
     try:

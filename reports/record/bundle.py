@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cases.record import shared
-from cases.record.reading import MOST_BYTES, contents, kind_of, leaves
+from cases.record.reading import MOST_BYTES, below, contents, kind_of, leaves
 from cases.record.record import Record, from_json, load
 from cases.record.shared import Known, References, is_shared_file
 from reports.record.writing import write_file
@@ -218,7 +218,7 @@ def record_files(place: Path) -> list[Path]:
     found = sorted(
         path
         for pattern in ("*.json", f"*{SUFFIX}")
-        for path in place.rglob(pattern)
+        for path in below(place, pattern)
         if path.name not in NOT_RECORDS and not is_shared_file(path) and (path.is_symlink() or not path.is_dir())
     )
     for path in found:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from cases.record.reading import contents, kind_of, leaves
+from cases.record.reading import below, contents, kind_of, leaves
 from reports.record.writing import write_file
 
 MANIFEST = "manifest.sha256"
@@ -146,7 +146,7 @@ def digests_under(places: Iterable[Path | str]) -> dict[str, str]:
     """Return the digest of each manifest in these places and below, or of the nearest above, by its folder's name."""
     found = {}
     for place in map(Path, places):
-        folders = [path.parent for path in sorted(place.rglob(MANIFEST))] if place.is_dir() else []
+        folders = [path.parent for path in below(place, MANIFEST)]
         here = place.resolve()
         above = [one for one in (here, *here.parents) if one.is_dir() and (one / MANIFEST).is_file()]
         for folder in folders or above[:1]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cases.documents import parsed
-from cases.record.reading import contents
+from cases.record.reading import below, contents
 from cases.record.record import Record
 from reports.table.text import counted
 
@@ -25,8 +25,7 @@ def unfinished(places: Iterable[Path | str], records: Sequence[Record]) -> list[
     ran = {(record.request.command, record.request.job, record.id) for record in records}
     replays = {record.request.command for record in records if record.request.replays is not None}
     lines = []
-    tops = [place for place in map(Path, places) if place.is_dir()]
-    for folder in sorted({path.parent for top in tops for path in top.rglob("command.json")}):
+    for folder in sorted({path.parent for top in map(Path, places) for path in below(top, "command.json")}):
         command, asked = _asked(folder)
         left = len(asked - ran)
         if left and command not in replays:

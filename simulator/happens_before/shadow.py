@@ -117,7 +117,8 @@ class Shadow:
 
     links: by unit, what the last strong write released (0: nothing). proxies: bit p is set once an access went through
     proxy p. others: reads that a later one of the same rank did not replace, as what they are about, units and epochs;
-    hidden: strong writes and reads whose place a later one took that others may be morally strong with. narrowest,
+    hidden: strong writes and reads whose place a later one took that others may be morally strong with, and weak writes
+    of one value by other lanes of the last one's warp. narrowest,
     widest: scopes of the strong accesses so far; elements: the sum of the different sizes of their elements. latest: no
     epoch of this kind, beside or hidden either, has a later stamp.
     """

@@ -120,10 +120,16 @@ class Heaps:
             self.variable_ranks = np.concatenate([self.variable_ranks, np.full_like(self.variable_ranks, -1)])
         self.ends[made.number] = made.end
         self._granules(made)[:] = made.number
-        self.memory[made.start : made.end] = 0xFF
-        self.written[made.start : made.end] = 0
+        self._make_unwritten(made.start, made.end)
         self.version += 1
         return made
+
+    def _make_unwritten(self, start: int, end: int) -> None:
+        """Make bytes unwritten. Pages that were never written say so already, and are left untouched."""
+        self.memory[start:end] = 0xFF
+        written = self.written[start:end]
+        if written.any():
+            written[:] = 0
 
     def allocate_variable(self, rank: int, size_bytes: int, alignment_bytes: int, name: str, space: str) -> Allocation:
         """Make room for a module's variable in space "global" or "const". It stays as long as the world."""
@@ -215,7 +221,6 @@ class Heaps:
     def host_poison(self, allocation: Allocation, offset_bytes: int, size_bytes: int) -> None:
         """Make bytes unwritten again."""
         start = allocation.start + offset_bytes
-        self.memory[start : start + size_bytes] = 0xFF
-        self.written[start : start + size_bytes] = 0
+        self._make_unwritten(start, start + size_bytes)
         allocation.unwritten = True
         self.version += 1

@@ -123,12 +123,16 @@ def deciding_loads(kernel: Kernel) -> frozenset[tuple[int, str]]:
     for one in every:
         if targets := targets_of(one):
             (loads if reads_memory(one) else others).append((one, targets))
+    others.reverse()  # what decides is mostly made shortly before
     size = -1
-    while len(decides) != size:
-        size = len(decides)
+    while len(others) != size:
+        size, rest = len(others), []
         for one, targets in others:
-            if not decides.isdisjoint(targets):
+            if decides.isdisjoint(targets):
+                rest.append((one, targets))
+            else:
                 decides.update(sources_of(one))
+        others = rest
     return frozenset((one.line, one.text) for one, targets in loads if not decides.isdisjoint(targets))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from cases.documents import encoded
 from cases.record.record import Record
+from memory.forked import forked
 from reports.record.bundle import of_lines
 from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode, allowed_code
@@ -84,15 +85,17 @@ def answer(records: Sequence[Record], asked: Asked, say: Say) -> tuple[dict[str,
     code = allowed_code(tuple(map(Path, asked.places)), tuple(map(Path, asked.code)), folder)
     jobs = jobs_of(records)
     composed, found = configurations(jobs, say, folder, code)
-    made = inputs(records, asked.inputs_up_to_bytes, say, folder, code, asked.rerun.get("patience_s"))
+    # In a copy, before torch is imported here: both beside each other would take 200 MB more.
+    sourced = forked(lambda: sources(records, CACHE.expanduser(), say, folder, code))
     again = _rerun(records, asked, say, code)
+    made = inputs(records, asked.inputs_up_to_bytes, say, folder, code, asked.rerun.get("patience_s"))
     points = {
         "configuration": list(
             recomputed(found["verified"], *_of_jobs(found), "jobs composed again from their overrides")
         ),
         "commit": list(_commits(commits(records))),
         "kernels": [
-            *_sources(sources(records, CACHE.expanduser(), say, folder, code)),
+            *_sources(sourced),
             *_part(again["code"], "kernels"),
         ],
         "variables": list(_secrets(secrets(records))),

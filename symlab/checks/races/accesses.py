@@ -26,7 +26,7 @@ from simulator.happens_before.order import CLUSTER, SYS, Order
 from simulator.happens_before.running import NEVER, WARP, Actor, Held, Lanes, Many, Mask, Running, Single
 from simulator.happens_before.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
 from symlab.checks.races.kernel_end import KernelEnds
-from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, Findings, Info, Pair
+from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, TENSOR_MAP, Findings, Info, Pair
 
 _MOST_OTHERS = 32
 """Lists of further reads are made short when they are longer."""
@@ -141,8 +141,9 @@ class Accesses:
                 continue
             if not self._is_known(shadow, shadow.latest.get(kept, 0), who, len(offsets)):
                 self._check(shadow, kept, taken(epochs, places), who, each, places, info)
-        if shadow.hidden and not is_harmless:
-            self._check_beside(shadow, shadow.hidden, who, len(offsets), each, places, info)
+        hidden = [one for one in shadow.hidden if not (is_harmless and one[0].is_strong)]
+        if hidden:
+            self._check_beside(shadow, hidden, who, len(offsets), each, places, info)
         if info.is_write:
             if shadow.others:
                 self._check_beside(shadow, shadow.others, who, len(offsets), each, places, info)
@@ -310,6 +311,18 @@ class Accesses:
             parts = np.where((proxies == ASYNC_PROXY) & ~own_block, ASYNC, parts)
         return parts
 
+    def read_maps(self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, info: Info) -> None:
+        """Pass tensor maps that a kernel wrote, and no host since, to the findings: whatever orders the stores, the
+        copy reads them by a proxy of its own."""
+        places = shadow.places(offsets, info.width, False)
+        writes = [(kept, taken(epochs, places)) for kept, epochs in shadow.kept.items() if kept.kind == WRITE]
+        latest = np.max([old for _, old in writes], axis=0, initial=0)
+        who, each = Lanes(run, lanes), info.width // shadow.unit
+        for kept, old in writes:
+            some = np.flatnonzero((old > 0) & (old == latest))
+            some = some[self.proxies[self.info_of[old[some] >> STAMP_SHIFT]] != HOST]
+            self._add(Unordered(shadow, kept, old[some], who, some // each, places[some], info, TENSOR_MAP, True))
+
     def _report(self, what: Unordered) -> None:
         """Pass what is not ordered to the findings; stores that may be alike wait for their values."""
         if not len(what.old):
@@ -337,7 +350,10 @@ class Accesses:
         makes it no race; None: unknown."""
         unsure, self.unsure = self.unsure, []
         for what in unsure:
-            self._add(what if actors is None else what.where(~np.isin(what.actors, actors[same])))
+            is_one = np.isin(what.actors, [] if actors is None else actors[same])
+            self._add(what.where(~is_one))
+            one = what.where(is_one)
+            self._hide(one.shadow, one.kept, one.units, one.old)
 
     def _add(self, what: Unordered) -> None:
         """Add what is not ordered to the findings."""
@@ -477,7 +493,10 @@ class Accesses:
             return
         # lanes of one warp are compared by value, see Races.stored
         old, new = last[lost] & LOW_MASK, mine[lost] & LOW_MASK
-        lost = lost[_are_apart(old, new)]
+        are_apart = _are_apart(old, new)
+        if not info.is_strong:
+            self._hide(shadow, kept, _units(places, lost[~are_apart]), mine[lost[~are_apart]])
+        lost = lost[are_apart]
         if len(lost):
             self._compare(shadow, kept, last[lost], who, lost // each, _units(places, lost), info)
 
@@ -673,8 +692,12 @@ class Accesses:
         if not shadow.is_uniform:
             differ |= self.info_of[old >> STAMP_SHIFT] != info.number
         some = np.flatnonzero(differ & (old > 0))
-        if len(some):
-            shadow.hidden.append((kept, _units(places, some), old[some]))
+        self._hide(shadow, kept, _units(places, some), old[some])
+
+    def _hide(self, shadow: Shadow, kept: Kept, units: Numbers, epochs: Epochs) -> None:
+        """Keep accesses beside the later ones that took their place."""
+        if len(units):
+            shadow.hidden.append((kept, units, epochs))
             if len(shadow.hidden) > _MOST_HIDDEN:
                 self._shorten(shadow.hidden)
 

@@ -343,6 +343,9 @@ class Races(RaceChecker):
             self._access_replicas(run, lanes, index, event, info, entries)
         else:
             self._access_at(run, lanes, index, event.is_affine, info, entries)
+        if event.instruction.opcode == "cp" and "tensor" in event.instruction.qualifiers:
+            shadow, shift = self._place(int(self.space.granules[index[0] // self.space.granule_bytes]))
+            self.accesses.read_maps(shadow, run, lanes, index - shift, info)
         run.note_access(event.lanes, stamp)
 
     def _note_values(self, run: Running, lanes: Numbers, index: Numbers, event: Access, entries: Numbers) -> None:

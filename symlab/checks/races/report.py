@@ -41,6 +41,14 @@ SHARED_MEMORY = "shared memory"
 """What findings name as the tensor of accesses to shared memory."""
 NEW_VALUE = "a new value of the flag (an earlier store of the same value ends the wait, too)"
 WAIT_WRITTEN = "cp.async.bulk.wait_group without .read"
+TENSOR_MAP = ASYNC + 1
+"""Of Pair.part: of a tensor map, which copies read by a proxy of its own. No clock has it: the simulator lacks its
+fence."""
+PROXY_FENCES = {
+    ALIAS: "fence.proxy.alias",
+    ASYNC: "fence.proxy.async",
+    TENSOR_MAP: "fence.proxy.tensormap::generic.acquire",
+}
 _ONE_SIZE = "one size of both accesses"
 
 
@@ -198,7 +206,7 @@ class Findings:
     def _judged(self, pair: Pair, assumption: str) -> tuple[str, str]:
         """Severity and what is missing. assumption: the one that explains it, or ""."""
         if pair.is_proxy_only:
-            missing = "fence.proxy.alias" if pair.part == ALIAS else "fence.proxy.async"
+            missing = PROXY_FENCES[pair.part]
             is_formal = pair.part == ASYNC and pair.is_read_first and pair.tensor != SHARED_MEMORY
             return "formal" if is_formal else "proxy", missing
         proxies = (pair.first.proxy, pair.second.proxy)

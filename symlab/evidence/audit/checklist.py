@@ -145,16 +145,16 @@ def check(
     source: str = "",
     say: Callable[[str], None] = lambda text: None,
     signers: Path | None = None,
+    answer: Answer | None = None,
 ) -> Audit:
     """Check one set of records against the items.
 
     places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
     wanted: what to recompute, None: the usual. say: called with the progress as text. signers: a list of signers, as
-    ssh-keygen takes it. Raises ValueError for a place that can't be read.
+    ssh-keygen takes it. answer: what was recomputed already. Raises ValueError for a place that can't be read.
     """
     material = Material(tuple(records), tuple(map(Path, places)), source)
-    say("making configurations, cases and inputs again")
-    answer = worker.ask(material, wanted or worker.Wanted(), say)
+    answer = answer or recomputed(material, wanted or worker.Wanted(), say)
     say("looking through the records")
     items = [Item(name, _points(name, points, material, answer)) for name, points in ITEMS.items()]
     vouched = signatures.who_vouches(material, signers)
@@ -169,6 +169,14 @@ def check(
         not_run=sum(map(len, material.not_run.values())),
     )
     return Audit(tuple(items), len(records), level)
+
+
+def recomputed(
+    material: Material | Callable[[], Material], wanted: worker.Wanted, say: Callable[[str], None]
+) -> Answer:
+    """Return what is recomputed of a set, or of what makes it, see worker.ask."""
+    say("making configurations, cases and inputs again")
+    return worker.ask(material, wanted, say)
 
 
 def _points(

@@ -24,6 +24,7 @@ from reports.table import sheet, table
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
 from symlab.evidence.audit.gate import Gate
+from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.signatures import checked_signers
 from symlab.evidence.audit.statistics import parse_band
 from symlab.evidence.audit.worker import RERUN_S, Rerun, Wanted
@@ -118,45 +119,64 @@ def run(options: AuditOptions) -> int:
         raise ValueError("--signers: two places are compared whatever their signatures; audit each of them alone")
     signers = checked_signers(options.signers) if options.signers else None
     progress = Progress()
-    sides, places = [], []
-    for place in options.records:
-        progress(f"reading {place}")
-        if options.uri is None or os.path.exists(place):
-            sides.append(bundle.read([place]))
-            places.append(place)
-        else:
-            from reports.tracked import fetch
-
-            sides.append(fetch(options.uri, [place]))
-    if options.uri is not None and len(places) == len(sides):
-        raise ValueError(f"--mlflow {options.uri}: nothing is read from it, {' and '.join(places)} lie in files")
+    in_files = [place for place in options.records if options.uri is None or os.path.exists(place)]
+    if options.uri is not None and in_files == list(options.records):
+        raise ValueError(f"--mlflow {options.uri}: nothing is read from it, {' and '.join(in_files)} lie in files")
     result: Result
-    if len(sides) == 2:
+    if len(options.records) == 1:
+        records, result = _checked(options, wanted, signers, progress)
+    else:
+        sides = [_read(place, options.uri, progress) for place in options.records]
+        records = [record for side in sides for record in side]
         from symlab.evidence.audit.comparison import compare
 
         progress(f"comparing {counted(len(sides[0]), 'record')} with {len(sides[1])}")
         result = compare(sides[0], sides[1], band, gate=Gate(options.gate or Gate.ANY))
-    else:
-        from symlab.evidence.audit.checklist import check
-
-        result = check(
-            sides[0],
-            places,
-            wanted=wanted,
-            source="" if places else f"MLflow's {options.records[0]}",
-            say=progress,
-            signers=signers,
-        )
     progress.end()
     if options.output is not None:
-        sealed = digests_under(places)
-        _write(result, [record for side in sides for record in side], options.output, sealed)
-    for line in unfinished(places, [record for side in sides for record in side]) if places else ():
+        sealed = digests_under(in_files)
+        _write(result, records, options.output, sealed)
+    for line in unfinished(in_files, records) if in_files else ():
         print(f"symlab: {line}", file=sys.stderr)
     # The exit code is the result's, even if the reader left (| head).
     with contextlib.suppress(BrokenPipeError):
         print(_text(result, options.form), end="", flush=True)
     return result.exit_code
+
+
+def _read(place: str, uri: str | None, progress: Progress) -> list[Record]:
+    """Return the records of a place: of files, or else what MLflow has of it."""
+    progress(f"reading {place}")
+    if uri is None or os.path.exists(place):
+        return bundle.read([place])
+    from reports.tracked import fetch
+
+    return fetch(uri, [place])
+
+
+def _checked(
+    options: AuditOptions, wanted: Wanted, signers: Path | None, progress: Progress
+) -> tuple[list[Record], Result]:
+    """Return the records of one place and how they are checked. Those of files are read once for the worker, and again
+    after it has ended, so that their memory is not beside its own."""
+    from symlab.evidence.audit.checklist import check, recomputed
+
+    (place,) = options.records
+    if options.uri is not None and not os.path.exists(place):
+        records = _read(place, options.uri, progress)
+        return records, check(records, wanted=wanted, source=f"MLflow's {place}", say=progress, signers=signers)
+    before = _stamps(place)
+    answer = recomputed(lambda: Material(tuple(_read(place, None, progress)), (Path(place),)), wanted, progress)
+    records = _read(place, None, progress)
+    if _stamps(place) != before:
+        raise ValueError(f"{place}: files changed while they were audited, audit them again")
+    return records, check(records, [place], say=progress, signers=signers, answer=answer)
+
+
+def _stamps(place: str) -> list[tuple[str, int, int]]:
+    """Return the name, size and time of change of each file of records of a place."""
+    states = [(path, path.stat()) for path in bundle.record_files(Path(place)) if path.exists()]
+    return [(str(path), state.st_size, state.st_mtime_ns) for path, state in states]
 
 
 def _text(result: Result, form: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cases.documents import parsed
-from cases.record.reading import contents
+from cases.record.reading import below, contents
 from cases.record.record import Record, Status
 from reports.record.bundle import VERDICT_NAME, record_files
 from reports.record.seal import MANIFEST, faults
@@ -154,12 +154,12 @@ def manifest(material: Material) -> Iterator[Point]:
     sealed: list[str] = []
     for place in material.places:
         above = _sealed_above(place)
-        below = sorted(path.parent for path in place.rglob(MANIFEST)) if place.is_dir() and above is None else []
-        for folder in [above] if above else below:
+        folders = [path.parent for path in below(place, MANIFEST)]
+        for folder in [above] if above else folders:
             found = [sentence for name, sentence in faults(folder) if concerns(name, folder, place)]
             sealed += [] if found else [folder.name]
             yield from contradicted(found, f"{folder.name}: ")
-        bare = [path for path in record_files(place) if not above and not any(one in path.parents for one in below)]
+        bare = [path for path in record_files(place) if not above and not any(one in path.parents for one in folders)]
         if bare:
             says = f"{place.name}: no {MANIFEST} covers {counted(len(bare), 'file')} of records"
             yield Point(Outcome.NOT_CAPTURED, says)

@@ -10,7 +10,7 @@ from typing import Any
 
 from cases.documents import encoded, parsed, plain
 from cases.gathered import gathered
-from cases.record.reading import contents, leaves
+from cases.record.reading import below, contents, leaves
 from cases.record.record import Record
 from reports.record.seal import MANIFEST
 from symlab.evidence.audit.items import Point
@@ -87,8 +87,7 @@ class Material:
     @cached_property
     def folders(self) -> tuple[Path, ...]:
         """Every folder with a command.json, which PTX and configurations lie beside."""
-        tops = [place for place in self.places if place.is_dir()]
-        return tuple(sorted({path.parent for top in tops for path in top.rglob(COMMAND_NAME)}))
+        return tuple(sorted({path.parent for place in self.places for path in below(place, COMMAND_NAME)}))
 
     @cached_property
     def killed(self) -> frozenset[Path]:

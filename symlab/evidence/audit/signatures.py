@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cases.record.reading import contents
+from cases.record.reading import below, contents
 from cases.record.record import Record
 from reports.record import bundle
 from reports.record.seal import MANIFEST, MOST_MANIFEST_BYTES, SIGNATURE, broken, digest_of, faults
@@ -118,7 +118,7 @@ def _says(points: list[Point], names: list[str]) -> str:
 def _signed(place: Path) -> list[Path]:
     """Return the folders with a signature in a place and below, and the nearest one above it that has a manifest, if
     it has a signature."""
-    found = {path.parent.resolve() for path in place.rglob(SIGNATURE)} if place.is_dir() else set()
+    found = {path.parent.resolve() for path in below(place, SIGNATURE)}
     here = place.resolve()
     above = next((one for one in (here, *here.parents) if (one / MANIFEST).is_file()), None)
     if above is not None and (above / SIGNATURE).exists():

@@ -6,6 +6,7 @@ the exact result stands in for the outputs: of such a check only what does not r
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING
 
 from cases.ops import collective
@@ -14,8 +15,8 @@ from cases.stress import NO_STRESS
 from runner.case.bringing import recorded_place
 from runner.case.check import RankCheck, check_rank, merge
 from runner.case.contestant import spec_for
-from runner.case.inputs import CPU, digest_of, make_input
-from runner.case.reference import Promise, reference_of
+from runner.case.inputs import CPU, digest_of, forget_inputs, make_input
+from runner.case.reference import Promise, forget_references, reference_of
 from runner.request.validate import CUSTOM
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 MOST_LAUNCHES = 1024
 """Maximum number of launches of a case: a record may name any number."""
+
+KEPT_UP_TO_BYTES = 64 << 10
+"""Inputs and references of larger cases are given up after each. In a random order hardly a case has those of the one
+before, and all that are kept take 400 MB."""
 
 
 def check_by_reference(record: Record) -> Check:
@@ -38,7 +43,17 @@ def check_by_reference(record: Record) -> Check:
         raise ValueError("a case under stress has no reference of its own")
     spec = spec_for(case)
     checks = [_rank(case, spec, rank, record.check.launches) for rank in range(case.world_size)]
+    forget_after(case)
     return merge(case, spec, checks)
+
+
+def forget_after(case: Case) -> None:
+    """Give up inputs and references, if those of a case are large; and, where glibc would keep it, all free memory."""
+    if case.size_bytes > KEPT_UP_TO_BYTES:
+        forget_references()
+        forget_inputs()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def _rank(case: Case, spec: Promise, rank: int, launches: int) -> RankCheck:

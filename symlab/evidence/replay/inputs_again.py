@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def inputs(
     }  # fmt: skip
     ends_s = time.monotonic() + (math.inf if patience_s is None else patience_s)
     made: dict[str, list[str]] = {}
-    for number, record in enumerate(random.Random().sample(records, len(records))):
+    for number, record in enumerate(_alike_together(records, made)):
         if record.check is None:
             continue
         if record.check.input_digests is None:
@@ -65,6 +65,21 @@ def inputs(
             found["different"].append([record.id, f"rank {', '.join(ranks)}"])
         found["cases"] += 1
     return found
+
+
+def _alike_together(records: Sequence[Record], made: Mapping[str, Any]) -> Iterator[Record]:
+    """Yield records in a random order, but those of one stream of inputs together: a large case's inputs have those of
+    smaller ones. Kept inputs are given up behind each, if anything was made."""
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for record in random.Random().sample(records, len(records)):
+        groups.setdefault((record.case.dtype, record.case.inputs, record.case.seed), []).append(record)
+    for members in groups.values():
+        before = len(made)
+        yield from members
+        if len(made) > before:
+            from runner.case.inputs import forget_inputs
+
+            forget_inputs()
 
 
 def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cases.record.reading import below
 from reports.table.text import counted
 from runner.request_error import RequestError
 from symlab.evidence.replay.verb import Wanted as Wanted
@@ -51,9 +52,9 @@ def damage_of(what: str) -> list[str]:
 
     found = []
     place = Path(what)
-    for path in sorted(place.rglob(MANIFEST)) if place.is_dir() else []:
+    for path in below(place, MANIFEST):
         found += [f"{path.parent.name}/{fault}" for fault in broken(path.parent)]
-    for path in sorted(place.rglob(COMMAND_JSON)) if place.is_dir() else []:
+    for path in below(place, COMMAND_JSON):
         with contextlib.suppress(ValueError):  # no records, or a manifest that is not valid: its seal says so
             manifest = command_document_of(path.parent)
             missing = manifest.not_run(read([path.parent])) if manifest is not None else ()

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from cases.record.record import Check, Record, Status
@@ -25,6 +26,7 @@ from runner.case.todays_code import MALFORMED
 from runner.command.means import Means
 from runner.environment.repository import source_digests
 from runner.request.experiments import CONF
+from runner.request.schema import Schema
 from runner.request_error import first_line
 from runner.world.fabrics import WorldMaker, make_world
 from symlab.evidence.audit.case_differences import (
@@ -43,6 +45,7 @@ from symlab.evidence.audit.case_differences import (
 from symlab.evidence.audit.races import Races, compared
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay.at_commit import Answers, at_commits
+from symlab.evidence.replay.compiled_first import Kernel, compiled_first, kernel_of
 from symlab.evidence.replay.rebuild import NOT_OF_THE_JOB, Wishes, rebuilt
 from symlab.evidence.replay.run_one import OneByOne
 
@@ -55,6 +58,9 @@ SIMULATED_UP_TO_BYTES = 1 << 20
 
 DEADLINE_S = 60.0
 """Maximum time of one case: a record may name any deadline."""
+
+CACHE = Path(Schema().cache_dir).expanduser()
+"""Where rebuilt jobs have their kernels from."""
 
 SOURCES = ("cases", "kernels", "memory", "runner", "simulator")
 """Folders whose files decide what the simulator counts."""
@@ -136,12 +142,11 @@ def rerun(
     """
     cases = with_data(records)
     run = _Run(wanted, up_to_bytes, code, OneByOne(make, means))
-    try:
-        for case in in_order(cases, wanted.seed):
-            say(f"running cases again: {run.simulated} of {len(cases)}")
-            run.take(case)
-    finally:
-        run.close()
+    ordered = list(in_order(cases, wanted.seed))
+    run.compile([case.records[0] for case in ordered if not _out_of_reach(case)][: wanted.number], say)
+    for case in ordered:
+        say(f"running cases again: {run.simulated} of {len(cases)}")
+        run.take(case)
     at_commit = run.ask(ask, say) if wanted.at_commit else 0
     found = _Found()
     for taken in run.taken:
@@ -162,6 +167,15 @@ def with_data(records: Iterable[Record]) -> list[RecordedData]:
         ended = "" if record.check is not None else str(record.status)
         found.setdefault((record.id, json.dumps(job, sort_keys=True), ended), []).append(record)
     return [RecordedData(tuple(members)) for members in found.values()]
+
+
+def _out_of_reach(case: RecordedData) -> str:
+    """Return why no case such as this runs again; "" if it may."""
+    first = case.records[0]
+    most_bytes = SIMULATED_UP_TO_BYTES if _was_simulated(first) else SMALL_BYTES
+    if is_baseline(first) or (first.kernel is None and case.is_checked):
+        return "the record has no kernel" if case.kernel else "a library ran it, which needs GPUs"
+    return f"larger than {most_bytes:,} bytes, the maximum to run again" if first.case.size_bytes > most_bytes else ""
 
 
 def in_order(cases: Sequence[RecordedData], seed: int) -> Iterator[RecordedData]:
@@ -189,10 +203,13 @@ class _Run:
         self._is_there = False  # what is compared with ran by the code of the record's commit
         self.taken: list[_Taken] = []
         self._ends_s = time.monotonic() + wanted.patience_s if wanted.patience_s is not None else None
+        self._not_compiled: frozenset[Kernel] = frozenset()
         self.simulated = 0
 
-    def close(self) -> None:
-        self._runner.close()
+    def compile(self, records: Sequence[Record], say: Callable[[str], None]) -> None:
+        """Compile the kernels of records, in their order, which takes a half of the time at most."""
+        patience_s = self._wanted.patience_s
+        self._not_compiled = compiled_first(records, CACHE, patience_s and patience_s / 2, say)
 
     def take(self, case: RecordedData) -> None:
         """Run a case again or compare it with the reference, and note what came of it."""
@@ -253,15 +270,12 @@ class _Run:
 
     def _why_not_simulated(self, case: RecordedData) -> str:
         """Return why a case does not run here; "" if it does."""
-        first = case.records[0]
-        on_gpus = not _was_simulated(first)
-        most_bytes = SMALL_BYTES if on_gpus else SIMULATED_UP_TO_BYTES
-        if is_baseline(first) or (first.kernel is None and case.is_checked):
-            return "the record has no kernel" if case.kernel else "a library ran it, which needs GPUs"
-        if first.case.size_bytes > most_bytes:
-            return f"larger than {most_bytes:,} bytes, the maximum to run again"
+        if why := _out_of_reach(case):
+            return why
         if self._wanted.number is not None and self.simulated >= self._wanted.number:
             return f"not among the {self._wanted.number} that were to run again"
+        if self._not_compiled and kernel_of(case.records[0]) in self._not_compiled:
+            return f"not compiled within half of {self._wanted.patience_s:.0f} s, and --rerun has no limit"
         return self._late()
 
     def _late(self) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class OneByOne:
-    """Runs a case at a time. The world stays open for the next case that wants the same; close() ends it.
+    """Runs a case at a time, in a world of its own: an open one keeps the memory of the largest case so far.
 
     make and means replace the worlds and the work of a case, for tests.
     """
@@ -34,13 +34,16 @@ class OneByOne:
 
     def run(self, job: PreparedJob, case: Case) -> Record:
         """Run a case of a job and return its record, whose environment and request are empty."""
+        from symlab.evidence.replay.by_reference import forget_after  # with torch, which takes seconds to import
+
         request = job.request
-        wanted = request.fabric, request.world_size
-        if wanted != self._wanted:
-            self.close()
-        self._wanted = wanted
+        self._wanted, self._record = (request.fabric, request.world_size), None
         asked = (settings(request.fabric), RecordedEnvironment, RecordedRequest())
-        run_job(Job(request, (case,), *asked, job.specs, job.custom), self, self._means)
+        try:
+            run_job(Job(request, (case,), *asked, job.specs, job.custom), self, self._means)
+        finally:
+            self._close()
+            forget_after(case)
         assert self._record is not None
         return self._record
 
@@ -48,7 +51,7 @@ class OneByOne:
         """Return a healthy world for the case at hand."""
         assert self._wanted is not None
         if self._world is None or not self._world.healthy:
-            self.close()
+            self._close()
             self._world = self._make(*self._wanted, lambda line: None)
         return self._world
 
@@ -63,7 +66,7 @@ class OneByOne:
         """Take the record of the case."""
         self._record = record
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """End the world, if one is open."""
         world, self._world = self._world, None
         if world is not None:

@@ -44,6 +44,24 @@ def test_lanes_of_a_warp_that_store_one_value_do_not_race_in_any_order(where, va
     assert between_warps, "of two warps they race, whatever they store"
 
 
+RELEASE = """st.global.u32 [%peer], 5; {between} setp.ne.u32 %p1, %lane, {lane}; @%p1 bra LOOK;
+    st.release.sys.global.u32 [%peerflag], 1; LOOK: setp.ne.u32 %p1, %lane, 0; @%p1 bra END;
+    WAIT: ld.acquire.sys.global.u32 %r2, [%flag]; setp.ne.u32 %p2, %r2, 1; @%p2 bra WAIT;
+    {then} END:"""
+READ, OVERWRITE = "ld.global.u32 %r3, [%data]; st.global.u32 [%flag+128], %r3;", "st.global.u32 [%data], 6;"
+
+
+@pytest.mark.parametrize("lane", [0, 7, 31])
+@pytest.mark.parametrize("then", [READ, OVERWRITE, "ld.relaxed.sys.global.u32 %r3, [%data];"])
+@pytest.mark.parametrize(("between", "is_found"), [("", True), ("bar.warp.sync -1;", False), ("bar.sync 0;", False)])
+def test_a_lane_releases_its_own_store_alone_whichever_lane_it_is(lane, then, between, is_found):
+    """All lanes store one value: of the others', nothing is ordered before the release of one, on converged lanes either
+    (PTX ISA, 8.9.5: what one thread does is ordered by synchronization alone)."""
+    body = RELEASE.format(lane=lane, between=between, then=then)
+    for order in ({}, *({"schedule": "random", "granularity": "access", "seed": seed} for seed in range(2))):
+        assert {one.severity for one in found(body, block=32, **order)} == ({"race"} if is_found else set()), order
+
+
 ROUNDS = """mov.u32 %r11, 0; LOOP: add.u32 %r12, %lane, %r11;
     mul.wide.u32 %d1, %r12, 4; add.u64 %d1, %d1, %data; st.global.u32 [%d1], {value};
     add.u32 %r11, %r11, 1; setp.lt.u32 %p1, %r11, 2; @%p1 bra LOOP;"""

@@ -137,6 +137,16 @@ def test_sizes(text, size):
     assert command.size_of(text) == size
 
 
+def test_records_that_change_while_they_are_audited_are_refused(place, monkeypatch, capsys):
+    def change(*_):
+        bundle.write([one(world=6)], place / "same.jsonl.xz")
+        return answer()
+
+    monkeypatch.setattr(worker, "ask", change)
+    assert main(["audit", "same.jsonl.xz"]) == 2
+    assert "same.jsonl.xz: files changed while they were audited, audit them again" in capsys.readouterr().err
+
+
 def test_records_from_mlflow_have_no_manifest(monkeypatch, capsys):
     monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: records() if (uri, ids) == ("u", ["run"]) else [])
     assert main(["audit", "run", "--mlflow", "u"]) == 0

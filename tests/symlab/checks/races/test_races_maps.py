@@ -1,0 +1,49 @@
+"""Tensor maps in global memory: what a kernel wrote is another map to a copy, until a fence that the simulator lacks."""
+
+import numpy as np
+import pytest
+
+from tests.simulator.harness import executable, make_world, module, put, start, succeed
+from tests.simulator.isa.tensor_maps import Map, encoded
+
+SHARED = ".shared .align 1024 .b8 stage[1024]; .shared .align 8 .b64 bar; .reg .pred %q; .reg .b64 %m;"
+FORWARD = """setp.gt.u32 %p1, %r0, 7; mul.wide.u32 %d2, %r0, 16; mov.b64 %m, kernel_map; add.u64 %m, %m, %d2;
+    @!%p1 ld.param.v4.u32 {%r1, %r2, %r3, %r4}, [%m]; add.u64 %d3, %place, %d2;
+    @!%p1 st.global.v4.u32 [%d3], {%r1, %r2, %r3, %r4}; bar.sync 0;"""
+COPY = """setp.eq.u32 %p0, %r0, 0; mov.u32 %r4, stage; mov.u32 %r5, bar; @!%p0 bra END;
+    mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster; fence.proxy.async;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+    cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r4], [{map}, {{0}}], [%r5];
+    AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0; @!%q bra AGAIN; END:"""
+
+
+def found(*bodies):
+    """What is found where one rank runs these launches in a row, on a map at %place that a host wrote."""
+    world = make_world(1, races=True)
+
+    def program(fabric):
+        data = put(fabric, "data", np.arange(32, dtype=np.uint32))
+        made = encoded(Map("u32", (32,), (), (32,), (1,)), data.address)
+        place = put(fabric, "place", np.frombuffer(made, np.uint32))
+        for body in bodies:
+            ptx = module(body, ["struct128 map", "u64 place"], "", SHARED)
+            start(fabric, executable(ptx), 1, 32, [made, place.address])
+            fabric.synchronize()
+
+    succeed(world, program)
+    return {(one.severity, one.missing) for one in world.findings}
+
+
+@pytest.mark.parametrize(
+    ("bodies", "is_found"),
+    [
+        ([COPY.format(map="%place")], False),
+        (["mov.b64 %m, kernel_map; cvta.param.u64 %m, %m;" + COPY.format(map="%m")], False),
+        ([FORWARD + COPY.format(map="%place")], True),
+        ([FORWARD, COPY.format(map="%place")], True),
+    ],
+    ids=["a host's", "a parameter", "the same kernel's", "an earlier kernel's"],
+)
+def test_a_map_that_a_kernel_wrote_needs_a_fence_of_its_own(bodies, is_found):
+    expected = {("proxy", "fence.proxy.tensormap::generic.acquire")} if is_found else set()
+    assert found(*bodies) == expected
