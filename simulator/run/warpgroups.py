@@ -207,6 +207,7 @@ class Registers:
             tell(
                 self.space.events.product, ProductMoment(*who, instruction, "unfenced", earlier=earlier, register=name)
             )
+        self.touched[rows, groups] = 0
         self.shapes[rows[:given], groups] = shape
 
     def fence(self, groups: Ids) -> None:
