@@ -126,6 +126,10 @@ def _read(
     for position, (found, given) in enumerate(zip(places, descriptors.tolist(), strict=True)):
         _check(found, given, batch.shared_bytes, position * WARPGROUP, name)
     blocks = batch.blocks_of(np.asarray(frame.view.lanes)[::WARPGROUP])
+    if batch.warpgroups.tiles.of:
+        for position, (found, given) in enumerate(zip(places, descriptors.tolist(), strict=True)):
+            start = int(blocks[position]) * batch.shared.shape[1]
+            _check_swizzle(frame, np.sort(found.reshape(-1)) + start, given, position * WARPGROUP, name)
     units = (np.stack(places) + (blocks * batch.shared.shape[1])[:, None, None]) // ROW_BYTES
     good = batch.shared_written.reshape(-1, ROW_BYTES)[units].all(axis=(1, 2, 3))
     if not good.all():
@@ -146,6 +150,16 @@ def _check(places: Lanes, bits: int, size: int, position: int, name: str) -> Non
         text = f"the descriptor of {name}, {bits:#x}, reads bytes {low:#x} to {high:#x} of shared memory (start "
         text += f"{one.start:#x}, leading {one.leading}, stride {one.stride}, swizzle {one.swizzle_bytes})"
         raise LaneFault(position, f"{text}: outside the block's {size} bytes")
+
+
+def _check_swizzle(frame: LaneFrame, places: Lanes, bits: int, position: int, name: str) -> None:
+    """Raise LaneFault for a swizzle that is not that of the tensor copy which left the matrix."""
+    swizzle = Descriptor.of(bits).swizzle_bytes
+    found = frame.batch.warpgroups.tiles.other_swizzle(places, swizzle, frame.batch.shared.reshape(-1))
+    if found is not None:
+        copied, instruction = found
+        text = f"the descriptor of {name}, {bits:#x}, has a swizzle of {swizzle} bytes, and what it reads was copied"
+        raise LaneFault(position, f"{text} with one of {copied} at PTX line {instruction.line}")
 
 
 def _report(frame: LaneFrame, instruction: Instruction, numbers: Lanes, a: list[Lanes] | None, b: list[Lanes]) -> None:

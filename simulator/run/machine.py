@@ -125,6 +125,7 @@ class Batch:
         self.shared, self.shared_start = space.make_shared(len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
         self.parameter_rows = self._parameter_rows(arguments)
+        self.warpgroups: Warpgroups | None = None
         self.mbarriers, self.copies = _asynchronous(self)
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)
@@ -143,7 +144,6 @@ class Batch:
         self.meets = any(step.exit.kind in ("collective", "numbered") for step in self.program.steps)
         self.warps = Warps(self.block, self.lanes if self.meets else 0)
         self.numbered = NumberedBarriers(self.warps, self.barriers["block"].alive)
-        self.warpgroups: Warpgroups | None = None
         if any(step.exit.kind == "warpgroup" for step in self.program.steps):
             from simulator.run.warpgroups import Warpgroups
 

@@ -32,7 +32,8 @@ class Meeting:
 
 
 class Warpgroups:
-    """The warpgroups of one launch, numbered by block. waiting: by number; registers: those that wgmma uses."""
+    """The warpgroups of one launch, numbered by block. waiting: by number; registers: those that wgmma uses; tiles:
+    what tensor copies left in shared memory."""
 
     def __init__(self, space: Space, launched: Launched, fragments: dict[int, str]) -> None:
         self.block = launched.block
@@ -40,6 +41,7 @@ class Warpgroups:
         count = launched.lanes // self.block * self.each
         self.waiting: dict[int, Meeting] = {}
         self.has_ended = np.zeros(count, np.bool_)
+        self.tiles = Tiles()
         self.registers = Registers(space, launched, list(fragments), list(fragments.values()), count)
 
     def numbers_of(self, lanes: Ids) -> Ids:
@@ -99,6 +101,34 @@ class Warpgroups:
     def report(self) -> list[tuple[Exit, int, int]]:
         """For a deadlock's report: where a part of a warpgroup waits, its first lane, and how many have come."""
         return [(one.way_out, int(one.lanes[0].min()), one.count) for _, one in sorted(self.waiting.items())]
+
+
+@dataclass(slots=True)
+class Tiles:
+    """What the latest tensor copies left in the launch's shared memory: by where it begins there its bytes, swizzle and
+    instruction."""
+
+    of: dict[int, tuple[Any, int, Instruction]] = field(default_factory=dict)
+
+    def note(self, start: int, content: Any, swizzle_bytes: int, instruction: Instruction) -> None:
+        """A copy is done."""
+        end = start + len(content)
+        over = [at for at, (other, _, _) in self.of.items() if at < end and start < at + len(other)]
+        for at in over:
+            del self.of[at]
+        self.of[start] = (content, swizzle_bytes, instruction)
+
+    def other_swizzle(self, places: Ids, swizzle_bytes: int, memory: Any) -> tuple[int, Instruction] | None:
+        """Return the swizzle of a copy, and the copy, that left what is at places (rows of 16 bytes, ascending), if it
+        is another one. memory: the launch's; who overwrote a tile since then may have used any swizzle."""
+        for start, (content, swizzle, instruction) in self.of.items() if len(self.of) else ():
+            end = start + len(content)
+            if swizzle != swizzle_bytes and start <= places[-1] and places[0] < end:
+                inside = places[(places >= start) & (places < end)]
+                rows = inside[:, None] + np.arange(16)
+                if len(inside) and (memory[rows] == content[rows - start]).all():
+                    return swizzle, instruction
+        return None
 
 
 @dataclass(slots=True)

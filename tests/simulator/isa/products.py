@@ -28,8 +28,9 @@ NONE = LEADING // 16 << 16 | STRIDE // 16 << 32
 
 @dataclass(frozen=True)
 class Form:
-    """One kernel. given: the words of a lane, as pairs of register and number; out: those it leaves (image: all of
-    shared memory). kinds: types of D, A and B; regions: type and bytes of the parts of the image."""
+    """One kernel. given: the words of a lane, as register, number and type; out: how many it leaves (dumps: shared
+    memory). kinds: types of D, A and B; regions: type and bytes of the parts of the image. depth, signs, turned (A and
+    B are transposed), keeps (D is added to), times and saturates say what the instruction computes."""
 
     name: str
     text: str
@@ -43,6 +44,12 @@ class Form:
     descriptors: bool = False
     dumps: bool = False
     setting: tuple = field(default=())
+    depth: int = 0
+    signs: tuple = (1, 1)
+    turned: tuple = (0, 0)
+    keeps: bool = True
+    times: int = 1
+    saturates: bool = False
 
     @property
     def image_bytes(self):
@@ -264,10 +271,11 @@ def wgmma(kinds, n=16, a_in="shared", end=(), saturates="", keeps=True, times=1,
     d, a, b = kinds
     count = n // 2 // (32 // BITS[d])
     opcode = f"wgmma.mma_async.sync.aligned.m64n{n}k{DEPTH[a]}.{d}.{a}.{b}{saturates}"
-    floats = a in FLOATS
-    if floats:
+    facts = {"depth": DEPTH[a], "keeps": keeps, "times": times, "saturates": bool(saturates)}
+    if a in FLOATS:
         scales = list(end[:2]) or [1, 1]
         trans = (list(end[2:]) or [0, 0]) if BITS[a] == 16 else []
+        facts |= {"signs": tuple(scales), "turned": tuple(trans) or (0, 0)}
         trans = trans[1:] if a_in == "registers" else trans
         end = scales + trans
     else:
@@ -280,7 +288,7 @@ def wgmma(kinds, n=16, a_in="shared", end=(), saturates="", keeps=True, times=1,
     name = f"{opcode} {a_in}{tail}{' twice' if times == 2 else ''}{'' if keeps else ' fresh'}{note}"
     given = ((("a", 4, a),) if a_in == "registers" else ()) + (("c", count, d),)
     regions = ((a, IMAGE_A), (b, IMAGE_B * n))
-    return Form(name, text, 128, kinds, given, count, **{"regions": regions, "descriptors": True, **how})
+    return Form(name, text, 128, kinds, given, count, **{"regions": regions, "descriptors": True, **facts, **how})
 
 
 def wgmma_forms():
@@ -327,7 +335,8 @@ def mma(shape, kinds, a, b, saturates=""):
     text = f"{opcode} {listed('c', count)}, {listed('a', a)}, {listed('b', b)}, {listed('c', count)};"
     given = (("a", a, left), ("b", b, right), ("c", count, d))
     categories = OF_FLOATS if left in FLOATS else OF_INTEGERS
-    return Form(opcode, text, 32, kinds, given, count, categories=categories, tiles=16)
+    facts = {"depth": int(shape.split("k")[1]), "saturates": bool(saturates)}
+    return Form(opcode, text, 32, kinds, given, count, categories=categories, tiles=16, **facts)
 
 
 def mma_forms():
