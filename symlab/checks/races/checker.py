@@ -82,7 +82,7 @@ from symlab.checks.races.report import (
     Watched,
 )
 
-_PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
+_PROXY_WORDS = ("multimem", "bulk", "async", "fence.proxy")
 """What is in the PTX of kernels that use other proxies than the generic one."""
 _LINE_BYTES = 128
 _COPY_UNIT = 16
