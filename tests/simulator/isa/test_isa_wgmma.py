@@ -2,6 +2,9 @@
 
 import pytest
 
+from memory.fabric import DeviceFault
+from simulator.isa import wgmma
+from simulator.run import warpgroups
 from tests.simulator.harness import failed, ran, stored
 from tests.simulator.isa import wgmma_programs as programs
 from tests.simulator.isa.wgmma_programs import (
@@ -16,6 +19,7 @@ from tests.simulator.isa.wgmma_programs import (
     USE,
     WAIT,
     ZEROS,
+    copied,
     findings_of,
     program,
 )
@@ -84,7 +88,27 @@ def test_a_wgmma_that_follows_waits_for_no_register_of_the_same_shape():
     assert findings_of(body) == []
 
 
+def test_a_swizzle_is_that_of_the_copy():
+    assert copied(128, 1).right
+    text = str(copied(128, 0).error())
+    assert "the descriptor of A, 0x" in text
+    assert "has a swizzle of 0 bytes, and what it reads was copied with one of 128 at PTX line" in text
+    overwritten = "shl.b32 %r3, %r0, 6; add.u32 %r3, %r3, %r1; mov.b32 %r5, 1; st.shared.b32 [%r3], %r5; fence.proxy.async; bar.sync 0;"
+    assert copied(128, 0, overwritten).right
+
+
 def test_programs_without_a_part_are_what_they_say():
     assert program(*((one, "") for one in PLAIN if one is not USE)).strip() == USE
     assert ran(program(), {}, 1, 128, 1, "", REGISTERS).right
     assert programs.BYTES == 8192
+
+
+def test_no_event_is_made_without_a_listener(monkeypatch):
+    def forbidden(*args, **named):
+        raise AssertionError("an event was made")
+
+    for module in (warpgroups, wgmma):
+        monkeypatch.setattr(module, "ProductMoment", forbidden)
+    assert ran(program((ORDER, "")), {}, 1, 128, 1, "", REGISTERS).right
+    with pytest.raises(DeviceFault, match="an event was made"):
+        findings_of(program((ORDER, "")))

@@ -1,6 +1,9 @@
 """Small programs with wgmma of one warpgroup, and changes that make each of them wrong."""
 
-from tests.simulator.harness import ran
+import numpy as np
+
+from tests.simulator.harness import executable, make_world, module, put, ran, run, start
+from tests.simulator.isa.tensor_maps import Map, encoded
 
 NONE = 128 // 16 << 16 | 256 // 16 << 32
 """A descriptor without a swizzle, of units of 8 rows that follow each other."""
@@ -46,3 +49,27 @@ def findings_of(body, grid=1, block=128, cluster=1, **options):
         (one.severity, one.missing, *(side.text.removeprefix("@%p0 ").split()[0] for side in (one.first, one.second)))
         for one in outcome.world.findings
     ]
+
+
+COPIED = """
+setp.eq.u32 %p0, %r0, 0; mov.b64 %d1, kernel_map; cvta.param.u64 %d1, %d1; mov.u32 %r1, stage; mov.u32 %r2, bar; mov.b32 %r4, 0;
+@%p0 mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster; bar.sync 0;
+@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 8192;
+@%p0 cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r1], [%d1, {%r4, %r4}], [%r2];
+POLL: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra POLL;
+"""
+
+
+def copied(swizzle, mode, after="", **options):
+    """64 x 64 ones come by a tensor copy with a swizzle; the descriptors have the swizzle of a mode. after: the copy."""
+    described = DESCRIBE.replace(str(NONE), str(mode << 62 | 1 << 16 | 1024 // 16 << 32)).replace("%a, 128", "%a, 0")
+    parts = (COPIED, after, described, ZEROS, ORDER, MULTIPLY, COMMIT, WAIT)
+    ptx = module("\n".join(parts), ["struct128 map"], registers=REGISTERS)
+
+    def work(fabric):
+        ones = put(fabric, "ones", np.full(4096, 0x3C00, "u2"))
+        made = Map("f16", (64, 64), (128,), (128 // 2 if swizzle != 64 else 32, 64), (1, 1), swizzle)
+        start(fabric, executable(ptx), 1, 128, [encoded(made, ones.address)])
+        fabric.synchronize()
+
+    return run(make_world(1, **options), work)
