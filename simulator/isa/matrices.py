@@ -20,8 +20,8 @@ from simulator.ptx.ir import Instruction, Operand, Vector
 
 WARP = 32
 ROW_BYTES = 16
-SHARED = ("", ".shared", ".shared::cta")
 _COUNTS = {"x1": 1, "x2": 2, "x4": 4}
+_WORDS = f"sync aligned m8n8 trans shared shared::cta {' '.join(_COUNTS)}"
 
 
 def registers_of(operand: Operand) -> tuple[Operand, ...]:
@@ -39,6 +39,15 @@ def whole_warps(frame: LaneFrame, instruction: Instruction) -> int:
 
 
 # Loads and stores
+
+
+def _count_of(instruction: Instruction) -> int:
+    """How many matrices are moved."""
+    words = instruction.qualifiers
+    counts = [_COUNTS[word] for word in words if word in _COUNTS]
+    if len(counts) != 1 or "m8n8" not in words or {"shared", "shared::cta"} <= set(words):
+        raise UnknownInstruction(f"the simulator has no such shape of {instruction.mnemonic}; {instruction.where()}")
+    return counts[0]
 
 
 def _matrices(instruction: Instruction, vector: Operand, count: int) -> tuple[Operand, ...]:
@@ -62,14 +71,11 @@ def _space_of(instruction: Instruction) -> str:
     return "shared" if any(word.startswith("shared") for word in instruction.qualifiers) else ""
 
 
-@operation(
-    *(f"ldmatrix.m8n8.{count}{trans}{space}.b16" for count in _COUNTS for trans in ("", ".trans") for space in SHARED),
-    neutral="sync aligned",
-)
+@operation("ldmatrix.b16", neutral=_WORDS)
 def _load_matrices(instruction: Instruction, bind: Binder) -> Run:
     """Each matrix into a register of each lane; rows of 16 bytes lie where lanes say."""
     vector, address = instruction.operands
-    count = next(_COUNTS[word] for word in instruction.qualifiers if word in _COUNTS)
+    count = _count_of(instruction)
     targets = [bind.write(one) for one in _matrices(instruction, vector, count)]
     space, is_transposed = _space_of(instruction), "trans" in instruction.qualifiers
     addresses = READERS[space](address, bind)
@@ -91,14 +97,11 @@ def _load_matrices(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-@operation(
-    *(f"stmatrix.m8n8.{count}{trans}{space}.b16" for count in _COUNTS for trans in ("", ".trans") for space in SHARED),
-    neutral="sync aligned",
-)
+@operation("stmatrix.b16", neutral=_WORDS)
 def _store_matrices(instruction: Instruction, bind: Binder) -> Run:
     """The same the other way."""
     address, vector = instruction.operands
-    count = next(_COUNTS[word] for word in instruction.qualifiers if word in _COUNTS)
+    count = _count_of(instruction)
     sources = [bind.read(one, "u4") for one in _matrices(instruction, vector, count)]
     space, is_transposed = _space_of(instruction), "trans" in instruction.qualifiers
     addresses = READERS[space](address, bind)

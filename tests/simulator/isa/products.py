@@ -12,6 +12,8 @@ from functools import cache
 
 import numpy as np
 
+from simulator.isa import key_of
+from simulator.ptx.parse import parse_kernel
 from tests.simulator.harness import module
 
 FLOATS = {"f16": (5, 10), "bf16": (8, 7), "tf32": (8, 23), "f32": (8, 23), "e4m3": (4, 3), "e5m2": (5, 2)}
@@ -376,3 +378,11 @@ def forms():
     made = (*wgmma_forms(), *mma_forms(), *copy_forms())
     assert len({one.name for one in made}) == len(made)
     return made
+
+
+@cache
+def keys():
+    """Keys of the table that the forms run, and setmaxnreg's, which gives nothing."""
+    kernels = [parse_kernel(ptx_of(one), "kernel") for one in forms()]
+    found = {key_of(one) for kernel in kernels for block in kernel.blocks for one in block.instructions}
+    return frozenset(found | {"setmaxnreg.inc.u32", "setmaxnreg.dec.u32"})

@@ -1,5 +1,7 @@
 """wgmma, mma.sync and copies of matrices: against an oracle of single elements, and against what an H100 left."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,3 +67,69 @@ def test_elements_are_what_the_oracle_computes(form):
                 if expected != found:
                     wrong.append(f"{category}, tile {tile}, {at}: {found:#x}, not {expected:#x}")
     assert wrong == []
+
+
+def rows_of(form, image, words):
+    """Each matrix of a copy, as 8 rows of 8 numbers of 16 bits: in shared memory where lanes say, or in registers."""
+    count = next((int(word[1]) for word in form.name.split(".") if word in ("x1", "x2", "x4")), 1)
+    if form.given[0][0] == "b":
+        memory = [int.from_bytes(bytes(image[at : at + 2]), "little") for at in range(0, len(image), 2)]
+        starts = [int(one) // 2 for one in words[: 8 * count, 0]]
+        in_memory = [[memory[at : at + 8] for at in starts[8 * one : 8 * one + 8]] for one in range(count)]
+    else:
+        in_memory, starts = None, []
+    held = words[:, len(form.given) - 1 :]
+    in_lanes = [
+        [
+            [int(held[4 * row + column // 2, one]) >> 16 * (column % 2) & 0xFFFF for column in range(8)]
+            for row in range(8)
+        ]
+        for one in range(held.shape[1])
+    ]
+    return in_memory, in_lanes, starts
+
+
+def turned(matrix):
+    return [list(one) for one in zip(*matrix, strict=True)]
+
+
+SPACES = ("shared", "shared::cta", "generic")
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("form", OTHERS, ids=lambda one: one.name)
+def test_matrices_are_copied(form, space):
+    if space == "shared::cta":
+        form = replace(form, text=form.text.replace(".shared.", ".shared::cta."))
+    if space == "generic":
+        text = form.text.replace("[%b0]", "[%d9]").replace(
+            "; ldm", "; cvt.u64.u32 %d9, %b0; cvta.shared.u64 %d9, %d9; ldm"
+        )
+        form = replace(
+            form,
+            text=text.replace("; stm", "; cvt.u64.u32 %d9, %b0; cvta.shared.u64 %d9, %d9; stm").replace(
+                ".shared.b16", ".b16"
+            ),
+        )
+    images, words = inputs_of(form, "bits")
+    out = simulated(form, images, words)
+    for image, given, found in zip(images, words, out, strict=True):
+        in_memory, in_lanes, starts = rows_of(form, image, given)
+        is_turned = "trans" in form.name
+        if form.name.startswith("stmatrix"):
+            after = image.view("u2").copy()
+            for one, matrix in enumerate(in_lanes):
+                for row, numbers in enumerate(turned(matrix) if is_turned else matrix):
+                    after[starts[8 * one + row] :][:8] = numbers
+            assert np.array_equal(after, found.reshape(-1).view("u2"))
+            continue
+        expected = in_lanes if form.name.startswith("mov") else in_memory
+        given = [turned(one) if is_turned else one for one in expected]
+        words = [
+            [
+                given[one][lane // 4][lane % 4 * 2] | given[one][lane // 4][lane % 4 * 2 + 1] << 16
+                for one in range(form.out)
+            ]
+            for lane in range(32)
+        ]
+        assert found.tolist() == words
