@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.simulator.harness import executable, get, make_world, put, start, succeed
+from simulator.ptx.assembler import assembled, find_ptxas
+from simulator.run.decode import decode
+from tests.simulator.harness import executable, get, make_world, module, put, start, succeed
 from tests.simulator.isa.products import forms, inputs_of, ptx_of
 from tests.simulator.isa.products_oracle import Operands, result_in
 
@@ -133,3 +135,40 @@ def test_matrices_are_copied(form, space):
             for lane in range(32)
         ]
         assert found.tolist() == words
+
+
+LEGAL = {
+    "mma": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%c0,%c1,%c2,%c3}, {%a0,%a1,%a2,%a3}, {%b0,%b1}, {%c0,%c1,%c2,%c3};",
+    "of float8": "mma.sync.aligned.m16n8k16.row.col.f16.e4m3.e5m2.f16 {%c0,%c1}, {%a0,%a1}, {%b0}, {%c0,%c1};",
+    "of float8, too deep": "mma.sync.aligned.m16n8k64.row.col.f16.e4m3.e5m2.f16 {%c0,%c1}, {%a0,%a1}, {%b0}, {%c0,%c1};",
+    "two types of D": "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f16 {%c0,%c1,%c2,%c3}, {%a0,%a1}, {%b0}, {%c0,%c1};",
+    "few registers": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%c0,%c1}, {%a0,%a1,%a2,%a3}, {%b0,%b1}, {%c0,%c1};",
+    "no layout": "mma.sync.aligned.m16n8k8.f16.f16.f16.f16 {%c0,%c1}, {%a0,%a1}, {%b0}, {%c0,%c1};",
+    "ldmatrix": "ldmatrix.sync.aligned.m8n8.x2.trans.shared::cta.b16 {%a0, %a1}, [image];",
+    "ldmatrix of global memory": "ldmatrix.sync.aligned.m8n8.x2.global.b16 {%a0, %a1}, [%image];",
+    "stmatrix": "stmatrix.sync.aligned.m8n8.x1.shared.b16 [image], {%a0};",
+    "movmatrix": "movmatrix.sync.aligned.m8n8.trans.b16 %a0, %a1;",
+    "setmaxnreg": "setmaxnreg.inc.sync.aligned.u32 40;",
+    "setmaxnreg of many": "setmaxnreg.inc.sync.aligned.u32 264;",
+    "setmaxnreg of an odd number": "setmaxnreg.dec.sync.aligned.u32 42;",
+    "wgmma": "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%c0,%c1,%c2,%c3}, %d0, %d1, %p0, 1, -1, 0, 1;",
+    "wgmma of 12 columns": "wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {%c0,%c1,%c2,%c3,%c4,%c5}, %d0, %d1, %p0, 1, 1, 0, 0;",
+    "wgmma of 40 columns of integers": "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.u8 {%c0,%c1,%c2,%c3,%c4,%c5,%c6,%c7,%c8,%c9,%c10,%c11,%c12,%c13,%c14,%c15,%c16,%c17,%c18,%c19}, %d0, %d1, %p0;",
+    "wgmma with a third sign": "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%c0,%c1,%c2,%c3}, %d0, %d1, %p0, 2, 1, 0, 0;",
+    "wgmma of tf32, transposed": "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%c0,%c1,%c2,%c3}, %d0, %d1, %p0, 1, 1, 0, 1;",
+    "wgmma of bf16 to f16": "wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 {%c0,%c1}, %d0, %d1, %p0, 1, 1, 0, 0;",
+    "wgmma with A in registers": "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%c0,%c1,%c2,%c3}, {%a0,%a1,%a2,%a3}, %d1, %p0, 1, 1, 1;",
+    "wait for a register": "wgmma.wait_group.sync.aligned %a0;",
+    "wait for 20": "wgmma.wait_group.sync.aligned 20;",
+    "wait for less than none": "wgmma.wait_group.sync.aligned -1;",
+}
+REGISTERS = ".reg .b32 %a<4>, %b<2>, %c<20>; .shared .align 16 .b8 image[64];"
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed")
+@pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize("name", LEGAL)
+def test_what_ptxas_takes_is_taken(name, target):
+    ptx = module(LEGAL[name], ["u64 image"], registers=REGISTERS, target=target)
+    problems = [one.text for one in assembled(find_ptxas(), ptx, target).problems]
+    assert bool(decode(ptx, "kernel").unsupported) == bool(problems), problems
