@@ -15,7 +15,7 @@ import numpy as np
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import READERS, load_rows, store_rows
 from simulator.memory.space import LaneFault
-from simulator.number.products import BITS, Precision, multiplied, multiplied_integers
+from simulator.number.products import BITS, Precision, multiplied, multiplied_as_halves, multiplied_integers
 from simulator.ptx.ir import Instruction, Operand, Vector
 
 WARP = 32
@@ -218,6 +218,8 @@ def _multiply(instruction: Instruction, bind: Binder) -> Run:
     left, right, rest = ([bind.read(one, "u4") for one in some] for some in (a, b, c))
     how = Precision(saturates="satfinite" in words)
     beside, blocks = of_d // 16, rows // 8
+    multiply: Any = product if kinds[1] not in FLOATS8 else multiplied_as_halves
+    more = (how,) if multiply is product else ()
 
     def run(frame: LaneFrame) -> None:
         warps = whole_warps(frame, instruction)
@@ -226,6 +228,6 @@ def _multiply(instruction: Instruction, bind: Binder) -> Run:
             gathered(frame, right, bits, 1, warps),
             gathered(frame, rest, of_d, blocks, warps, beside),
         )
-        scattered(frame, targets, product(*matrices, kinds, how), blocks, beside)
+        scattered(frame, targets, multiply(*matrices, kinds, *more), blocks, beside)
 
     return run

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.number.float8 import E4M3, E5M2
+from simulator.number.float8 import FLOATS8
 
 Array = npt.NDArray[Any]
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
@@ -29,11 +29,10 @@ _NEVER = -4000
 @dataclass(frozen=True, slots=True)
 class Precision:
     """How an instruction sums. fraction: bits kept below the largest exponent; kept: bits behind the point of a float32
-    result; depth: how many products one sum takes, the sums following each other; 0: all. saturates: of integers."""
+    result; saturates: of integers."""
 
     fraction: int = 25
     kept: int = 23
-    depth: int = 0
     saturates: bool = False
 
 
@@ -81,29 +80,32 @@ def widened(codes: Array, kind: str) -> Array:
     elif kind == "bf16":
         found = (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
     else:
-        found = {"e4m3": E4M3, "e5m2": E5M2}[kind].to_f32(codes)
+        found = FLOATS8[kind].to_f32(codes)
     return found
 
 
 def multiplied(a: Array, b: Array, c: Array | None, kinds: tuple[str, str, str], how: Precision) -> Array:
     """Return the bits of D. a: bits of (n, rows, depth), b: of (n, columns, depth), c: of (n, rows, columns), None for
     zeros; kinds: types of D and C, of A and of B."""
-    d = kinds[0]
-    left, right = decoded(a, kinds[1]), decoded(b, kinds[2])
-    rest = None if c is None else decoded(c, d)
-    depth = how.depth or a.shape[-1]
-    if depth == a.shape[-1]:
-        return _summed(left, right, rest, d, how)
-    found: Array | None = c
-    for low in range(0, a.shape[-1], depth):
-        parts = [_cut(one, slice(low, low + depth)) for one in (left, right)]
-        found = _summed(parts[0], parts[1], None if found is None else decoded(found, d), d, how)
+    rest = None if c is None else decoded(c, kinds[0])
+    return _summed(decoded(a, kinds[1]), decoded(b, kinds[2]), rest, kinds[0], how)
+
+
+def multiplied_as_halves(a: Array, b: Array, c: Array, kinds: tuple[str, str, str]) -> Array:
+    """The same of 8-bit floats for mma.sync, of which Hopper has none: they become float16. The products of the first
+    two of each four elements are one sum, to which those of the others are added; at last C is, rounded to nearest."""
+    halves = [FLOATS8[kind].to_f16(one) for one, kind in zip((a, b), kinds[1:], strict=True)]
+    found: Array | None = None
+    for some in (0, 2):
+        left, right = (
+            one.reshape(*one.shape[:2], -1, 4)[..., some : some + 2].reshape(*one.shape[:2], -1) for one in halves
+        )
+        found = multiplied(left, right, found, (kinds[0], "f16", "f16"), Precision())
     assert found is not None
-    return found
-
-
-def _cut(one: Numbers, depth: slice) -> Numbers:
-    return Numbers(one.values[..., depth], one.exponents[..., depth], one.is_special)
+    kind, nan = ("f2", 0x7FFF) if kinds[0] == "f16" else ("f4", 0x7FFFFFFF)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = found.view(kind) + np.ascontiguousarray(c).view(kind)
+    return np.where(np.isnan(sums), nan, sums.view(found.dtype)).astype(found.dtype)
 
 
 def _summed(left: Numbers, right: Numbers, rest: Numbers | None, d: str, how: Precision) -> Array:
@@ -155,6 +157,7 @@ def _sum_exactly(left: Numbers, right: Numbers, rest: Numbers | None, how: Preci
         term *= scale
         np.trunc(term, out=term)
         sums += term
+    sums += 0.0  # no zero is negative
     sums *= back
 
 

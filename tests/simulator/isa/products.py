@@ -2,13 +2,16 @@
 
 A tile is one block of one warpgroup, or of one warp. It gets an image of shared memory, and words of each lane: for
 wgmma two descriptors, then A if it is in registers, then C. It leaves the words of D. Inputs are made by NumPy from a
-seed, so that what an H100 left (hardware/h100_products.json.xz) can be held against any implementation without a GPU.
+seed, so that what an H100 left (hardware/h100.json.xz) can be held against any implementation without a GPU.
 """
 
 import hashlib
+import json
+import lzma
 import zlib
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +19,7 @@ from simulator.isa import key_of
 from simulator.ptx.parse import parse_kernel
 from tests.simulator.harness import module
 
+HARDWARE = Path(__file__).parent / "hardware" / "h100.json.xz"
 FLOATS = {"f16": (5, 10), "bf16": (8, 7), "tf32": (8, 23), "f32": (8, 23), "e4m3": (4, 3), "e5m2": (5, 2)}
 """Bits of the exponent and of the significand. tf32 is read from 32 bits, of which it takes the upper 19."""
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s32": 32}
@@ -203,8 +207,14 @@ def inputs_of(form, category, tiles=None):
     return np.stack(images), np.stack(words).astype("<u4")
 
 
-def digest(array):
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+def digest(*arrays):
+    return hashlib.sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in arrays)).hexdigest()[:16]
+
+
+@cache
+def hardware_digests():
+    """By form and category the digests of the inputs and of what an H100 left (products_on_gpu.py, 2026-11-27)."""
+    return json.loads(lzma.decompress(HARDWARE.read_bytes()))["digests"]
 
 
 # Settings of probes: where a descriptor reads, shown by elements that are all different

@@ -65,8 +65,42 @@ def summed(pairs, c, kinds, fraction, kept):
     return encoded(sum(cut(value, largest - fraction) for value, _ in terms), d, kept)
 
 
-def encoded(value, kind, kept):
-    """The bits of a number: of f32 toward zero, of f16 to the nearest, ties to even."""
+def summed_as_halves(pairs, c, kinds):
+    """mma.sync of 8-bit floats: of each four elements the first two are summed as float16, then the others; C comes
+    last, by an addition of its own."""
+    d, code = kinds[0], 0
+    halves = [tuple(half_of(kind, one) for kind, one in zip(kinds[1:], pair, strict=True)) for pair in pairs]
+    for some in ((0, 1), (2, 3)):
+        chosen = [pair for at, pair in enumerate(halves) if at % 4 in some]
+        code = summed(chosen, code, (d, "f16", "f16"), 25, 23)
+    return added(code, c, d)
+
+
+def half_of(kind, code):
+    """An 8-bit float as float16, which has all of them."""
+    value, _ = number_of(kind, code)
+    if value == "nan":
+        return NAN["f16"]
+    if isinstance(value, float):
+        return INFINITY["f16"] | (value < 0) << 15
+    return encoded(value, "f16", 10) | code >> 7 << 15
+
+
+def added(one, other, kind):
+    """The bits of a sum, rounded to the nearest, ties to even."""
+    values = [number_of(kind, code)[0] for code in (one, other)]
+    found = decided([(value,) for value in values])
+    if found == "nan":
+        return NAN[kind]
+    if found is not None:
+        return INFINITY[kind] | found << BITS[kind] - 1
+    if one == other == 1 << BITS[kind] - 1:
+        return one
+    return encoded(sum(values), kind, FORMATS[kind][1], is_nearest=True)
+
+
+def encoded(value, kind, kept, is_nearest=False):
+    """The bits of a number: of f32 toward zero, unless is_nearest; of f16 to the nearest, ties to even."""
     exponents, bits = FORMATS[kind]
     least = 2 - (1 << exponents - 1)
     size, exponent = abs(value), least
@@ -74,7 +108,7 @@ def encoded(value, kind, kept):
         exponent += 1
     unit = exponent - (min(bits, kept) if kind == "f32" else bits)
     whole = cut(size, unit)
-    if kind == "f16":
+    if kind == "f16" or is_nearest:
         rest, half = size - whole, Fraction(2) ** (unit - 1)
         whole += Fraction(2) ** unit * (rest > half or (rest == half and whole / Fraction(2) ** unit % 2 == 1))
     code = int(whole / Fraction(2) ** (least - bits))
@@ -160,17 +194,19 @@ class Operands:
                     pair[side] ^= 1 << BITS[form.kinds[1 + side]] - 1
             yield tuple(pair)
 
-    def result(self, row, column, precision):
-        """The bits of an element of D. precision: fraction, kept, and how many products one sum takes."""
+    def result(self, row, column):
+        """The bits of an element of D."""
         d, form, pairs = self.form.kinds[0], self.form, list(self.factors(row, column))
         code = self.held("c", row, column, self.rows, BITS[d] // 16) if form.keeps else 0
-        *how, depth = precision
+        is_8 = form.kinds[1] in ("e4m3", "e5m2")
         for _ in range(form.times):
             if d == "s32":
                 code = summed_integers(pairs, code, form.kinds, form.saturates)
                 continue
-            for low in range(0, len(pairs), depth):
-                code = summed(pairs[low : low + depth], code, form.kinds, *how)
+            if is_8 and form.lanes == 32:
+                code = summed_as_halves(pairs, code, form.kinds)
+            else:
+                code = summed(pairs, code, form.kinds, *((13, 13) if is_8 else (25, 23)))
         return code
 
 

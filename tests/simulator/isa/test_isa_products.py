@@ -8,7 +8,7 @@ import pytest
 from simulator.ptx.assembler import assembled, find_ptxas
 from simulator.run.decode import decode
 from tests.simulator.harness import executable, get, make_world, module, put, start, succeed
-from tests.simulator.isa.products import forms, inputs_of, ptx_of
+from tests.simulator.isa.products import digest, forms, hardware_digests, inputs_of, ptx_of
 from tests.simulator.isa.products_oracle import Operands, result_in
 
 CHECKED = 6
@@ -30,18 +30,29 @@ def simulated(form, images, words, **options):
     return found.reshape(tiles, form.lanes, form.out)
 
 
-def precision_of(form):
-    """Bits behind the largest exponent, and of a float32 result, and how many products one sum takes."""
-    if form.kinds[1] not in ("e4m3", "e5m2"):
-        return 25, 23, form.depth
-    return (13, 13, form.depth) if form.lanes == 128 else (25, 23, form.depth)
-
-
 def size_of(form):
     """Rows and columns of D."""
     shape = next(word for word in form.name.split()[0].split(".") if word[:2] in ("m6", "m1", "m8"))
     rows, _, rest = shape[1:].partition("n")
     return int(rows), int(rest.partition("k")[0])
+
+
+def test_the_file_of_hardware_has_every_form():
+    kept = hardware_digests()
+    assert {name: list(each) for name, each in kept.items()} == {one.name: list(one.categories) for one in forms()}
+    assert (len(kept), sum(map(len, kept.values()))) == (246, 846)
+    assert sum(one.tiles * len(one.categories) for one in forms()) == 6473
+
+
+@pytest.mark.parametrize("part", [pytest.param(one, marks=pytest.mark.slow if one else ()) for one in range(8)])
+def test_the_simulator_gives_the_bits_of_an_h100(part):
+    wrong = []
+    for form in forms()[part::8]:
+        for category in form.categories:
+            images, words = inputs_of(form, category)
+            found = [digest(images, words), digest(simulated(form, images, words))]
+            wrong += [f"{form.name}, {category}"] if found != hardware_digests()[form.name][category] else []
+    assert wrong == []
 
 
 PRODUCTS = [one for one in forms() if one.kinds and not one.setting]
@@ -65,7 +76,7 @@ def test_elements_are_what_the_oracle_computes(form):
             operands = Operands(form, images[tile], words[tile])
             for _ in range(CHECKED):
                 at = tuple(int(made.integers(extent)) for extent in size_of(form))
-                expected, found = operands.result(*at, precision_of(form)), result_in(out[tile], form, *at)
+                expected, found = operands.result(*at), result_in(out[tile], form, *at)
                 if expected != found:
                     wrong.append(f"{category}, tile {tile}, {at}: {found:#x}, not {expected:#x}")
     assert wrong == []
