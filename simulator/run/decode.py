@@ -451,6 +451,8 @@ class _Decoder:
 
     def _watched(self, instruction: Instruction, run: Run) -> Run:
         """The function of an instruction, which has to leave registers alone that a wgmma still uses."""
+        if not self.fragments:
+            return run
         plain = replace(instruction, guard=None)
         names = [[one for one in of(plain) if one in self.fragments] for of in (sources_of, targets_of)]
         if not any(names):
