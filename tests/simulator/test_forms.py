@@ -35,7 +35,6 @@ MODULE = """
   @%p1 frobnicate.u32 %r2, 2;
   call called;
   tcgen05.wait::ld.sync.aligned;
-  ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1, %r2}, [%rd1];
   tensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1;
   fence.proxy.tensormap::generic.release.gpu;
   cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%rd1, {%r1, %r2, %r3}], [%r4];
@@ -61,7 +60,6 @@ def test_all_that_a_module_has_besides_is_listed_by_form_with_lines():
     assert found["tcgen05.wait::ld.sync.aligned"].lines == lines_of("tcgen05.wait")
     assert {one.form for one in found.values() if one.is_planned} == {
         "tcgen05.wait::ld.sync.aligned",
-        "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8",
         "tensormap.replace.tile.rank.global.b1024.b32",
         "fence.proxy.tensormap::generic.release.gpu",
         "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group",
