@@ -15,7 +15,7 @@ MINIMUM_TARGETS = frozenset(["sm_100a", "sm_100f", "sm_103a", "sm_103f"])
 
 _BRAIN = frozenset({"bf16", "bf16x2"})
 _SHORT_PAIRS = frozenset({"u16x2", "s16x2"})
-_OPCODES = frozenset({"elect", "griddepcontrol", "mapa", "getctarank", "multimem"})
+_OPCODES = frozenset({"elect", "griddepcontrol", "mapa", "getctarank", "multimem", "stmatrix"})
 """Opcodes of sm_90 and later."""
 _CLUSTER_REGISTERS = re.compile(r"%(n?clusterid|cluster_n?cta\w+|is_explicit_cluster)\b")
 _Rule = Callable[[Instruction, frozenset[str]], int]
@@ -31,6 +31,10 @@ def lacks(instruction: Instruction, target: str) -> str:
     if instruction.opcode == "redux" and "f32" in words:
         known = ", ".join(sorted(MINIMUM_TARGETS))
         return "" if target in MINIMUM_TARGETS else f"{target} has no redux of f32: it takes one of {known}"
+    if instruction.opcode == "wgmma":
+        return "" if target == "sm_90a" else f"{target} has no wgmma: it takes sm_90a"
+    if instruction.opcode == "setmaxnreg" and target[-1] not in "af":
+        return f"{target} has no setmaxnreg: it takes a target for one family or one architecture, such as sm_90a"
     number = re.match(r"sm_(\d+)", target)
     first = _first(instruction, words)
     if number is None or int(number[1]) >= first:
@@ -109,6 +113,10 @@ def _barriers(instruction: Instruction, words: frozenset[str]) -> int:
     return 90 if "noComplete" not in words and has_count else 0
 
 
+def _products(instruction: Instruction, words: frozenset[str]) -> int:
+    return 0 if words.isdisjoint(NAMES8) else 89
+
+
 def _moves(instruction: Instruction, words: frozenset[str]) -> int:
     names = [one.name for one in instruction.operands if isinstance(one, Register)]
     return 90 if any(_CLUSTER_REGISTERS.match(name) for name in names) else 0
@@ -125,4 +133,5 @@ _RULES: dict[str, _Rule] = {
     "cp": _copies,
     "mbarrier": _barriers,
     "mov": _moves,
+    "mma": _products,
 }

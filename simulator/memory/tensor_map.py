@@ -69,13 +69,15 @@ class TensorMap:
 class Tile:
     """What a copy moves of a tensor: units of unit_bytes, each from or to there (bytes from where the tensor begins)
     and places (bytes from where the box begins in shared memory). Units out of bounds are left out; in shared memory
-    they become `fill` (an element's bytes). stretches: (begin, size) of what is touched in global memory."""
+    they become `fill` (an element's bytes). stretches: (begin, size) of what is touched in global memory.
+    swizzle_bytes: the map's."""
 
     there: Offsets
     places: Offsets
     unit_bytes: int
     fill: npt.NDArray[np.uint8]
     stretches: list[tuple[int, int]]
+    swizzle_bytes: int
 
     def part(self, low: int, high: int) -> tuple[list[tuple[int, int]], Offsets]:
         """Return what lies at the bytes from low to high of the box: the stretches of global memory (begin, size) and
@@ -161,4 +163,4 @@ def tile_at(made: TensorMap, coordinates: tuple[int, ...], shared_address: int) 
     if made.swizzle_bytes:
         places = places ^ (places >> 3 & (made.swizzle_bytes - UNIT_BYTES))
     there = there[kept]
-    return Tile(there, places - shared_address, unit, made.fill, stretches(there, unit))
+    return Tile(there, places - shared_address, unit, made.fill, stretches(there, unit), made.swizzle_bytes)

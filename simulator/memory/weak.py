@@ -9,8 +9,8 @@ clocks.py, which order.py feeds from the simulator's events.
 What this never shows: a load that takes effect after a later store of its own thread. At once visible are, besides what
 hosts write: reductions by bulk copies, rows of tensor copies that cut words, atomics of 128 bits, whole lines that a
 warp stores at once in a kernel that declares the assumption warp_128, and accesses to shared memory by generic
-addresses, of other blocks of the cluster, by atomics, and by copies into it. cp.async reads what is there when all is
-visible.
+addresses, of other blocks of the cluster, by atomics, and by copies into it. cp.async and wgmma read what is there when
+all is visible.
 """
 
 from __future__ import annotations

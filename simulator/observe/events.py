@@ -306,6 +306,24 @@ class CopiesAwaited(LaneEvent):
 
 
 @dataclass(slots=True, eq=False)
+class ProductMoment(LaneEvent):
+    """A wgmma of one warpgroup, whose lanes these are, got on. moment: "issued", "awaited" or "unfenced".
+
+    A wgmma that is issued reads shared memory until it is awaited: matrices has the addresses of rows of 16 bytes
+    within the block's, a row for each row of A (none if it is in registers; warp w takes rows 16 w to 16 w + 15), and
+    for each of B. group: the number, from 0, of the group that it will be in; awaited: how many groups are over.
+    unfenced: the instruction `earlier` accessed a register that the wgmma takes or gives, with no wgmma.fence between.
+    """
+
+    instruction: Instruction
+    moment: str
+    group: int = 0
+    matrices: tuple[Ids, Ids] | None = None
+    earlier: Instruction | None = None
+    register: str = ""
+
+
+@dataclass(slots=True, eq=False)
 class Printed(LaneEvent):
     """Lanes called printf. texts: what each of them printed."""
 
@@ -431,6 +449,8 @@ class Listener:
 
     def copies_awaited(self, event: CopiesAwaited) -> None: ...
 
+    def product(self, event: ProductMoment) -> None: ...
+
     def printed(self, event: Printed) -> None: ...
 
     def stepped(self, event: Stepped) -> None: ...
@@ -471,6 +491,7 @@ class Events:
     lane_copy: Told
     copies_committed: Told
     copies_awaited: Told
+    product: Told
     printed: Told
     stepped: Told
     launch_began: Told

@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+WARPGROUP = 128
+"""Threads of four warps that carry out wgmma together, from a multiple of it on."""
+
 Ids = npt.NDArray[np.int64]
 Group = range | Ids
 """Lanes, ascending: a range where they are neighbours, else their numbers."""

@@ -38,13 +38,22 @@ _NO_TARGET = frozenset(
         "discard",
         "griddepcontrol",
         "setmaxnreg",
+        "stmatrix",
         "cp",
     ]
 )
 COLLECTIVES = frozenset({"shfl", "vote", "match", "elect", "redux"})
 """What the lanes of a warp do together: it ends a block."""
 
-_CROSSING = frozenset({"call", "brx", "bar", "barrier", *COLLECTIVES})
+ALIGNED = frozenset({"ldmatrix", "stmatrix", "movmatrix", "mma"})
+"""Likewise what all of a warp do at the same place of the program."""
+
+OF_WARPGROUPS = frozenset({"wgmma", "setmaxnreg"})
+"""Likewise what all of a warpgroup do."""
+
+_CROSSING = frozenset({"call", "brx", "bar", "barrier", *COLLECTIVES, *ALIGNED, *OF_WARPGROUPS})
+BLOCK_ENDS = frozenset({"bra", "ret", "exit", *_CROSSING})
+"""What ends a basic block."""
 _FLOAT_ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "div", "rcp", "min", "max", "setp", "cvt"})
 
 
@@ -88,6 +97,8 @@ def sources_of(instruction: Instruction) -> list[str]:
     if instruction.guard is not None:
         names.append(instruction.guard[0].name)
         names += targets_of(instruction)  # lanes that don't run keep their value
+    if instruction.opcode == "wgmma":
+        names += targets_of(instruction)  # it adds to them
     if instruction.part == 2:
         names += targets_of(instruction)  # the elements that came first
     return names
@@ -102,7 +113,7 @@ def reads_memory(instruction: Instruction) -> bool:
     """Whether what it gives depends on memory, shared memory and mbarriers included."""
     if instruction.opcode == "multimem":
         return "ld_reduce" in instruction.qualifiers
-    return instruction.opcode in ("ld", "atom") or _asks_barrier(instruction)
+    return instruction.opcode in ("ld", "ldmatrix", "atom") or _asks_barrier(instruction)
 
 
 def writes_memory(instruction: Instruction) -> bool:
@@ -111,7 +122,8 @@ def writes_memory(instruction: Instruction) -> bool:
         return not _asks_barrier(instruction) and "pending_count" not in instruction.qualifiers
     if instruction.opcode == "multimem":
         return "ld_reduce" not in instruction.qualifiers
-    return instruction.opcode in ("st", "red", "cp", "call") or instruction.opcode in COLLECTIVES
+    meets = COLLECTIVES | ALIGNED | OF_WARPGROUPS
+    return instruction.opcode in ("st", "red", "cp", "call") or instruction.opcode in meets
 
 
 def deciding_loads(kernel: Kernel) -> frozenset[tuple[int, str]]:
@@ -178,6 +190,13 @@ def homes_of(kernel: Kernel) -> dict[str, int]:
             if homes.setdefault(name, block.index) != block.index:
                 shared.add(name)
     return {name: block for name, block in homes.items() if name not in shared and name in kernel.registers}
+
+
+def fragments_of(kernel: Kernel) -> frozenset[str]:
+    """Return the registers that hold matrices of wgmma: D, and A where it is in registers."""
+    every = (one for block in kernel.blocks for one in block.instructions if one.opcode == "wgmma")
+    vectors = (operand for one in every for operand in one.operands[:2] if isinstance(operand, Vector))
+    return frozenset(name for vector in vectors for name in _names(vector))
 
 
 def live_in(kernel: Kernel, successors: list[list[int]]) -> list[set[str]]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from memory.fabric import FIRST_ARCH_WITH_CLUSTERS
 from simulator.ptx.body import Body, listed
-from simulator.ptx.dataflow import COLLECTIVES
+from simulator.ptx.dataflow import BLOCK_ENDS
 from simulator.ptx.declarations import SIZE_BYTES, declared, module_variable
 from simulator.ptx.ir import (
     Block,
@@ -31,7 +31,6 @@ from simulator.ptx.module import Definition, Module, PtxSyntaxError, scan
 
 __all__ = ["PtxSyntaxError", "entries_of", "parse_kernel"]
 
-_BLOCK_ENDS = frozenset({"bra", "brx", "ret", "exit", "bar", "barrier", "call", *COLLECTIVES})
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)(?:\s+\.ptr)?(?:\s+\.(?:global|const|shared|local))?"
     r"(?:\s+\.align\s+\d+)?\s+([\w$]+)(?:\[(\d+)\])?$"
@@ -300,7 +299,7 @@ def _blocks(items: list[str | Instruction], blocks: list[Block], labels: dict[st
             names.append(item)
         else:
             current.append(item)
-            if item.opcode in _BLOCK_ENDS or item.is_group_wait:
+            if item.opcode in BLOCK_ENDS or item.is_group_wait:
                 close()
     close()
     last = blocks[-1].instructions[-1:] if len(blocks) > first else ()

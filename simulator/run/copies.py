@@ -325,6 +325,8 @@ class Copies:
         if copy.left is not None:
             return
         copy.is_done = True
+        if batch.warpgroups is not None and transfer.tile is not None and copy.is_load:
+            batch.warpgroups.tiles.note(transfer.targets[0], held, transfer.tile.swizzle_bytes, copy.instruction)
         self._report(copy, "written")
         if transfer.mbarrier >= 0:
             self._complete(copy)

@@ -21,7 +21,11 @@ from simulator.isa.registry import DTYPES, LaneFrame, Lanes, Run, UnknownInstruc
 from simulator.memory.space import LaneFault
 from simulator.ptx.cut import cut_at_accesses, is_access
 from simulator.ptx.dataflow import (
+    ALIGNED,
+    BLOCK_ENDS,
     COLLECTIVES,
+    OF_WARPGROUPS,
+    fragments_of,
     homes_of,
     live_in,
     reads_clock,
@@ -60,7 +64,6 @@ WHOLE = 255
 CHUNK_LANES = 16384
 """Lanes run together at most: few enough for the cache, enough to make a dispatch cheap (tests/benchmarks)."""
 
-_ENDS = frozenset({"bra", "brx", "ret", "exit", "bar", "barrier", "call", *COLLECTIVES})
 _CLASS_DTYPE = {"pred": "?", "b8": "u1", "b16": "u2", "b32": "u4", "b64": "u8"}
 SPECIAL = {f"%{name}.{axis}" for name in ("tid", "ctaid", "clusterid", "cluster_ctaid") for axis in "xyz"}
 SPECIAL |= {"%laneid", "%warpid", "%smid", "%cluster_ctarank", "%gridid", "%envreg1", "%envreg2"}
@@ -79,7 +82,8 @@ class Exit:
     the predicate holds), "call" (site), "leave" (a function), "table" (to the block that slot names). Lanes for which a
     predicate does not hold go on at fallthrough. unit: whose lanes meet at a barrier, "block" or "warp".
 
-    "collective": lanes of a warp meet by the mask in slot and run together; "numbered": threads of a block meet at the
+    "collective": lanes of a warp meet by the mask in slot and run together; "warpgroup": those of a
+    warpgroup; "numbered": threads of a block meet at the
     barrier whose number is in slot, count_slot of them (-1: all), and run together if there is something to run; who
     only arrives goes on at once (waits). "cluster": threads arrive at the barrier of their cluster, or wait there
     (waits). reads and writes: the slots that run uses.
@@ -141,7 +145,8 @@ class Program:
     """A decoded kernel.
 
     slots: how many; kept: dtype of each slot kept over all lanes; specials: slots of special registers. further: of a
-    kernel in pieces, the next piece of each piece's block, -1 where there is none; empty of one in blocks. torn: by the
+    kernel in pieces, the next piece of each piece's block, -1 where there is none; empty of one in blocks. fragments:
+    slots of the registers that wgmma takes or gives, with their names. torn: by the
     piece of a vector access, the one that runs its first part. kept_names: slots of kept, by the names of their
     registers. joined: pieces run as one, made as they are needed.
     """
@@ -158,6 +163,7 @@ class Program:
     parameter_slots: dict[str, int]
     unsupported: tuple[Unsupported, ...]
     further: tuple[int, ...] = ()
+    fragments: dict[int, str] = field(default_factory=dict)
     torn: dict[int, int] = field(default_factory=dict)
     kept_names: dict[str, int] = field(default_factory=dict)
     joined: dict[tuple[int, int, int], BlockStep] = field(default_factory=dict)
@@ -266,6 +272,7 @@ class _Decoder:
         self.plain_warps = _has_plain_warp_barriers(kernel)
         self.unsupported: list[Unsupported] = list(kernel.unsupported)
         self.failed: set[Instruction] = set()
+        self.fragments = fragments_of(kernel)
         self.bad_ends: dict[Instruction, str] = {}
 
     def _new(self) -> int:
@@ -361,6 +368,7 @@ class _Decoder:
             parameter_slots={name: self.slot_of[name] for name in names if name in self.slot_of},
             unsupported=tuple(sorted(dict.fromkeys(self.unsupported), key=lambda one: one.line)),
             further=_further(self.kernel.blocks),
+            fragments={self.slot_of[name]: name for name in self.fragments if name in self.slot_of},
             torn={one.index: one.index + 1 for one in self.kernel.blocks if one.piece == "whole"},
             kept_names={name: slot for name, slot in self.slot_of.items() if slot in kept},
         )
@@ -428,7 +436,7 @@ class _Decoder:
     def _run(self, instruction: Instruction) -> Run:
         """The instruction's function; of one that the simulator does not have, a function that faults."""
         try:
-            return self._guarded(instruction, self._built(instruction))
+            return self._guarded(instruction, self._watched(instruction, self._built(instruction)))
         except UnknownInstruction as error:
             reason = str(error).removesuffix(f"; {instruction.where()}")
         self.failed.add(instruction)
@@ -440,6 +448,18 @@ class _Decoder:
         if instruction.guard is not None and self.kernel.registers.get(instruction.guard[0].name) != "pred":
             return fault
         return self._guarded(replace(instruction, operands=()), fault)
+
+    def _watched(self, instruction: Instruction, run: Run) -> Run:
+        """The function of an instruction, which has to leave registers alone that a wgmma still uses."""
+        if not self.fragments:
+            return run
+        plain = replace(instruction, guard=None)
+        names = [[one for one in of(plain) if one in self.fragments] for of in (sources_of, targets_of)]
+        if not any(names):
+            return run
+        from simulator.isa.wgmma import watched
+
+        return watched(run, instruction, *([self._register(one) for one in some] for some in names))
 
     def _built(self, instruction: Instruction) -> Run:
         if instruction.unsupported or instruction in self.bad_ends:
@@ -535,7 +555,7 @@ class _Decoder:
         following = block.following
         falls = Exit("jump", following) if following >= 0 else Exit(self._return_kind(block))
         end = block.instructions[-1] if block.instructions else None
-        if end is None or end.unsupported or not (end.opcode in _ENDS or end.is_group_wait):
+        if end is None or end.unsupported or not (end.opcode in BLOCK_ENDS or end.is_group_wait):
             return falls
         try:
             find(end)
@@ -576,6 +596,8 @@ class _Decoder:
             return Exit("table", slot=self.read(index, "u4"), table=ways)
         if end.opcode in COLLECTIVES or (end.opcode == "bar" and "warp" in end.qualifiers):
             return self._collective(end, following)
+        if end.opcode in ALIGNED or end.opcode in OF_WARPGROUPS:
+            return self._aligned(end, following)
         if end.is_cluster_barrier:
             assert not end.operands
             return Exit("cluster", following, waits="wait" in end.qualifiers)
@@ -603,6 +625,17 @@ class _Decoder:
         slot = self.read(mask, "u4")
         return replace(self._together(end), kind="collective", taken=following, slot=slot, unit="")
 
+    def _aligned(self, end: Instruction, following: int) -> Exit:
+        """An instruction of all lanes of a warp, or of a warpgroup, who come to the same place."""
+        run = find(end).build(end, self)
+        names = [{*sources_of(replace(end, guard=None)), *targets_of(end)}, set(targets_of(end))]
+        reads, writes = (tuple(sorted(self._register(one) for one in some if one not in _UNIFORM)) for some in names)
+        made = Exit("warpgroup", following, run=run, reads=reads, writes=writes, key=f"{key_of(end)} {following}")
+        if end.opcode in OF_WARPGROUPS:
+            return made
+        every = self.read(Immediate(0xFFFFFFFF), "u4")
+        return replace(made, kind="collective", slot=every, run=self._watched(end, run))
+
     def _numbered(self, end: Instruction, following: int) -> Exit:
         """A barrier by number, with a count of threads or without."""
         operands = list(end.operands)
@@ -625,7 +658,7 @@ class _Decoder:
 
         if end.opcode == "bar" and "warp" in end.qualifiers:
             return Exit("", instruction=end, key=meeting_key(end))
-        run = find(end).build(end, self)
+        run = self._watched(end, find(end).build(end, self))
         targets = {self._register(name) for name in targets_of(end)}
         plain = replace(end, guard=None)
         reads = {self._register(name) for name in (*sources_of(plain), *targets_of(end)) if name not in _UNIFORM}

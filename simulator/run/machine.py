@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from simulator.run.copies import Copies
     from simulator.run.mbarriers import Mbarriers
     from simulator.run.residency import Places
+    from simulator.run.warpgroups import Warpgroups
 
 WORKSPACE_HALVES = {"%envreg1": 32, "%envreg2": 0}
 """The registers that hold the workspace of a cooperative launch, with the lowest bit that each has of its address."""
@@ -124,6 +125,7 @@ class Batch:
         self.shared, self.shared_start = space.make_shared(len(ranks) * self.grid, max(self.shared_bytes, 1) + 15 & ~15)
         self.shared_written = np.zeros(self.shared.shape, np.bool_)
         self.parameter_rows = self._parameter_rows(arguments)
+        self.warpgroups: Warpgroups | None = None
         self.mbarriers, self.copies = _asynchronous(self)
         self.kept: dict[int, Lanes] = {slot: np.zeros(self.lanes, dtype) for slot, dtype in self.program.kept.items()}
         self.constants = list(self.program.constants)
@@ -142,6 +144,10 @@ class Batch:
         self.meets = any(step.exit.kind in ("collective", "numbered") for step in self.program.steps)
         self.warps = Warps(self.block, self.lanes if self.meets else 0)
         self.numbered = NumberedBarriers(self.warps, self.barriers["block"].alive)
+        if any(step.exit.kind == "warpgroup" for step in self.program.steps):
+            from simulator.run.warpgroups import Warpgroups
+
+            self.warpgroups = Warpgroups(space, self.launched, self.program.fragments)
         self.in_clusters: ClusterBarriers | None = None
         if any(step.exit.kind == "cluster" for step in self.program.steps):
             from simulator.run.cluster_barriers import ClusterBarriers
@@ -336,6 +342,8 @@ class Batch:
             self.copies.wait(Waiting(way_out.taken, group, way_out.instruction))
         elif way_out.kind == "collective":
             self._collect(way_out, group)
+        elif way_out.kind == "warpgroup":
+            self._gather(way_out, group)
         elif way_out.kind == "numbered":
             self._come(way_out, group)
         elif way_out.kind == "cluster":
@@ -369,6 +377,18 @@ class Batch:
             raise self.fault(int(lanes[fault.lane]), fault.message, end, fault.kind) from None
         self._together(ready)
 
+    def _gather(self, way_out: Exit, group: Group) -> None:
+        """Threads come to what their warpgroup does together."""
+        assert self.warpgroups is not None
+        assert way_out.instruction is not None
+        try:
+            lanes = self.warpgroups.arrive(way_out, group)
+        except LaneFault as fault:
+            raise self.fault(int(ids_of(group)[fault.lane]), fault.message, way_out.instruction) from None
+        if len(lanes):
+            self._run_meeting([(way_out, lanes)])
+            self.arrive(way_out.taken, compact(lanes))
+
     def _together(self, ready: list[tuple[Exit, Ids]]) -> None:
         """Run what lanes do together, all of them by one instruction, and send them on."""
         barrier = [lanes for way_out, lanes in ready if way_out.run is None]
@@ -390,8 +410,10 @@ class Batch:
         regs: list[Any] = [None] * self.program.slots
         for slot, values in self.constants:
             regs[slot] = values
+        first, last = int(lanes[0]), int(lanes[-1])
+        at: Any = slice(first, last + 1) if last - first + 1 == len(lanes) else lanes
         for slot in way_out.reads:
-            regs[slot] = self.kept[slot][lanes]
+            regs[slot] = self.kept[slot][at]
         assert way_out.instruction is not None
         try:
             way_out.run(LaneFrame(regs, len(lanes), self._view(compact(lanes)), self))
@@ -399,7 +421,7 @@ class Batch:
             raise self.fault(int(lanes[fault.lane]), fault.message, way_out.instruction, fault.kind) from None
         except _INTERNAL as error:
             raise self.fault(int(lanes[0]), _internal(error), way_out.instruction) from error
-        for slot in way_out.writes:
+        for slot in way_out.writes if at is lanes else ():
             self.kept[slot][lanes] = regs[slot]
 
     def _run_common(self, ready: list[tuple[Exit, Ids]]) -> None:
@@ -679,6 +701,8 @@ class Batch:
             for ready in self.warps.leave(group):
                 self._together(ready)
             self._release_numbered(self.numbered.leave(group))
+        if self.warpgroups is not None and (left := self.warpgroups.leave(group)):
+            raise self.fault(*left)
         if self.in_clusters is not None:
             self._go_on("cluster", self.in_clusters.leave(group))
         if self.copies.under_way:

@@ -27,6 +27,7 @@ class Owner(Protocol):
     steps: int
     lanes: int
     kept: dict[int, Lanes]
+    warpgroups: Any
 
     @property
     def alive(self) -> Ids:

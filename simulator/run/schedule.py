@@ -13,7 +13,7 @@ import numpy as np
 from memory.fabric import DeadlineExceeded
 from simulator.memory.space import Space
 from simulator.observe.events import Access, Listener
-from simulator.observe.lanes import Group
+from simulator.observe.lanes import WARPGROUP, Group
 from simulator.options import Interleaving, Schedule
 from simulator.ptx.dataflow import reads_memory
 from simulator.ptx.ir import Immediate, Instruction, Register
@@ -233,7 +233,7 @@ def _at_barrier(batch: Batch, barrier: Barrier, following: int, group: Group) ->
 
 
 def _at_meetings(batch: Batch) -> list[str]:
-    """Lanes that wait for others of their warp, and threads at numbered barriers."""
+    """Lanes that wait for others of their warp or warpgroup, and threads at numbered barriers."""
     lines = []
     for way_out, lanes, missing in batch.warps.report()[:REPORTED_THREADS]:
         end = way_out.instruction
@@ -249,6 +249,11 @@ def _at_meetings(batch: Batch) -> list[str]:
         ends = {way_out.instruction.where() for way_out, _ in one.waiting if way_out.instruction}
         where = " and at ".join(sorted(ends)[:2]) or "no place"
         lines.append(f"{text}; they wait at {where}; {batch.launch_name(rank)}")
+    for way_out, lane, come in batch.warpgroups.report()[:REPORTED_THREADS] if batch.warpgroups is not None else ():
+        assert way_out.instruction is not None
+        which = batch.launch_name(batch.place(lane)[0])
+        text = f"{batch.name(lane)}: {come} of {WARPGROUP} threads of its warpgroup wait"
+        lines.append(f"{text} at {way_out.instruction.where()}; {which}")
     return lines + _at_clusters(batch)
 
 

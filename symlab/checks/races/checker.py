@@ -30,6 +30,7 @@ from simulator.happens_before.running import (
     ROW,
     SCOPE,
     STAMP,
+    WARP,
     Cluster,
     Held,
     Lanes,
@@ -59,9 +60,10 @@ from simulator.observe.events import (
     LaunchBegan,
     LaunchEnded,
     MbarrierOperation,
+    ProductMoment,
     Stored,
 )
-from simulator.observe.lanes import Group, Launched
+from simulator.observe.lanes import WARPGROUP, Group, Launched
 from simulator.observe.race_checker import RaceChecker
 from simulator.ptx.dataflow import deciding_loads
 from simulator.ptx.ir import Instruction, Kernel
@@ -80,7 +82,7 @@ from symlab.checks.races.report import (
     Watched,
 )
 
-_PROXY_WORDS = ("multimem", "bulk", ".async", "fence.proxy")
+_PROXY_WORDS = ("multimem", "bulk", "async", "fence.proxy")
 """What is in the PTX of kernels that use other proxies than the generic one."""
 _LINE_BYTES = 128
 _COPY_UNIT = 16
@@ -247,7 +249,7 @@ class Races(RaceChecker):
     def _made_info(self, run: Running, instruction: Instruction, event: Access | None, how: str) -> Info:
         number, text = len(self.accesses.infos), instruction.text
         if event is None:
-            is_bulk = "bulk" in instruction.qualifiers or instruction.opcode in ("st", "red")
+            is_bulk = "bulk" in instruction.qualifiers or instruction.opcode in ("st", "red", "wgmma")
             proxy = ASYNC_PROXY if is_bulk else GENERIC_PROXY
             is_reduction = how == "write" and ("reduce" in instruction.qualifiers or instruction.opcode == "red")
             write = how == "write"
@@ -862,8 +864,8 @@ class Races(RaceChecker):
                 shadow, shift = self._place(int(self.space.granules[start // self.space.granule_bytes]))
                 self.moments.append(Moment(one, info, stamp, shadow, start - shift, size))
         one.stamps.append(stamp)
-        if event.mbarrier >= 0 and not is_read:
-            self.written = one.stamps
+        if event.mbarrier >= 0 and not is_read:  # a copy to several blocks counts on an mbarrier of each
+            self.written, one.stamps = one.stamps, []
         one.is_read |= is_read
         one.is_done |= not is_read
 
@@ -1123,6 +1125,43 @@ class Races(RaceChecker):
                 mine = one.lanes[np.isin(one.lanes, lanes)]
                 if len(mine):
                     self._stand_for(one, mine, False)
+
+    # wgmma
+
+    def product(self, event: ProductMoment) -> None:
+        """Each warp of a warpgroup reads its rows of A, and B, by the async proxy until it waits for the group."""
+        self.settle_copies()
+        run, lanes = self.running[event.launched], self._ids(event.lanes)
+        if event.moment == "unfenced":
+            self._tell_unfenced(run, int(lanes[0]), event)
+            return
+        block, thread = divmod(int(lanes[0]), run.launched.block)
+        barrier = self.order.mbarrier(run, block, -1 - thread // WARPGROUP)
+        if event.moment == "awaited":
+            stamp, every = self.accesses.tick(), np.zeros(len(lanes), np.int64)
+            self.order.pass_waits(run, [(barrier, event.group)], lanes, every, CTA, False, stamp)
+            return
+        assert event.matrices is not None
+        a, b = (one.reshape(-1) for one in event.matrices)
+        firsts = lanes[::WARP]
+        self.order.settle(run, firsts)
+        info = self._info(run, event.instruction, None, "read")
+        stamp = self.accesses.tick(info)
+        held = Held.of(run, firsts, stamp)
+        every = np.arange(len(firsts))
+        warps = np.concatenate([np.repeat(every, len(a) // len(firsts)), np.repeat(every, len(b))])
+        offsets = block * run.row_bytes + np.concatenate([a, np.tile(b, len(firsts))])
+        shadow = self._shared(run)
+        shadow.refine(_COPY_UNIT)
+        actors = held.actor & ~CODE_MASK | COPY_CODE
+        self.accesses.touch(shadow, Many(held, warps), offsets, _COPY_UNIT, False, info, actors[warps])
+        self.order.note_copies([stamp], barrier, event.group)
+
+    def _tell_unfenced(self, run: Running, lane: int, event: ProductMoment) -> None:
+        """Registers that a wgmma takes or gives were accessed before it, and nothing ordered these."""
+        assert event.earlier is not None
+        first, second = (self._info(run, one, None, "read") for one in (event.earlier, event.instruction))
+        self.found.add_unfenced(first, second, int(run.actors[lane]), event.register)
 
     # Launches and hosts
 

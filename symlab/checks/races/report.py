@@ -80,6 +80,10 @@ class Info:
         return () if self.launched is None else self.launched.launched.assumptions
 
     @property
+    def is_by_wgmma(self) -> bool:
+        return self.instruction is not None and self.instruction.opcode == "wgmma"
+
+    @property
     def may_take(self) -> bool:
         """Whether it is a read that may poll: what it takes on the strength of an assumption is kept apart."""
         return self.is_strong and not self.is_write and bool(self.assumptions)
@@ -148,6 +152,12 @@ class Pair:
         return strong and not self.is_size_only and any(one.is_atomic and one.scope == GPU_SCOPE for one in sides)
 
     @property
+    def is_of_wgmma(self) -> bool:
+        """Whether one of the two is by wgmma: with a copy by another block of the cluster it has the proxy in common,
+        and not the block, which PTX asks for as well."""
+        return self.first.is_by_wgmma or self.second.is_by_wgmma
+
+    @property
     def is_of_one_stream(self) -> bool:
         """Whether both are by launches on streams of one name; of a host's accesses, too."""
         runs = (self.first.launched, self.second.launched)
@@ -198,6 +208,16 @@ class Findings:
         granting = self._explaining(pair, ASSUMPTIONS) if severity == "race" else ""
         self.found[key] = Finding(severity, missing, first, second, count, assumption, granting=granting or None)
 
+    def add_unfenced(self, first: Info, second: Info, actor: int, register: str) -> None:
+        """Note an access to a register, and a wgmma that takes or gives it, with no wgmma.fence between."""
+        key = (_place(first), _place(second), "wgmma.fence")
+        known = self.found.get(key)
+        if known is not None:
+            self.found[key] = replace(known, count=known.count + 1)
+            return
+        pair = Pair(actor, first, actor, second, f"register {register}", 0, 0, False, False)
+        self.found[key] = Finding("formal", "wgmma.fence", _access(first, actor, pair), _access(second, actor, pair))
+
     def forget(self, settled: int) -> None:
         """Forget what was watched of writes up to a stamp, which everybody knows: they race no more."""
         self.watched = {key: one for key, one in self.watched.items() if one.stamp > settled}
@@ -208,6 +228,7 @@ class Findings:
         if pair.is_proxy_only:
             missing = PROXY_FENCES[pair.part]
             is_formal = pair.part == ASYNC and pair.is_read_first and pair.tensor != SHARED_MEMORY
+            is_formal |= pair.is_of_wgmma and pair.first.proxy == pair.second.proxy
             return "formal" if is_formal else "proxy", missing
         proxies = (pair.first.proxy, pair.second.proxy)
         if pair.is_size_only:
@@ -252,6 +273,8 @@ class Findings:
         code = old & CODE_MASK
         if pair.is_late_copy and pair.second.number in self.read_alone:
             return WAIT_WRITTEN
+        if code == COPY_CODE and pair.first.is_by_wgmma:
+            return "wgmma.wait_group"
         if code == COPY_CODE:
             return WAIT_WRITTEN if pair.first.number in self.read_alone else "a wait for the copy"
         mine = pair.actor
