@@ -29,6 +29,7 @@ MADE = (
     "runner/KEYS.md",
     "tests/foreign/table.md",
     "tests/museum/table.md",
+    "tests/mutants/table.md",
 )
 """Pages that only programs write."""
 

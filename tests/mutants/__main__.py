@@ -3,11 +3,10 @@
 import argparse
 import sys
 
-from tests.marked import included
 from tests.matrix.running import cores
 from tests.mutants.mutant_runs import OWN
 from tests.mutants.recorded import pending, recorded, write_pending
-from tests.mutants.searching import README, SEEDS, all_results, gaps, record, table, told
+from tests.mutants.searching import SEEDS, TABLE, all_results, gaps, page, record, table
 
 
 def main(given=None):
@@ -17,7 +16,7 @@ def main(given=None):
     parser.add_argument("--list", action="store_true", help="print every mutant, and how it was found")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="seeds of each way (%(default)s)")
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (the cores: %(default)s)")
-    parser.add_argument("--readme", action="store_true", help="write results.json, and README.md's table")
+    parser.add_argument("--table", action="store_true", help="write results.json and table.md")
     options = parser.parse_args(given)
     chosen = [options.kernel] if options.kernel in OWN else [name for name in OWN if options.kernel in name]
     if not chosen:
@@ -29,13 +28,12 @@ def main(given=None):
         for one in part:
             if options.list or one.kind == "open":
                 print(f"{one.kernel}: {one.mutant.name}: {one.found or one.kind}", flush=True)
-        if options.readme:
+        if options.table:
             record(part)
     print("\n".join(table(found)))
-    if options.readme:
+    if options.table:
         write_pending(pending())
-        lines = list(table(told(recorded()), list(pending())))
-        README.write_text(included(README.read_text(encoding="utf-8"), "mutants", lines), encoding="utf-8")
+        TABLE.write_text(page(), encoding="utf-8")
         for line in (missing := gaps(recorded())):
             print(line)
         return int(bool(missing))

@@ -17,10 +17,11 @@ from tests.mutants.mutant_runs import OWN, Compiled, Try, tries
 from tests.mutants.mutate import Mutant
 from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of, write
 
-COMMAND = "python -m tests.mutants --readme --seeds 0"
+COMMAND = "python -m tests.mutants --table --seeds 0"
 """Brings results.json and the page up to date."""
 
-README = Path(__file__).resolve().parent / "README.md"
+TABLE = Path(__file__).resolve().parent / "table.md"
+WRITTEN_BY = "`python -m tests.mutants --table` writes this page; [README](README.md) says what its words mean."
 CHECKED = (
     Try("races"),
     Try("races", is_patient=True),
@@ -121,6 +122,12 @@ def record(found):
     """Write a kernel's results into results.json."""
     (kernel,) = {one.kernel for one in found}
     write({**recorded(), kernel: Recorded(today(kernel)[0], tuple(one.found for one in found))}, list(OWN))
+
+
+def page():
+    """The text of table.md."""
+    lines = table(told(recorded()), list(pending()))
+    return "\n".join(["# Mutants of each kernel, and what finds them", "", WRITTEN_BY, "", *lines, ""])
 
 
 def table(found, waiting=()):

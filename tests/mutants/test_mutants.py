@@ -7,13 +7,12 @@ import pytest
 
 from kernels import catalogue
 from simulator.ptx.assembler import assembled, find_ptxas
-from tests.marked import included
 from tests.museum.exhibit import ARCH
 from tests.mutants.__main__ import main
 from tests.mutants.arguments import PLACE, arguments
 from tests.mutants.mutant_runs import CHECKED_ROWS, FAIR, OWN, ROWS, Compiled, Try
 from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of
-from tests.mutants.searching import README, again, gaps, results, table, told
+from tests.mutants.searching import TABLE, again, gaps, page, results, told
 from tests.rooms import needs
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
@@ -92,9 +91,7 @@ def test_each_mutant_of_todays_kernels_is_found_or_argued():
 
 
 def test_the_page_has_the_recorded_table():
-    lines = list(table(told(recorded()), list(pending())))
-    text = README.read_text(encoding="utf-8")
-    assert included(text, "mutants", lines) == text
+    assert TABLE.read_text(encoding="utf-8") == page()
 
 
 def test_results_that_miss_a_mutant_are_told():
