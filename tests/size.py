@@ -34,12 +34,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_465,
-    "the core, code lines": 53_397,
+    "product, code lines": 72_603,
+    "the core, code lines": 53_408,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_523,
-    "tests, code lines": 68_428,
-    "Markdown, words": 29_910,
+    f"loaded by symlab {COMMAND}, code lines": 23_535,
+    "tests, code lines": 68_561,
+    "Markdown, words": 29_983,
     "README.md, words": 1_600,
     "longest other page, words": 3_313,
     "verbs of symlab --help": 14,
