@@ -136,11 +136,11 @@ def outcome(kernel):
     if races and kernel.assumption:
         fair = [case.simulated(ranks, schedule="fair", races=True, **granted) for ranks, case in cases.items()]
         beyond |= {one.sentence() for done in fair for one in done.findings or () if one.fails}
-    if beyond and not kernel.race:
-        return Outcome(kernel, tuple(steps), f"FAILED with {kernel.assumption or 'random orders'}: {min(beyond)}")
     if bool(races) != bool(known):
         what = min(races, default="no race is found, though one is known")
         return Outcome(kernel, tuple(steps), f"FAILED: {what}")
+    if beyond and not kernel.race:
+        return Outcome(kernel, tuple(steps), f"FAILED with {kernel.assumption or 'random orders'}: {min(beyond)}")
     told = [known] if known else []
     told += ["formal"] if any(one.severity == "formal" for one in found) else []
     return Outcome(kernel, tuple(steps), kernel.promise, ", ".join(told) or "none")
