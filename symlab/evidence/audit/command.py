@@ -23,6 +23,7 @@ from reports.record.writing import can_be_written, write_file
 from reports.table import sheet, table
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
+from runner.request.sizes import parse_bytes
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.signatures import checked_signers
@@ -35,9 +36,7 @@ QUIET_S = 2.0
 """Progress is shown from then on, and no more often than that where it is no terminal."""
 
 MOST_DIGITS = 18
-"""Maximum number of digits of a size."""
-
-UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+"""Maximum number of digits of a number of cases."""
 
 
 class Result(Protocol):
@@ -106,7 +105,9 @@ def run(options: AuditOptions) -> int:
     if len(options.records) == 2 and (options.rerun is not None or options.seed is not None):
         raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
     band = parse_band(options.band)
-    wanted = Wanted(size_of(options.inputs_up_to), options.code, rerun_of(options.rerun, options.seed))
+    wanted = Wanted(
+        parse_bytes(options.inputs_up_to, "--inputs-up-to", 0), options.code, rerun_of(options.rerun, options.seed)
+    )
     if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
         raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
     if options.output is not None:
@@ -219,11 +220,3 @@ def rerun_of(text: str | None, seed: int | None) -> Rerun:
     if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
         raise ValueError(f"'{text}' is not a number of cases (--rerun): give a number such as 20, 0 for none, or all")
     return Rerun(int(text), seed, None, at_commit=True)
-
-
-def size_of(text: str) -> int:
-    """Return bytes: 4096, 64K, 1M, 1G. Raises ValueError for anything else."""
-    number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
-    if not number.isascii() or not number.isdigit() or unit not in UNITS or len(number) > MOST_DIGITS:
-        raise ValueError(f"'{text}' is not a size (--inputs-up-to): give bytes such as 65536, 64K or 1M; 0 for none")
-    return int(number) * UNITS[unit]
