@@ -23,7 +23,6 @@ from reports.record.writing import can_be_written, write_file
 from reports.table import sheet, table
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
-from runner.request.sizes import parse_bytes
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.signatures import checked_signers
@@ -105,9 +104,7 @@ def run(options: AuditOptions) -> int:
     if len(options.records) == 2 and (options.rerun is not None or options.seed is not None):
         raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
     band = parse_band(options.band)
-    wanted = Wanted(
-        parse_bytes(options.inputs_up_to, "--inputs-up-to", 0), options.code, rerun_of(options.rerun, options.seed)
-    )
+    wanted = _wanted(options) if len(options.records) == 1 else Wanted()
     if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
         raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
     if options.output is not None:
@@ -206,6 +203,13 @@ def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mappin
         text = _text(result, {".json": "json", ".md": "markdown"}[path.suffix])
     write_file(path, text.encode("utf-8"))
     print(f"{path}: written", file=sys.stderr)
+
+
+def _wanted(options: AuditOptions) -> Wanted:
+    from runner.request.sizes import parse_bytes
+
+    up_to_bytes = parse_bytes(options.inputs_up_to, "--inputs-up-to", 0)
+    return Wanted(up_to_bytes, options.code, rerun_of(options.rerun, options.seed))
 
 
 def rerun_of(text: str | None, seed: int | None) -> Rerun:
