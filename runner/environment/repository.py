@@ -31,12 +31,13 @@ def git(root: Path, missing: dict[str, str]) -> dict[str, Any] | None:
     """
     try:
         with ThreadPoolExecutor(2) as pool:
-            difference = pool.submit(_state, root, "diff", "HEAD", "--no-ext-diff", "--no-color")
-            lines = _state(root, "status", "--porcelain=v2", "--branch", "--untracked-files=normal").splitlines()
+            difference = pool.submit(printed, root, "diff", "HEAD", "--no-ext-diff", "--no-color", patience_s=5.0)
+            state = printed(root, "status", "--porcelain=v2", "--branch", "--untracked-files=normal", patience_s=5.0)
+            lines = state.decode(errors="replace").splitlines()
             head = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
             changed = [line for line in lines if line[:1] in _FIELDS]
             untracked = [line[2:] for line in lines if line.startswith("?")]
-            text = difference.result() if changed else ""
+            text = difference.result().decode(errors="replace") if changed else ""
     except (*FAILURES, ValueError) as error:
         missing["git"] = complaint(error)
         return None
@@ -111,7 +112,3 @@ def complaint(error: Exception) -> str:
     """Return the first line of why git failed."""
     text = getattr(error, "stderr", None) or str(error).encode()
     return (text.decode(errors="replace").strip().splitlines() or [type(error).__name__])[0]
-
-
-def _state(root: Path, *arguments: str) -> str:
-    return printed(root, *arguments, patience_s=5.0).decode(errors="replace")

@@ -13,7 +13,7 @@ AUTO = "auto"
 USUAL = {"min": "1K", "max": "64K"}
 """What sizes.min and sizes.max stand for when they are "auto"."""
 
-_BYTES = re.compile(r"(\d+)([KMG]?)(?:I?B)?", re.IGNORECASE)
+_BYTES = re.compile(r"(\d{1,18})([KMG]?)(?:I?B)?", re.IGNORECASE)
 _OTHER_UNIT = re.compile(r"\d+([A-Za-z]+)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 

@@ -24,7 +24,6 @@ from reports.record.bundle import of_lines
 from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import sources
-from runner.environment.repository import source_digests
 from runner.interrupt import exit_code_of, interruptible
 from runner.records.scrub import scrubbed_values
 from runner.request.experiments import CONF
@@ -35,7 +34,7 @@ from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay.commits import commits
 from symlab.evidence.replay.expected_cases import cases
 from symlab.evidence.replay.inputs_again import inputs
-from symlab.evidence.replay.recomposed import configurations, jobs_of
+from symlab.evidence.replay.recomposed import configurations, jobs_of, sources_of
 
 Say = Callable[[str], None]
 
@@ -138,7 +137,7 @@ def _refusals(records: Sequence[Record]) -> Iterator[Point]:
     """Yield what was refused on GPUs, decided again."""
     from symlab.evidence.replay.refusals_again import refusals  # torch and the simulator take seconds to import
 
-    found = refusals(records, source_digests(CONF.parent))
+    found = refusals(records, sources_of(CONF.parent))
     yield from recomputed(len(found["agree"]), found["different"], found["not_comparable"], "refusals on GPUs")
 
 

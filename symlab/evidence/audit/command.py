@@ -35,9 +35,7 @@ QUIET_S = 2.0
 """Progress is shown from then on, and no more often than that where it is no terminal."""
 
 MOST_DIGITS = 18
-"""Maximum number of digits of a size."""
-
-UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+"""Maximum number of digits of a number of cases."""
 
 
 class Result(Protocol):
@@ -106,7 +104,7 @@ def run(options: AuditOptions) -> int:
     if len(options.records) == 2 and (options.rerun is not None or options.seed is not None):
         raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
     band = parse_band(options.band)
-    wanted = Wanted(size_of(options.inputs_up_to), options.code, rerun_of(options.rerun, options.seed))
+    wanted = _wanted(options) if len(options.records) == 1 else Wanted()
     if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
         raise ValueError(f"{options.output}: an audit's name ends in .html, .md or .json")
     if options.output is not None:
@@ -207,6 +205,13 @@ def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mappin
     print(f"{path}: written", file=sys.stderr)
 
 
+def _wanted(options: AuditOptions) -> Wanted:
+    from runner.request.sizes import parse_bytes
+
+    up_to_bytes = parse_bytes(options.inputs_up_to, "--inputs-up-to", 0)
+    return Wanted(up_to_bytes, options.code, rerun_of(options.rerun, options.seed))
+
+
 def rerun_of(text: str | None, seed: int | None) -> Rerun:
     """Return how many cases to run again: a number, "all", or None for all that a minute allows, in an order of a seed,
     random if None. Where a number or "all" is given they run by the code of their commit, too. Raises ValueError for
@@ -219,11 +224,3 @@ def rerun_of(text: str | None, seed: int | None) -> Rerun:
     if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
         raise ValueError(f"'{text}' is not a number of cases (--rerun): give a number such as 20, 0 for none, or all")
     return Rerun(int(text), seed, None, at_commit=True)
-
-
-def size_of(text: str) -> int:
-    """Return bytes: 4096, 64K, 1M, 1G. Raises ValueError for anything else."""
-    number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
-    if not number.isascii() or not number.isdigit() or unit not in UNITS or len(number) > MOST_DIGITS:
-        raise ValueError(f"'{text}' is not a size (--inputs-up-to): give bytes such as 65536, 64K or 1M; 0 for none")
-    return int(number) * UNITS[unit]

@@ -16,7 +16,7 @@ from cases.record.record import Record, Status
 from reports.figures import picture
 from reports.record.bundle import KERNELS_NAME, SUFFIX, merged, unpacked
 from reports.record.writing import write_file
-from reports.table.compare import device_text, is_simulated
+from reports.table.compare import commit_text, device_text, is_simulated
 from reports.table.text import counted
 from runner.request_error import RequestError
 from symlab.evidence import published as machines
@@ -155,7 +155,7 @@ def _page(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> str:
     last = max(one.ended for one in records)[:10]
     days = first if first == last else f"{first} to {last}"
     ranks = sorted({one.case.world_size for one in records})
-    commits = sorted({_commit_text(one) for one in records})
+    commits = sorted({commit_text(one) or "of an unknown commit" for one in records})
     lines = [
         HEAD,
         "",
@@ -210,12 +210,6 @@ def _missing(plan: Plan, folder: Path) -> list[str]:
     names = {one.name for one in left}
     lines += [f"- {one.world} failed at {one.at}: {_plain(one.why)}" for one in plan.failures if one.world in names]
     return lines
-
-
-def _commit_text(record: Record) -> str:
-    git = record.environment.git or {}
-    commit = str(git.get("commit") or "")[:12] or "of an unknown commit"
-    return f"{commit}+changes" if git.get("dirty") else commit
 
 
 def _duration(seconds: float) -> str:

@@ -132,11 +132,6 @@ def test_a_wrong_request_is_one_line(arguments, message, capsys):
     assert message in captured.err
 
 
-@pytest.mark.parametrize(("text", "size"), [("0", 0), ("512", 512), ("64K", 65536), ("1m", 1 << 20), ("2G", 2 << 30)])
-def test_sizes(text, size):
-    assert command.size_of(text) == size
-
-
 def test_records_that_change_while_they_are_audited_are_refused(place, monkeypatch, capsys):
     def change(*_):
         bundle.write([one(world=6)], place / "same.jsonl.xz")

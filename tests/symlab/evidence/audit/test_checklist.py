@@ -14,7 +14,7 @@ from reports.table import sheet
 from symlab.evidence.audit import worker
 from symlab.evidence.audit.checklist import ITEMS, RECOMPUTED, check
 from symlab.evidence.audit.items import Outcome, Point
-from symlab.evidence.audit.level import Level, Recomputed
+from symlab.evidence.audit.level import Recomputed
 from tests.golden import same_text
 from tests.reports.synthetic import study
 from tests.symlab.evidence.audit.complete_set import answer, audited, evidence, kept, outcomes, records, without
@@ -73,7 +73,9 @@ def test_the_level_says_that_the_tree_was_changed():
     """What a commit lacks may explain any difference, so it stands on the last line."""
     git = {"commit": "0" * 40, "branch": "main", "dirty": True, "changed_files": 1}
     members = [dataclasses.replace(one, environment=dataclasses.replace(one.environment, git=git)) for one in records()]
-    assert "; changed tree; unsigned" in audited(members).verdict
+    audit = audited(members)
+    assert "; changed tree; unsigned" in audit.verdict
+    assert audit.level.document()["changed_tree"] is True
     assert "changed tree" not in audited().verdict
 
 
@@ -108,12 +110,6 @@ def test_a_set_of_which_nothing_was_checked_is_not_auditable(tmp_path):
     assert {"configuration", "cases"} <= set(audit.level.verified)
     assert audit.exit_code == 2
     assert audit.verdict.startswith("NOT AUDITABLE: ")
-
-
-def test_a_changed_tree_is_a_part_of_the_level():
-    changed = Level(Recomputed(1, 1), is_changed=True)
-    assert changed.document()["changed_tree"] is True
-    assert "; changed tree; " in changed.text
 
 
 TIMED = ("clocks", "timing", "samples", "baselines", "limit")
