@@ -868,7 +868,7 @@ def _spin_headers(steps: tuple[BlockStep, ...]) -> tuple[list[int], frozenset[in
 
 def _only_looks(body: Sequence[BlockStep], votes: bool) -> bool:
     """Whether a loop's blocks load, and neither store, look at a clock nor wait at a barrier. votes: they may vote."""
-    meets = {"barrier", "collective", "numbered", "cluster", "call"}
+    meets = {"barrier", "collective", "warpgroup", "numbered", "cluster", "call"}
     still = not any(
         one.writes_memory or one.reads_clock or (one.exit.kind in meets and not (votes and _is_vote(one.exit)))
         for one in body

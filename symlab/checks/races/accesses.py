@@ -385,12 +385,19 @@ class Accesses:
                 where = (numbers[at : at + 1], old[at : at + 1] & LOW_MASK, actors[at : at + 1])
                 is_size_only = bool(self.morally_strong(*where, info, is_of_one_size=True)[0])
             issued = int(who.itself(GENERIC, positions[at : at + 1])[0]) if isinstance(who, Single | Many) else NEVER
+            is_fenced_here = info.is_by_wgmma and self._is_fenced_here(who, positions[at : at + 1], int(old[at]))
             pair = Pair(
                 int(old[at]), earlier, int(actors[at]), info, shadow.name, byte, what.part, what.is_proxy_only,
                 kept.kind == READ, is_size_only, kept.takes, issued < int(old[at]) >> STAMP_SHIFT, bool(coherent[at]),
+                is_fenced_here,
                 bool(behind[at]) or (is_asked and not coherent[at] and self._is_behind(old, who, positions, at, info)),
             )  # fmt: skip
             self.findings.add(pair, count)
+
+    def _is_fenced_here(self, who: Actor, position: Numbers, epoch: int) -> bool:
+        """Return whether an actor fenced the async proxy behind a barrier of its block that came after an access."""
+        met, fenced = int(who.own(GENERIC, position)[0]), int(who.itself(ASYNC, position)[0])
+        return epoch >> STAMP_SHIFT <= met < fenced
 
     def _is_behind(self, old: Epochs, who: Actor, positions: Numbers, at: int, info: Info, looks: bool = True) -> bool:
         """Return whether the launch of an earlier access was over, as kernel_end has it, before the later one. looks:

@@ -110,6 +110,9 @@ class Pair:
     """Whether the later access is by a copy that was issued before the earlier one."""
     is_coherent: bool = False
     """Whether the later access is a store by the thread that read the value of the earlier one, by a strong load."""
+    is_fenced_here: bool = False
+    """Whether who makes the later access, a wgmma, fenced the async proxy behind a barrier that the earlier one came
+    before, where the thread of the earlier one did not."""
     is_behind: bool = False
     """Whether the earlier launch was over before the later access, if a kernel's end completes what it did."""
 
@@ -228,7 +231,7 @@ class Findings:
         if pair.is_proxy_only:
             missing = PROXY_FENCES[pair.part]
             is_formal = pair.part == ASYNC and pair.is_read_first and pair.tensor != SHARED_MEMORY
-            is_formal |= pair.is_of_wgmma and pair.first.proxy == pair.second.proxy
+            is_formal |= pair.is_fenced_here or (pair.is_of_wgmma and pair.first.proxy == pair.second.proxy)
             return "formal" if is_formal else "proxy", missing
         proxies = (pair.first.proxy, pair.second.proxy)
         if pair.is_size_only:

@@ -19,6 +19,7 @@ from tests.simulator.isa.wgmma_programs import (
 )
 
 FENCED = ("formal", "wgmma.fence")
+FENCED_BY_SOME = "@%p0 fence.proxy.async; bar.sync 0;"
 OVERWRITE = "setp.eq.u32 %p0, %r0, 100; @%p0 st.shared.b32 [stage+256], %r3;"
 
 
@@ -27,7 +28,8 @@ OVERWRITE = "setp.eq.u32 %p0, %r0, 100; @%p0 st.shared.b32 [stage+256], %r3;"
     [
         (program(), None),
         (program((FENCE, "bar.sync 0;")), ("proxy", "fence.proxy.async", "st.shared.b32", FORM)),
-        (program((FENCE, "bar.sync 0; fence.proxy.async;")), ("proxy", "fence.proxy.async", "st.shared.b32", FORM)),
+        (program((FENCE, "bar.sync 0; fence.proxy.async;")), ("formal", "fence.proxy.async", "st.shared.b32", FORM)),
+        (program((FENCE, f"setp.lt.u32 %p0, %r0, 16; {FENCED_BY_SOME}")), ("proxy", "fence.proxy.async", "st.shared.b32", FORM)),
         (program((FENCE, "fence.proxy.async;")), ("race", "a barrier", "st.shared.b32", FORM)),
         (program((ORDER, "")), (*FENCED, "mov.b32", FORM)),
         (program((ZEROS, f"{ORDER} {ZEROS}"), (ORDER, "")), (*FENCED, "mov.b32", FORM)),
