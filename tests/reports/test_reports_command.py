@@ -193,7 +193,9 @@ def test_ctrl_c_is_one_line(arguments, monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("reports.record.bundle.read", interrupted)
+    # Records of an audit are read in a copy of the process, which a terminal's Ctrl-C is not for.
+    copied = arguments[0] == "audit"
+    monkeypatch.setattr("symlab.evidence.audit.worker.forked" if copied else "reports.record.bundle.read", interrupted)
     assert main(arguments) == 130
     assert capsys.readouterr().err == "symlab: interrupted\n"
 
