@@ -39,7 +39,7 @@ LIMITS = {
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_535,
     "tests, code lines": 68_561,
-    "Markdown, words": 29_983,
+    "Markdown, words": 30_044,
     "README.md, words": 1_600,
     "longest other page, words": 3_313,
     "verbs of symlab --help": 14,
