@@ -6,13 +6,14 @@ import lzma
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reports.record.bundle import line_of, read
-from tests.patience import until
+from tests.patience import LOOK_S, NEVER_S
 
 ROOT = Path(__file__).parents[4]
 PUBLISHED = sorted((ROOT / "reports" / "published" / "h200-x4").glob("*.jsonl.xz"))
@@ -39,14 +40,11 @@ def peak_kb(folder, home):
     words = [sys.executable, "-m", "symlab", "audit", "-o", str(home / "audit.json"), str(folder)]
     dropped = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     audit = subprocess.Popen(words, cwd=ROOT, env={**os.environ, "HOME": str(home)}, **dropped)
-    peak = 0
-
-    def has_ended():
-        nonlocal peak
+    peak, ends_s = 0, time.monotonic() + NEVER_S
+    while audit.poll() is None and time.monotonic() < ends_s:
         peak = max(peak, resident_kb(audit.pid))
-        return audit.poll() is not None
-
-    until(has_ended, "the end of the audit")
+        time.sleep(LOOK_S)
+    audit.kill()
     points = {item["name"]: str(item["points"]) for item in json.loads((home / "audit.json").read_bytes())["items"]}
     assert (audit.returncode, "sources changed" in points["kernels"]) == (1, True), "kernels ran again"
     assert "inputs made again" in points["inputs"]
