@@ -37,6 +37,10 @@ def test_ones_times_ones(options):
     assert stored(program((MULTIPLY, HELD)), 2, 256, registers=REGISTERS, **options) == [16] * 512
 
 
+HELD_OVER = MULTIPLY.replace("%f", "%g")
+OVER_HELD = HELD.replace("%g", "%h").replace("%f", "%g").replace("%h", "%f")
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -44,6 +48,8 @@ def test_ones_times_ones(options):
         (program((WAIT, "wgmma.wait_group.sync.aligned 1;")), "%f0 before wgmma.wait_group"),
         (program((WAIT, f"{ZEROS} {WAIT}")), "still writes it; PTX line"),
         (program((MULTIPLY, HELD), (WAIT, f"mov.b32 %g1, 0; {WAIT}")), "%g1 before wgmma.wait_group: wgmma.mma_async"),
+        (program((MULTIPLY, HELD), (WAIT, f"{HELD_OVER} {WAIT}")), "%g0 before wgmma.wait_group: wgmma.mma_async"),
+        (program((WAIT, f"{OVER_HELD} {WAIT}")), "%f0 before wgmma.wait_group: wgmma.mma_async"),
         (program((DESCRIBE, f"{DESCRIBE} add.u64 %b, %b, 512;")), "the descriptor of B, 0x"),
         (program((DESCRIBE, f"{DESCRIBE} add.u64 %a, %a, {0x3000 << 32};")), "outside the block's 8200 bytes"),
         (program((DESCRIBE, f"{DESCRIBE} @%p0 add.u64 %a, %a, 1;".replace("@%p0", "setp.eq.u32 %p0, %r0, 5; @%p0"))), "the descriptor of A of wgmma differs between threads of a warpgroup"),
