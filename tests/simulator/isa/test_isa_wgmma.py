@@ -87,6 +87,21 @@ def test_a_deadlock_names_the_part_of_a_warpgroup_that_waits():
     assert "96 of 128 threads of its warpgroup wait at PTX line" in text
 
 
+def test_a_descriptor_reads_up_to_the_end():
+    for units, fits in ((368, True), (369, False)):
+        body = program((DESCRIBE, f"{DESCRIBE} add.u64 %b, %b, {units};"))
+        if fits:
+            assert stored(body, 1, 128, registers=REGISTERS) == [16] * 128
+        else:
+            assert "reads bytes 0x1f10 to 0x2010 of shared memory (start 0x1f10, leading 128, stride 256" in fault(body)
+
+
+def test_one_warpgroup_adds_and_another_does_not():
+    fives = " ".join(f"mov.f32 %f{at}, 0f40A00000;" for at in range(4))
+    some = DESCRIBE.replace("setp.ne.u32 %t, %r0, %r0", "setp.ge.u32 %t, %r0, 128")
+    assert stored(program((ZEROS, fives), (DESCRIBE, some)), 1, 256, registers=REGISTERS) == [16] * 128 + [21] * 128
+
+
 def test_a_wgmma_that_follows_waits_for_no_register_of_the_same_shape():
     again = MULTIPLY.replace("%t", "%p2")
     body = program((MULTIPLY, f"setp.eq.u32 %p2, %r0, %r0; {MULTIPLY} {COMMIT} {again}"), (WAIT, WAIT))
