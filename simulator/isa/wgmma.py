@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.isa.matrices import INTEGER_KINDS, KINDS, gathered, product, registers_of, scattered
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
-from simulator.memory.descriptors import ROW_BYTES, Descriptor, places_of
+from simulator.memory.descriptors import ROW_BYTES, Descriptor, extent_of, places_of
 from simulator.memory.space import LaneFault
 from simulator.number.products import BITS, Precision
 from simulator.observe.events import ProductMoment, tell
@@ -123,13 +123,10 @@ def _read(
     are within the block's memory."""
     batch = frame.batch
     places = [places_of(one, rows, is_transposed) for one in descriptors.tolist()]
-    for position, (found, given) in enumerate(zip(places, descriptors.tolist(), strict=True)):
-        _check(found, given, batch.shared_bytes, position * WARPGROUP, name)
     blocks = batch.blocks_of(np.asarray(frame.view.lanes)[::WARPGROUP])
-    if batch.warpgroups.tiles.of:
-        for position, (found, given) in enumerate(zip(places, descriptors.tolist(), strict=True)):
-            start = int(blocks[position]) * batch.shared.shape[1]
-            _check_swizzle(frame, np.sort(found.reshape(-1)) + start, given, position * WARPGROUP, name)
+    for position, (given, block) in enumerate(zip(descriptors.tolist(), blocks.tolist(), strict=True)):
+        _check(extent_of(given, rows, is_transposed), given, batch.shared_bytes, position * WARPGROUP, name)
+        _check_swizzle(frame, block, places[position].reshape(-1), given, position * WARPGROUP, name)
     units = (np.stack(places) + (blocks * batch.shared.shape[1])[:, None, None]) // ROW_BYTES
     good = batch.shared_written.reshape(-1, ROW_BYTES)[units].all(axis=(1, 2, 3))
     if not good.all():
@@ -142,9 +139,9 @@ def _read(
     return (np.ascontiguousarray(elements.transpose(0, 2, 1)) if is_transposed else elements), places
 
 
-def _check(places: Lanes, bits: int, size: int, position: int, name: str) -> None:
-    """Raise LaneFault for a descriptor that points outside a block's memory."""
-    low, high = int(places.min()), int(places.max()) + ROW_BYTES
+def _check(extent: tuple[int, int], bits: int, size: int, position: int, name: str) -> None:
+    """Raise LaneFault for a descriptor that points outside a block's memory. extent: the bytes that it reads."""
+    low, high = extent
     if low < 0 or high > size:
         one = Descriptor.of(bits)
         text = f"the descriptor of {name}, {bits:#x}, reads bytes {low:#x} to {high:#x} of shared memory (start "
@@ -152,10 +149,10 @@ def _check(places: Lanes, bits: int, size: int, position: int, name: str) -> Non
         raise LaneFault(position, f"{text}: outside the block's {size} bytes")
 
 
-def _check_swizzle(frame: LaneFrame, places: Lanes, bits: int, position: int, name: str) -> None:
+def _check_swizzle(frame: LaneFrame, block: int, places: Lanes, bits: int, position: int, name: str) -> None:
     """Raise LaneFault for a swizzle that is not that of the tensor copy which left the matrix."""
     swizzle = Descriptor.of(bits).swizzle_bytes
-    found = frame.batch.warpgroups.tiles.other_swizzle(places, swizzle, frame.batch.shared.reshape(-1))
+    found = frame.batch.warpgroups.tiles.other_swizzle(block, places, swizzle, frame.batch.shared[block])
     if found is not None:
         copied, instruction = found
         text = f"the descriptor of {name}, {bits:#x}, has a swizzle of {swizzle} bytes, and what it reads was copied"

@@ -42,6 +42,13 @@ class Descriptor:
 
 
 @lru_cache(maxsize=4096)
+def extent_of(bits: int, rows: int, is_transposed: bool) -> tuple[int, int]:
+    """Return the first and the end of the bytes that places_of says."""
+    places = places_of(bits, rows, is_transposed)
+    return int(places.min()), int(places.max()) + ROW_BYTES
+
+
+@lru_cache(maxsize=4096)
 def places_of(bits: int, rows: int, is_transposed: bool) -> Offsets:
     """Return where the rows of 16 bytes of a matrix begin in shared memory, as (rows, 2); of a transposed one, whose
     elements have 16 bits, (16, rows / 8)."""

@@ -38,9 +38,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Elements as float64, and their exponents: of subnormals the least, of zeros and of what is special _NEVER.
-
-    unit: the exponent of a power of two that all are multiples of; most: of one that is above their magnitudes."""
+    """Elements as float64, and their exponents: of subnormals the least, of zeros and of what is special _NEVER."""
 
     values: Array
     exponents: Array

@@ -326,7 +326,8 @@ class Copies:
             return
         copy.is_done = True
         if batch.warpgroups is not None and transfer.tile is not None and copy.is_load:
-            batch.warpgroups.tiles.note(transfer.targets[0], held, transfer.tile.swizzle_bytes, copy.instruction)
+            place = divmod(transfer.targets[0], batch.shared.shape[1])
+            batch.warpgroups.tiles.note(*place, held, transfer.tile.swizzle_bytes, copy.instruction)
         self._report(copy, "written")
         if transfer.mbarrier >= 0:
             self._complete(copy)

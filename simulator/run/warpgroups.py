@@ -105,26 +105,24 @@ class Warpgroups:
 
 @dataclass(slots=True)
 class Tiles:
-    """What the latest tensor copies left in the launch's shared memory: by where it begins there its bytes, swizzle and
-    instruction."""
+    """What the latest tensor copies left in shared memory: by block, and by where it begins there, its bytes, swizzle
+    and instruction."""
 
-    of: dict[int, tuple[Any, int, Instruction]] = field(default_factory=dict)
+    of: dict[int, dict[int, tuple[Any, int, Instruction]]] = field(default_factory=dict)
 
-    def note(self, start: int, content: Any, swizzle_bytes: int, instruction: Instruction) -> None:
+    def note(self, block: int, start: int, content: Any, swizzle_bytes: int, instruction: Instruction) -> None:
         """A copy is done."""
-        end = start + len(content)
-        over = [at for at, (other, _, _) in self.of.items() if at < end and start < at + len(other)]
-        for at in over:
-            del self.of[at]
-        self.of[start] = (content, swizzle_bytes, instruction)
+        mine, end = self.of.setdefault(block, {}), start + len(content)
+        for at in [at for at, (other, _, _) in mine.items() if at < end and start < at + len(other)]:
+            del mine[at]
+        mine[start] = (content, swizzle_bytes, instruction)
 
-    def other_swizzle(self, places: Ids, swizzle_bytes: int, memory: Any) -> tuple[int, Instruction] | None:
-        """Return the swizzle of a copy, and the copy, that left what is at places (rows of 16 bytes, ascending), if it
-        is another one. memory: the launch's; who overwrote a tile since then may have used any swizzle."""
-        for start, (content, swizzle, instruction) in self.of.items() if len(self.of) else ():
-            end = start + len(content)
-            if swizzle != swizzle_bytes and start <= places[-1] and places[0] < end:
-                inside = places[(places >= start) & (places < end)]
+    def other_swizzle(self, block: int, places: Ids, swizzle_bytes: int, memory: Any) -> tuple[int, Instruction] | None:
+        """Return the swizzle of a copy, and the copy, that left what is at places of a block (rows of 16 bytes), if it
+        is another one. memory: the block's; who overwrote a tile since then may have used any swizzle."""
+        for start, (content, swizzle, instruction) in self.of.get(block, {}).items():
+            if swizzle != swizzle_bytes:
+                inside = places[(places >= start) & (places < start + len(content))]
                 rows = inside[:, None] + np.arange(16)
                 if len(inside) and (memory[rows] == content[rows - start]).all():
                     return swizzle, instruction
@@ -187,12 +185,12 @@ class Registers:
         names = np.unique(groups)
         rows = self.rows([*slots, *targets])
         if self.is_busy:
-            self._check(groups, rows, self.writes, instruction, "writes")
-            self._check(groups, self.rows(targets), self.reads, instruction, "reads")
+            self._check(groups, rows, self.writes, "writes")
+            self._check(groups, self.rows(targets), self.reads, "reads")
         if listens:
             self.touched[rows[:, None], names] = self._number(instruction)
 
-    def _check(self, groups: Ids, rows: Ids, table: Any, instruction: Instruction, what: str) -> None:
+    def _check(self, groups: Ids, rows: Ids, table: Any, what: str) -> None:
         busy = table[rows[:, None], groups] > 0
         if not busy.any():
             return
@@ -206,9 +204,10 @@ class Registers:
     def issue(self, lanes: Ids, groups: Ids, given: list[int], taken: list[int], instruction: Instruction) -> None:
         """A wgmma of warpgroups begins. given: slots of D; taken: of A."""
         number, d, a = self._number(instruction), self.rows(given)[:, None], self.rows(taken)[:, None]
-        if self.is_busy and len(a):
+        if self.is_busy:
             try:
-                self._check(groups, a[:, 0], self.writes, instruction, "writes")
+                self._check(groups, a[:, 0], self.writes, "writes")
+                self._check(groups, d[:, 0], self.reads, "reads")
             except LaneFault as fault:
                 raise LaneFault(fault.lane * WARPGROUP, fault.message) from None
         if self.space.events.product:
@@ -234,9 +233,8 @@ class Registers:
             some = lanes[at * WARPGROUP : (at + 1) * WARPGROUP]
             earlier, name = self.known[int(found[row, at]) - 1], self.names[int(rows[row, 0])].partition("@")[0]
             who = (self.launched, some, self.space.events.step)
-            tell(
-                self.space.events.product, ProductMoment(*who, instruction, "unfenced", earlier=earlier, register=name)
-            )
+            event = ProductMoment(*who, instruction, "unfenced", earlier=earlier, register=name)
+            tell(self.space.events.product, event)
         self.touched[rows, groups] = 0
         self.shapes[rows[:given], groups] = shape
 

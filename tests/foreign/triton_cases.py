@@ -1,4 +1,4 @@
-"""Triton: the kernels of sources/triton_kernels.py."""
+"""Triton: the kernels of sources/triton_kernels.py and triton_matmul.py."""
 
 import numpy as np
 import torch
@@ -16,9 +16,9 @@ APPROXIMATION_UNITS = 4
 SOFTMAX_UNITS = (BLOCK - 1) + 3 * APPROXIMATION_UNITS
 
 
-def of_triton(function, types, warps=4, **constants):
-    source = "triton_kernels.py"
+def of_triton(function, types, warps=4, source="triton_kernels.py", arch=90, **constants):
     request = {"source": source, "function": function, "types": types, "constants": constants, "warps": warps}
+    request |= {"arch": arch} if arch != 90 else {}  # what is compiled already has no arch
     return compiled("triton_to_ptx.py", request, [source])
 
 
@@ -93,6 +93,23 @@ def all_reduce(ranks):
     return exact(module, ranks, lambda rank: {"y": total.to(torch.bfloat16)}, **how)
 
 
+def matmul(ranks, kind, dtype, arch):
+    """Sums of small integers are exact, however they are cut."""
+    rows, columns, depth = 128, 128, 96
+    types = {"a": f"*{kind}", "b": f"*{kind}", "c": "*fp32", "columns": "i32", "depth": "i32"}
+    tile = {"ROWS": 64, "COLUMNS": 64, "DEPTH": 32}
+    module = of_triton("matmul", types, 4, "triton_matmul.py", arch, **tile)
+    a, b = (random_rows(ranks, shape, dtype, -3, 4) for shape in ((rows, depth), (depth, columns)))
+    buffers = {"a": a, "b": b, "c": ((rows, columns), torch.float32)}
+    how = launch(module, (2, 2, 1), buffers, arch=f"sm_{arch}" + "a" * (arch == 90))
+    more = [("s32", columns), ("s32", depth), *SCRATCH]
+    return exact(module, ranks, lambda rank: {"c": a[rank].float() @ b[rank].float()}, more, **how)
+
+
+def of_matrices(name, *how):
+    return Foreign(f"Triton: matrix product, {name}", "triton", lambda ranks: matmul(ranks, *how), ranks=(2,))
+
+
 KERNELS = (
     Foreign(
         "Triton: softmax",
@@ -103,4 +120,7 @@ KERNELS = (
     Foreign("Triton: sum, max and argmax", "triton", reductions),
     Foreign("Triton: scans (sum, maximum)", "triton", scans),
     Foreign("Triton: all_reduce through peers' pointers", "triton", all_reduce),
+    of_matrices("bfloat16, wgmma", "bf16", torch.bfloat16, 90),
+    of_matrices("float8_e5m2, wgmma", "fp8e5", torch.float8_e5m2, 90),
+    of_matrices("float32 as tf32, mma.sync", "fp32", torch.float32, 80),
 )

@@ -103,9 +103,9 @@ def encoded(value, kind, kept, is_nearest=False):
     """The bits of a number: of f32 toward zero, unless is_nearest; of f16 to the nearest, ties to even."""
     exponents, bits = FORMATS[kind]
     least = 2 - (1 << exponents - 1)
-    size, exponent = abs(value), least
-    while size >= Fraction(2) ** (exponent + 1):
-        exponent += 1
+    size = Fraction(abs(value))
+    exponent = max(size.numerator.bit_length() - size.denominator.bit_length() - 1, least)
+    exponent += size >= Fraction(2) ** (exponent + 1)
     unit = exponent - (min(bits, kept) if kind == "f32" else bits)
     whole = cut(size, unit)
     if kind == "f16" or is_nearest:
@@ -116,7 +116,7 @@ def encoded(value, kind, kept, is_nearest=False):
     while code >= top:
         code, shift = code // 2, shift + 1
     code += shift << bits
-    code = min(code, INFINITY[kind])
+    code = min(code, INFINITY.get(kind, code))
     return code | (value < 0) << BITS[kind] - 1
 
 

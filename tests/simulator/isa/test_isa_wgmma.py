@@ -37,6 +37,10 @@ def test_ones_times_ones(options):
     assert stored(program((MULTIPLY, HELD)), 2, 256, registers=REGISTERS, **options) == [16] * 512
 
 
+HELD_OVER = MULTIPLY.replace("%f", "%g")
+OVER_HELD = HELD.replace("%g", "%h").replace("%f", "%g").replace("%h", "%f")
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -44,6 +48,8 @@ def test_ones_times_ones(options):
         (program((WAIT, "wgmma.wait_group.sync.aligned 1;")), "%f0 before wgmma.wait_group"),
         (program((WAIT, f"{ZEROS} {WAIT}")), "still writes it; PTX line"),
         (program((MULTIPLY, HELD), (WAIT, f"mov.b32 %g1, 0; {WAIT}")), "%g1 before wgmma.wait_group: wgmma.mma_async"),
+        (program((MULTIPLY, HELD), (WAIT, f"{HELD_OVER} {WAIT}")), "%g0 before wgmma.wait_group: wgmma.mma_async"),
+        (program((WAIT, f"{OVER_HELD} {WAIT}")), "%f0 before wgmma.wait_group: wgmma.mma_async"),
         (program((DESCRIBE, f"{DESCRIBE} add.u64 %b, %b, 512;")), "the descriptor of B, 0x"),
         (program((DESCRIBE, f"{DESCRIBE} add.u64 %a, %a, {0x3000 << 32};")), "outside the block's 8200 bytes"),
         (program((DESCRIBE, f"{DESCRIBE} @%p0 add.u64 %a, %a, 1;".replace("@%p0", "setp.eq.u32 %p0, %r0, 5; @%p0"))), "the descriptor of A of wgmma differs between threads of a warpgroup"),
@@ -79,6 +85,21 @@ def test_a_deadlock_names_the_part_of_a_warpgroup_that_waits():
     text = fault(program((ORDER, f"setp.lt.u32 %p0, %r0, 32; @%p0 bar.sync 1; {ORDER}")))
     assert "Deadlock" in text
     assert "96 of 128 threads of its warpgroup wait at PTX line" in text
+
+
+def test_a_descriptor_reads_up_to_the_end():
+    for units, fits in ((368, True), (369, False)):
+        body = program((DESCRIBE, f"{DESCRIBE} add.u64 %b, %b, {units};"))
+        if fits:
+            assert stored(body, 1, 128, registers=REGISTERS) == [16] * 128
+        else:
+            assert "reads bytes 0x1f10 to 0x2010 of shared memory (start 0x1f10, leading 128, stride 256" in fault(body)
+
+
+def test_one_warpgroup_adds_and_another_does_not():
+    fives = " ".join(f"mov.f32 %f{at}, 0f40A00000;" for at in range(4))
+    some = DESCRIBE.replace("setp.ne.u32 %t, %r0, %r0", "setp.ge.u32 %t, %r0, 128")
+    assert stored(program((ZEROS, fives), (DESCRIBE, some)), 1, 256, registers=REGISTERS) == [16] * 128 + [21] * 128
 
 
 def test_a_wgmma_that_follows_waits_for_no_register_of_the_same_shape():

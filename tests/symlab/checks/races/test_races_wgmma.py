@@ -46,6 +46,19 @@ def test_what_the_race_checker_finds(body, expected):
     assert set(found) == (set() if expected is None else {expected})
 
 
+def test_what_one_wgmma_gives_another_takes_as_a_behind_a_fence_alone():
+    taken = HELD.replace("%g", "%h").replace("%f", "%g").replace("%h", "%f")
+    fill = "mov.b32 %g0, 0; mov.b32 %g1, 0; mov.b32 %g2, 0; mov.b32 %g3, 0;"
+    for order, expected in (("", [(*FENCED, FORM, FORM)]), (ORDER, [])):
+        parts = (ZEROS, f"{ZEROS} {fill}"), (USE, f"{order} {taken} {COMMIT} {WAIT}")
+        assert findings_of(program(*parts)) == expected
+
+
+def test_a_register_is_told_once():
+    body = program((ZEROS, ""), (ORDER, f"{ORDER} {ZEROS}"), (MULTIPLY, f"{MULTIPLY}\n{MULTIPLY}\n{MULTIPLY}"))
+    assert findings_of(body) == [(*FENCED, "mov.b32", FORM)]
+
+
 def test_another_shape_needs_a_fence():
     wide = FORM.replace("n8k", "n16k")
     other = f"{wide} {{%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}}, %a, %b, %t, 1, 1, 0, 0;"
