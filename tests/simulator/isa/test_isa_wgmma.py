@@ -46,6 +46,7 @@ OVER_HELD = HELD.replace("%g", "%h").replace("%f", "%g").replace("%h", "%f")
     [
         (program((WAIT, "")), "%f0 before wgmma.wait_group: wgmma.mma_async"),
         (program((WAIT, "wgmma.wait_group.sync.aligned 1;")), "%f0 before wgmma.wait_group"),
+        (program((WAIT, f"stmatrix.sync.aligned.m8n8.x1.shared.b16 [stage], {{%f0}}; {WAIT}")), "%f0 before wgmma.wait_group"),
         (program((WAIT, f"{ZEROS} {WAIT}")), "still writes it; PTX line"),
         (program((MULTIPLY, HELD), (WAIT, f"mov.b32 %g1, 0; {WAIT}")), "%g1 before wgmma.wait_group: wgmma.mma_async"),
         (program((MULTIPLY, HELD), (WAIT, f"{HELD_OVER} {WAIT}")), "%g0 before wgmma.wait_group: wgmma.mma_async"),

@@ -29,7 +29,7 @@ OVERWRITE = "setp.eq.u32 %p0, %r0, 100; @%p0 st.shared.b32 [stage+256], %r3;"
         (program(), None),
         (program((FENCE, "bar.sync 0;")), ("proxy", "fence.proxy.async", "st.shared.b32", FORM)),
         (program((FENCE, "bar.sync 0; fence.proxy.async;")), ("formal", "fence.proxy.async", "st.shared.b32", FORM)),
-        (program((FENCE, f"setp.lt.u32 %p0, %r0, 16; {FENCED_BY_SOME}")), ("proxy", "fence.proxy.async", "st.shared.b32", FORM)),
+        (program((FENCE, f"and.b32 %r6, %r0, 31; setp.eq.u32 %p0, %r6, 0; {FENCED_BY_SOME}")), ("proxy", "fence.proxy.async", "st.shared.b32", FORM)),
         (program((FENCE, "fence.proxy.async;")), ("race", "a barrier", "st.shared.b32", FORM)),
         (program((ORDER, "")), (*FENCED, "mov.b32", FORM)),
         (program((ZEROS, f"{ORDER} {ZEROS}"), (ORDER, "")), (*FENCED, "mov.b32", FORM)),
