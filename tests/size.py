@@ -35,12 +35,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 71_602,
-    "the core, code lines": 52_821,
+    "product, code lines": 72_621,
+    "the core, code lines": 53_638,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_338,
-    "tests, code lines": 67_820,
-    "Markdown, words": 29_714,
+    f"loaded by symlab {COMMAND}, code lines": 23_435,
+    "tests, code lines": 69_239,
+    "Markdown, words": 29_546,
     "README.md, words": 1_600,
     "longest other page, words": 3_313,
     "verbs of symlab --help": 14,
