@@ -24,6 +24,7 @@ from tests.reports.synthetic import KIB, MIB, of_case, record, refused, study, w
 SIZES = (KIB, 64 * KIB, 4 * MIB)
 MEASURED = study(("one_shot", "two_shot", "nccl"), SIZES, worlds=2)
 EVIL = "<script>alert(1)</script>"
+DTYPES = ("bfloat16", "float16", "float32")
 
 
 def figures_of(text):
@@ -414,6 +415,14 @@ def test_worlds_of_one_request_stand_together_and_jobs_say_how_they_differ():
     assert commands[1][-1] == "python -m runner 'a b'"
     assert jobs == [["job", "dtype"], ["1", "bfloat16"], ["2", "float32"]]
     assert "accumulator: float32" in read.texts["asked"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_a_configuration_says_whether_jobs_share_it_and_overrides_stand_beside_that_of_one_job(jobs):
+    """Each job has overrides of its own: those of one among others would pass for all."""
+    read = Reader(page([with_request(record(dtype=dtype), job=job) for job, dtype in enumerate(DTYPES[:jobs])]))
+    asked = read.texts["asked"]
+    assert ("all jobs share" in asked, "overrides" in asked) == (jobs > 1, jobs == 1)
 
 
 def test_environments_are_shown_once_and_then_by_their_differences():

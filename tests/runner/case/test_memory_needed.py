@@ -11,7 +11,7 @@ import pytest
 
 from cases.case import Case
 from kernels.baselines import find_baseline
-from kernels.catalogue import SPECS, find
+from kernels.catalogue import NVSHMEM_SPECS, SPECS, find
 from kernels.spec import KernelSpec
 from memory.fabric import Fabric, HeapFull
 from memory.placing import NVSHMEM, SIMULATED, HeapRules
@@ -43,12 +43,11 @@ def case_of(spec: KernelSpec, size_bytes: int = 4096, world_size: int = 3, **fie
 ODD = ({}, {"offset": 3}, {"size_bytes": 0}, {"world_size": 8, "size_bytes": 8 * 8 * 4097})
 
 
-@pytest.mark.parametrize("number", range(len(SPECS)), ids=lambda number: SPECS[number].name)
-def test_a_simulated_heap_of_the_need_is_enough_and_a_granule_less_is_not(number: int) -> None:
-    """For what the program binds, as a whole: the torch-free part of it allocates everything."""
-    spec = SPECS[number]
+def check_need_in_the_simulator(spec: KernelSpec, fields: dict[str, Any]) -> None:
+    """Check that the program binds in a heap of what is needed, and in none of a granule less: the torch-free part of
+    it allocates everything."""
     for placement in spec.placements:
-        case = case_of(spec, placement=placement, **ODD[number % len(ODD)])
+        case = case_of(spec, placement=placement, **fields)
 
         def program(fabric: Fabric, bound: Case) -> None:
             with SymmetricPool(fabric) as pool:
@@ -58,6 +57,17 @@ def test_a_simulated_heap_of_the_need_is_enough_and_a_granule_less_is_not(number
         ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=needed)).run(program, case, NEVER_S)
         with pytest.raises(WorldFailure):
             ThreadWorld(case.world_size, SimulatorOptions(heap_bytes=needed - 256)).run(program, case, NEVER_S)
+
+
+@pytest.mark.parametrize("number", range(len(SPECS)), ids=lambda number: SPECS[number].name)
+def test_a_simulated_heap_of_the_need_is_enough_and_a_granule_less_is_not(number: int) -> None:
+    check_need_in_the_simulator(SPECS[number], ODD[number % len(ODD)])
+
+
+def test_the_need_of_every_kernel_on_nvshmem_is_known_without_its_bitcode() -> None:
+    """Whether a case fits is said before anything is compiled, also where nothing can be."""
+    for number, spec in enumerate(NVSHMEM_SPECS):
+        check_need_in_the_simulator(spec, ODD[number % len(ODD)])
 
 
 BEYOND_LL = (find("all_reduce/ll").max_size_bytes or 0) + 8

@@ -76,6 +76,23 @@ def _seed_with(mark):
     raise AssertionError("no seed lets rank 1 read first")
 
 
+@pytest.mark.parametrize("launch", [0, 1])
+def test_a_store_is_blamed_only_if_it_came_after_its_load_or_from_a_later_launch(launch):
+    """Rank 1 loads what rank 0 stores in each of two launches: under some seeds in turn, which is no fault of either."""
+    found = set()
+    for seed in range(12):
+        tracer = traced(PASSED_ON, launches=2, schedule="random", seed=seed)
+        blame(tracer, Wrong("mine", 1, 12, launch))
+        rows = list(tracer.rows())
+        accesses = [(one.ranks, one.launch) for one in rows if one.element == 2]
+        before = [number for ranks, number in accesses[: accesses.index(((1,), launch))] if ranks == (0,)]
+        expected = "comes too late" if launch not in before else "comes too early" if max(before) > launch else ""
+        marks = {one.mark for one in rows if one.mark.startswith("comes")}
+        assert marks == ({expected} if expected else set()), seed
+        found.add(expected)
+    assert found == {"comes too late", "", *(["comes too early"] if launch == 0 else [])}
+
+
 def test_what_can_not_be_told_is_not_told():
     for wrong in (Wrong("mine", 0, 0), Wrong("other", 0, 0), Wrong("mine", 1, 8)):
         same_text(blame(traced(PASSED_ON), wrong))

@@ -9,7 +9,7 @@ from simulator.ptx.assembler import assembled, find_ptxas
 from simulator.world import SimulatorOptions
 from symlab.checks.litmus.compile import NotCompiled, kernel_of
 from symlab.checks.litmus.outcomes import judged
-from symlab.checks.litmus.parse import parsed, read
+from symlab.checks.litmus.parse import WORDS_OF_A_LOCATION, parsed, read
 from symlab.checks.litmus.program import Seen
 from symlab.checks.trials.races import checked_kernel, run
 from symlab.checks.trials.trial import tried
@@ -116,6 +116,14 @@ def test_a_location_that_is_copied_from_begins_as_the_program_says():
     result = run(parsed(text, "tile"), SimulatorOptions(**SMALL))
     assert (result.values[Seen("", "x")], result.values[Seen("T1", "r0")]) == (5, 5)
     assert tried(parsed(text, "tile"), range(10)).counts == {((5, 5), ()): 10}
+
+
+def test_what_a_run_leaves_in_every_word_of_a_location_is_read():
+    """For a program may ask for any word of it."""
+    stores = "\n".join(f"st.weak [x+{4 * word}], {word + 1}" for word in range(WORDS_OF_A_LOCATION))
+    program = parsed(f"memory x\nthread T0 on rank 0 block 0\n{stores}\nexists x+28 == 8", "words")
+    values = run(program, SimulatorOptions(**SMALL)).values
+    assert [values[Seen("", "x", word)] for word in range(WORDS_OF_A_LOCATION)] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_a_thread_begins_at_its_time():

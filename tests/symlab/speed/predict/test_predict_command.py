@@ -146,11 +146,14 @@ def test_a_wait_at_a_barrier_names_who_came_last_and_no_store():
     same_text(explaining._told(dataclasses.replace(waited, kind="hop")))
 
 
-def test_a_path_of_a_large_message_says_what_stands_for_it(cache, monkeypatch):
-    case = dataclasses.replace(ONE, size_bytes=1 << 20)
-    monkeypatch.setattr("symlab.speed.predict.profiling.WHOLE_BYTES", 64 << 10)
-    heading = next(explaining.explained(case, find(case.name), rates_of(gpu_type("h200")), cache, "sm_90a").lines())
-    assert "shown by 64K on " in heading
+def test_a_path_of_a_large_message_says_what_stands_for_it_and_is_of_that(cache, monkeypatch):
+    """The same stands for both sizes: they have one path, though blocks of the larger one would load four times."""
+    monkeypatch.setattr("symlab.speed.predict.profiling.WHOLE_BYTES", 16 << 10)
+    known, spec = rates_of(gpu_type("h200")), find(ONE.name)
+    cases = [dataclasses.replace(ONE, size_bytes=size) for size in (1 << 20, 1 << 22)]
+    found = [explaining.explained(case, spec, known, cache, "sm_90a") for case in cases]
+    assert all("shown by 16K on 1 of 64 blocks" in next(one.lines()) for one in found)
+    assert found[0].path == found[1].path
 
 
 @pytest.mark.parametrize(
