@@ -34,14 +34,14 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_465,
-    "the core, code lines": 53_397,
+    "product, code lines": 73_322,
+    "the core, code lines": 54_203,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_523,
-    "tests, code lines": 68_428,
-    "Markdown, words": 29_910,
+    f"loaded by symlab {COMMAND}, code lines": 23_607,
+    "tests, code lines": 69_724,
+    "Markdown, words": 30_425,
     "README.md, words": 1_600,
-    "longest other page, words": 3_313,
+    "longest other page, words": 3_312,
     "verbs of symlab --help": 14,
     "keys of symlab run --help": 38,
     "most parameters of a function": 10,
