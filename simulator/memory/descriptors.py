@@ -66,4 +66,5 @@ def places_of(bits: int, rows: int, is_transposed: bool) -> Offsets:
     found: Offsets = one.start + along + row % _UNIT_ROWS * span * ROW_BYTES + row // _UNIT_ROWS * outer
     if width:
         found = found ^ ((found >> 3) - (one.base << 4) & one.swizzle_bytes - ROW_BYTES)
+    found.flags.writeable = False
     return found

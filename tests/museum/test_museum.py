@@ -14,7 +14,7 @@ from tests.museum.ways import WAYS, search
 from tests.rooms import needs
 
 OF_THE_FIELD = 23
-MUTANTS = 9
+MUTANTS = 10
 SEEDS_OF_MENDED = 8
 
 NAMED = [(one, way) for one in EXHIBITS for way in one.ways]

@@ -6,11 +6,13 @@ import pytest
 from tests.simulator.harness import ran
 from tests.simulator.isa.wgmma_programs import (
     COMMIT,
+    DESCRIBE,
     FENCE,
     FORM,
     HELD,
     MULTIPLY,
     ORDER,
+    REGISTERS,
     USE,
     WAIT,
     ZEROS,
@@ -96,3 +98,21 @@ def test_a_copy_to_two_blocks_is_known_to_who_waits_in_either():
     outcome = ran(MULTICAST, {"data": np.zeros(16, "u4")}, 2, 32, 1, "", registers, cluster=2, races=True)
     assert outcome.right
     assert outcome.world.findings == ()
+
+
+def test_a_wgmma_after_a_copy_by_the_other_block_has_no_proxy_fence_between():
+    """The wgmma of the block that copied is ordered with the copy by being of the same proxy and block."""
+    copied = MULTICAST.replace(" 64", " 4096").removesuffix("barrier.cluster.arrive; barrier.cluster.wait;\n")
+    parts = (copied, DESCRIBE, ZEROS, ORDER, MULTIPLY, COMMIT, WAIT, "barrier.cluster.arrive; barrier.cluster.wait;")
+    given = {"data": np.full(2048, 0x3C00, "u2")}
+    outcome = ran("\n".join(parts), given, 2, 128, 1, "", REGISTERS, cluster=2, races=True)
+    assert outcome.right
+    (found,) = outcome.world.findings
+    assert (found.severity, found.missing, found.first.block, found.second.block) == (
+        "formal",
+        "fence.proxy.async",
+        0,
+        1,
+    )
+    assert found.first.text.startswith("@%p1 cp.async.bulk.shared::cluster")
+    assert found.second.text.startswith(FORM)
