@@ -38,7 +38,7 @@ LIMITS = {
     "the core, code lines": 54_203,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_607,
-    "tests, code lines": 69_724,
+    "tests, code lines": 69_741,
     "Markdown, words": 30_425,
     "README.md, words": 1_600,
     "longest other page, words": 3_312,
