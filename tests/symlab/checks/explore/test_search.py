@@ -111,6 +111,16 @@ def test_what_can_not_run_at_all_is_a_wrong_request():
         Search(plan(seeded(refuses=True))).run()
 
 
+@pytest.mark.parametrize(("seconds", "launches"), [(0.0, 4), (5.0, 1)])
+def test_fewer_launches_are_looked_for_if_there_is_time(seconds, launches):
+    """0: the failure is told as it was found."""
+    subject, order = replace(seeded(bad=(3,)), launches=4), Interleaving("random", seed=3)
+    failure = run_once(subject, order).failure
+    assert failure is not None
+    found, interrupt = shrunk(subject, order, failure, seconds)
+    assert (found.failure, found.launches, interrupt) == (failure, launches, None)
+
+
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_a_failure_is_told_though_fewer_launches_and_the_fair_order_can_not_run(is_interrupted):
     """What they raise, and an interrupt there, took with it what was found."""
