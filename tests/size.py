@@ -35,11 +35,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_621,
-    "the core, code lines": 53_638,
+    "product, code lines": 72_626,
+    "the core, code lines": 53_641,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_435,
-    "tests, code lines": 69_239,
+    f"loaded by symlab {COMMAND}, code lines": 23_437,
+    "tests, code lines": 69_263,
     "Markdown, words": 29_546,
     "README.md, words": 1_600,
     "longest other page, words": 3_313,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,9 +52,14 @@ class RecordedRequest:
         return word if isinstance(word, str) else ""
 
 
+def overrides_today(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Return overrides without those of timing.predict, a key that there was, by which nothing ran otherwise."""
+    return tuple(one for one in overrides if one.lstrip("+").partition("=")[0] != "timing.predict")
+
+
 def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration in today's form: in records of before schema 5, check is true or false; there was a key
-    timing.predict, by which nothing ran otherwise."""
+    timing.predict (overrides_today)."""
     found = dict(configuration)
     if isinstance(timing := found.get("timing"), Mapping):
         found["timing"] = {key: value for key, value in timing.items() if key != "predict"}

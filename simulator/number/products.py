@@ -123,14 +123,16 @@ def _summed(left: Numbers, right: Numbers, rest: Numbers | None, d: str, how: Pr
 
 
 def _loses_nothing(left: Numbers, right: Numbers, rest: Numbers | None, how: Precision) -> bool:
-    """Whether all terms are multiples of a unit, and all their sums fewer than a float32 or the result counts."""
+    """Whether all terms are multiples of a unit that none is cut below, and all their sums fewer than a float32 or the
+    result counts. A subnormal's exponent is larger than its value says."""
     most = float(np.abs(left.values).max()) * float(np.abs(right.values).max()) * left.values.shape[-1]
-    unit = left.unit + right.unit
+    unit, largest = left.unit + right.unit, int(left.exponents.max()) + int(right.exponents.max())
     if rest is not None:
+        largest = max(largest, int(rest.exponents.max()))
         most += float(np.abs(rest.values).max())
         unit = min(unit, rest.unit)
     bits = min(how.fraction, how.kept) + 1
-    return unit >= -120 and (most == 0 or most < 2.0 ** min(bits + unit, 120))
+    return unit >= max(-120, largest - how.fraction) and (most == 0 or most < 2.0 ** min(bits + unit, 120))
 
 
 def _sum_exactly(left: Numbers, right: Numbers, rest: Numbers | None, how: Precision, at: int, sums: Array) -> None:

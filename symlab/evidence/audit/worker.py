@@ -112,7 +112,9 @@ def ask(
 
 
 def _ask(file: IO[bytes], material: Material, wanted: Wanted) -> None:
-    """Write all that the worker reads."""
+    """Write all that the worker reads, in place of what a copy of this process wrote that hung."""
+    file.seek(0)
+    file.truncate()
     file.write(f"{json.dumps(_question(material, wanted))}\n".encode())
     file.writelines(unsorted_lines(map(_untimed, material.records)))
     file.flush()

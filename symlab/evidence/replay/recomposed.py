@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from cases.documents import encoded
 from cases.gathered import gathered
 from cases.record.record import WHOLE_SINCE, Record
-from cases.record.request import as_today
+from cases.record.request import as_today, overrides_today
 from reports.record.leaves import by_dotted_path
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import MALFORMED
@@ -109,7 +109,7 @@ def _unplanned(record: Record, planned: dict[tuple[str, ...], list[tuple[str, ..
         return ""
     if line not in planned:
         try:
-            planned[line] = plan_jobs(_given(line), any(word in ("-m", "--multirun") for word in line))
+            planned[line] = plan_jobs(overrides_today(_given(line)), any(word in ("-m", "--multirun") for word in line))
         except (RequestError, *MALFORMED):
             planned[line] = []
     jobs = planned[line]
@@ -117,7 +117,7 @@ def _unplanned(record: Record, planned: dict[tuple[str, ...], list[tuple[str, ..
         return f"the command line asks for {len(jobs)} jobs, the record says {request.jobs}"
     if len(jobs) != request.jobs or not 0 <= request.job < len(jobs):
         return ""
-    wanted, there = ({_in_full(one) for one in some} for some in (jobs[request.job], request.overrides))
+    wanted, there = (set(map(_in_full, some)) for some in (jobs[request.job], overrides_today(request.overrides)))
     more = sorted(there - wanted)
     return f"the overrides have {more[0]}, the command line does not give it to job {request.job + 1}" if more else ""
 
@@ -182,7 +182,7 @@ def _recomposed(
     if record.request.replays is not None:
         return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
     try:
-        composition = composer.composition(record.request.overrides)
+        composition = composer.composition(overrides_today(record.request.overrides))
         again = plain_configuration(composition.config)
     except RequestError as error:
         return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")

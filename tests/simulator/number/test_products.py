@@ -56,3 +56,19 @@ def test_numbers_far_from_one_are_summed_as_others(power):
     for row, column in np.ndindex(16, 16):
         pairs = list(zip(a[0, row].tolist(), b[0, column].tolist(), strict=True))
         assert found[0, row, column] == summed(pairs, 0, kinds, 25, 23)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "factors"),
+    [
+        (("f32", "f16", "f16"), (2**10, 2**-8)),
+        (("f32", "bf16", "bf16"), (2**41, 2**22)),
+        (("f16", "f16", "f16"), (2**-1, 2**-17)),
+    ],
+    ids=str,
+)
+def test_the_least_subnormals_cut_others_as_the_least_normal_numbers_do(kinds, factors):
+    b = [encoded(Fraction(one), kinds[1], FORMATS[kinds[1]][1]) for one in factors] + [0] * 14
+    left, right = (np.array([[some]], "u2") for some in ([1] * 16, b))
+    pairs = [(1, one) for one in b]
+    assert multiplied(left, right, None, kinds, Precision())[0, 0, 0] == summed(pairs, 0, kinds, 25, 23)

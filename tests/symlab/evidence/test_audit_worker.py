@@ -64,6 +64,14 @@ def composed_again(records):
     return configurations(jobs_of(records), silent)[1]
 
 
+def test_a_configuration_is_composed_again_without_the_key_of_predictions(two):
+    timing = {**two[0].request.configuration["timing"], "predict": True}
+    request = two[0].request
+    lines = {name: [*getattr(request, name), "timing.predict=true"] for name in ("overrides", "command_line")}
+    old = [with_request(with_configuration(record, timing=timing), **lines) for record in two]
+    assert composed_again(old) == SAME
+
+
 def test_a_configuration_is_composed_again_and_what_its_overrides_do_not_give_is_named(two):
     assert composed_again(two) == SAME
     (different,) = composed_again([with_configuration(record, seed=7) for record in two])["different"]

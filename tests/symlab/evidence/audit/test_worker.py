@@ -53,6 +53,12 @@ def test_an_answer_after_progress():
     assert (answer, told) == (Answer({"data": (Point(Outcome.CAPTURED, "x"),)}, Recomputed(1, 2)), ["half"])
 
 
+def test_what_a_copy_wrote_that_hung_is_not_read(monkeypatch):
+    monkeypatch.setattr(worker, "forked", lambda step: (step(), step()))
+    text = f"import sys; assert sys.stdin.read().count('inputs_up_to_bytes') == 1; print('{GOOD}')"
+    assert not worker.ask(lambda: Material(tuple(records())), worker.Wanted(4096), print, program(text)).problem
+
+
 def test_it_is_given_the_records_without_timings_and_the_limit():
     text = """
 import json, sys
