@@ -35,14 +35,14 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_626,
-    "the core, code lines": 53_641,
+    "product, code lines": 72_627,
+    "the core, code lines": 53_642,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_437,
-    "tests, code lines": 69_263,
-    "Markdown, words": 29_546,
+    "tests, code lines": 69_380,
+    "Markdown, words": 29_574,
     "README.md, words": 1_600,
-    "longest other page, words": 3_313,
+    "longest other page, words": 3_312,
     "verbs of symlab --help": 14,
     "keys of symlab run --help": 37,
     "most parameters of a function": 10,
