@@ -35,11 +35,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_626,
-    "the core, code lines": 53_641,
+    "product, code lines": 72_633,
+    "the core, code lines": 53_648,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_437,
-    "tests, code lines": 69_268,
+    f"loaded by symlab {COMMAND}, code lines": 23_439,
+    "tests, code lines": 69_278,
     "Markdown, words": 29_546,
     "README.md, words": 1_600,
     "longest other page, words": 3_313,
