@@ -35,11 +35,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_633,
-    "the core, code lines": 53_648,
+    "product, code lines": 72_636,
+    "the core, code lines": 53_651,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_439,
-    "tests, code lines": 69_278,
+    "tests, code lines": 69_280,
     "Markdown, words": 29_546,
     "README.md, words": 1_600,
     "longest other page, words": 3_313,

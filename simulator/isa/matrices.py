@@ -32,11 +32,14 @@ def registers_of(operand: Operand, bind: Binder) -> tuple[Operand, ...]:
 
 
 def whole_warps(frame: LaneFrame, instruction: Instruction) -> int:
-    """Return how many warps carry out an instruction. Raises LaneFault if one has lanes that have returned."""
-    places = np.asarray(frame.view.lanes) % frame.view.launched.block % WARP
+    """Return how many warps carry out an instruction. Raises LaneFault for one of which some lanes do not."""
+    lanes = np.asarray(frame.view.lanes)
+    places = lanes % frame.view.launched.block % WARP
     if frame.count % WARP or (places.reshape(-1, WARP) != np.arange(WARP)).any():
-        text = f"{instruction.opcode} by a part of a warp: all {WARP} lanes carry it out, and some have returned"
-        raise LaneFault(0, text)
+        _, firsts, counts = np.unique(lanes - places, return_index=True, return_counts=True)
+        part = int(np.argmax(counts < WARP))
+        text = f"{instruction.opcode} by a part of a warp: all {WARP} lanes carry it out, and {counts[part]} came"
+        raise LaneFault(int(firsts[part]), text)
     return frame.count // WARP
 
 
