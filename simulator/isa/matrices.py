@@ -16,7 +16,7 @@ from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruc
 from simulator.isa.spaces import READERS, load_rows, store_rows
 from simulator.memory.space import LaneFault
 from simulator.number.products import BITS, Precision, multiplied, multiplied_as_halves, multiplied_integers
-from simulator.ptx.ir import Instruction, Operand, Vector
+from simulator.ptx.ir import Instruction, Operand, Register, Vector
 
 WARP = 32
 ROW_BYTES = 16
@@ -24,17 +24,22 @@ _COUNTS = {"x1": 1, "x2": 2, "x4": 4}
 _WORDS = f"sync aligned m8n8 trans shared shared::cta {' '.join(_COUNTS)}"
 
 
-def registers_of(operand: Operand) -> tuple[Operand, ...]:
-    """The registers of a vector, or the one."""
-    return operand.parts if isinstance(operand, Vector) else (operand,)
+def registers_of(operand: Operand, bind: Binder) -> tuple[Operand, ...]:
+    """The registers of a vector, or the one, of 32 bits."""
+    found = operand.parts if isinstance(operand, Vector) else (operand,)
+    assert all(not isinstance(one, Register) or bind.register_dtype(one) == "u4" for one in found)
+    return found
 
 
 def whole_warps(frame: LaneFrame, instruction: Instruction) -> int:
-    """Return how many warps carry out an instruction. Raises LaneFault if one has lanes that have returned."""
-    places = np.asarray(frame.view.lanes) % frame.view.launched.block % WARP
+    """Return how many warps carry out an instruction. Raises LaneFault for one of which some lanes do not."""
+    lanes = np.asarray(frame.view.lanes)
+    places = lanes % frame.view.launched.block % WARP
     if frame.count % WARP or (places.reshape(-1, WARP) != np.arange(WARP)).any():
-        text = f"{instruction.opcode} by a part of a warp: all {WARP} lanes carry it out, and some have returned"
-        raise LaneFault(0, text)
+        _, firsts, counts = np.unique(lanes - places, return_index=True, return_counts=True)
+        part = int(np.argmax(counts < WARP))
+        text = f"{instruction.opcode} by a part of a warp: all {WARP} lanes carry it out, and {counts[part]} came"
+        raise LaneFault(int(firsts[part]), text)
     return frame.count // WARP
 
 
@@ -50,8 +55,8 @@ def _count_of(instruction: Instruction) -> int:
     return counts[0]
 
 
-def _matrices(instruction: Instruction, vector: Operand, count: int) -> tuple[Operand, ...]:
-    registers = registers_of(vector)
+def _matrices(instruction: Instruction, vector: Operand, count: int, bind: Binder) -> tuple[Operand, ...]:
+    registers = registers_of(vector, bind)
     if len(registers) != count:
         raise UnknownInstruction(
             f"{len(registers)} registers for {instruction.mnemonic}, which takes {count}; {instruction.where()}"
@@ -76,7 +81,7 @@ def _load_matrices(instruction: Instruction, bind: Binder) -> Run:
     """Each matrix into a register of each lane; rows of 16 bytes lie where lanes say."""
     vector, address = instruction.operands
     count = _count_of(instruction)
-    targets = [bind.write(one) for one in _matrices(instruction, vector, count)]
+    targets = [bind.write(one) for one in _matrices(instruction, vector, count, bind)]
     space, is_transposed = _space_of(instruction), "trans" in instruction.qualifiers
     addresses = READERS[space](address, bind)
 
@@ -102,7 +107,7 @@ def _store_matrices(instruction: Instruction, bind: Binder) -> Run:
     """The same the other way."""
     address, vector = instruction.operands
     count = _count_of(instruction)
-    sources = [bind.read(one, "u4") for one in _matrices(instruction, vector, count)]
+    sources = [bind.read(one, "u4") for one in _matrices(instruction, vector, count, bind)]
     space, is_transposed = _space_of(instruction), "trans" in instruction.qualifiers
     addresses = READERS[space](address, bind)
 
@@ -124,7 +129,8 @@ def _store_matrices(instruction: Instruction, bind: Binder) -> Run:
 @operation("movmatrix.m8n8.trans.b16", neutral="sync aligned")
 def _transpose(instruction: Instruction, bind: Binder) -> Run:
     """A matrix in registers, transposed."""
-    target, source = bind.write(instruction.operands[0]), bind.read(instruction.operands[1], "u4")
+    (to,), (of,) = (registers_of(one, bind) for one in instruction.operands)
+    target, source = bind.write(to), bind.read(of, "u4")
 
     def run(frame: LaneFrame) -> None:
         warps = whole_warps(frame, instruction)
@@ -205,13 +211,13 @@ def _multiply(instruction: Instruction, bind: Binder) -> Run:
     words = instruction.qualifiers
     kinds: Any = tuple(word for word in words if word in BITS)[:3]
     shape = next((word for word in words if word in _SHAPES), "")
-    if kinds[1] not in _SHAPES.get(shape, ()) or not {"row", "col"} <= set(words):
+    if kinds[1] not in _SHAPES.get(shape, ()) or "row.col" not in instruction.mnemonic:
         raise UnknownInstruction(f"the simulator has no such shape of {instruction.mnemonic}; {instruction.where()}")
     rows, columns, depth = _size_of(shape)
     bits, of_d = BITS[kinds[1]], BITS[kinds[0]]
     counts = [rows * columns * of_d, rows * depth * bits, columns * depth * bits, rows * columns * of_d]
     d, a, b, c = (
-        _matrices(instruction, one, count // 32 // WARP)
+        _matrices(instruction, one, count // 32 // WARP, bind)
         for one, count in zip(instruction.operands, counts, strict=True)
     )
     targets = [bind.write(one) for one in d]

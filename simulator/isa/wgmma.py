@@ -18,7 +18,7 @@ from simulator.memory.space import LaneFault
 from simulator.number.products import BITS, Precision
 from simulator.observe.events import ProductMoment, tell
 from simulator.observe.lanes import WARPGROUP
-from simulator.ptx.ir import Immediate, Instruction, Operand, Vector
+from simulator.ptx.ir import Immediate, Instruction, Operand, Register, Vector
 
 ROWS = 64
 DEPTHS = {32: 8, 16: 16, 8: 32}
@@ -71,12 +71,14 @@ def _multiply(instruction: Instruction, bind: Binder) -> Run:
         is_left, is_right = bool(turned[:-1] and turned[0]), bool(turned and turned[-1])
     else:
         assert not rest
-    targets = [bind.write(one) for one in registers_of(d)]
-    taken = [bind.read(one, "u4") for one in registers_of(a)] if is_held else []
+    targets = [bind.write(one) for one in registers_of(d, bind)]
+    taken = [bind.read(one, "u4") for one in registers_of(a, bind)] if is_held else []
     assert len(targets) == ROWS * columns * of_d // 32 // WARPGROUP
     assert len(taken) in (0, 4)
     left, right = (-1 if is_held else bind.read(a, "u8")), bind.read(b, "u8")
-    assert bind.register_dtype(b) == "u8"
+    sizes = {"u8": [b] if is_held else [a, b], "?": [keeps]}
+    for size, some in sizes.items():
+        assert all(not isinstance(one, Register) or bind.register_dtype(one) == size for one in some)
     predicate = bind.read(keeps, "?")
     how = Precision(saturates="satfinite" in words) if bits > 8 or kinds[0] == "s32" else FLOAT8
 

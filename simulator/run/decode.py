@@ -627,6 +627,8 @@ class _Decoder:
 
     def _aligned(self, end: Instruction, following: int) -> Exit:
         """An instruction of all lanes of a warp, or of a warpgroup, who come to the same place."""
+        if not {"sync", "aligned"} <= set(end.qualifiers):
+            raise UnknownInstruction(f"does not assemble: {end.mnemonic} lacks .sync.aligned")
         run = find(end).build(end, self)
         names = [{*sources_of(replace(end, guard=None)), *targets_of(end)}, set(targets_of(end))]
         reads, writes = (tuple(sorted(self._register(one) for one in some if one not in _UNIFORM)) for some in names)

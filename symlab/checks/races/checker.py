@@ -346,8 +346,8 @@ class Races(RaceChecker):
         else:
             self._access_at(run, lanes, index, event.is_affine, info, entries)
         if event.instruction.opcode == "cp" and "tensor" in event.instruction.qualifiers:
-            shadow, shift = self._place(int(self.space.granules[index[0] // self.space.granule_bytes]))
-            self.accesses.read_maps(shadow, run, lanes, index - shift, info)
+            for shadow, at, units in self._shadows_of(index):  # lanes of several blocks may read several maps
+                self.accesses.read_maps(shadow, run, lanes[at], units * shadow.unit, info)
         run.note_access(event.lanes, stamp)
 
     def _note_values(self, run: Running, lanes: Numbers, index: Numbers, event: Access, entries: Numbers) -> None:

@@ -62,10 +62,21 @@ OVER_HELD = HELD.replace("%g", "%h").replace("%f", "%g").replace("%h", "%f")
         ("setp.lt.u32 %p0, %r0, 64; @%p0 setmaxnreg.dec.sync.aligned.u32 40;", "setmaxnreg by a part of a warpgroup: 64 of 128 threads came"),
         (program((MULTIPLY, MULTIPLY.replace(", 1, 1, 0, 0", ", 2, 1, 0, 0"))), "with 2 where it takes 1 or -1"),
         (program((MULTIPLY, MULTIPLY.replace("n8k16", "n8k32"))), "the simulator has no such shape of wgmma.mma_async.sync.aligned.m64n8k32"),
-        ("mov.u32 %r1, stage; setp.eq.u32 %p0, %r0, 7; @%p0 exit; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r1];", "ldmatrix by a part of a warp: all 32 lanes carry it out"),
+        ("mov.u32 %r1, stage; setp.eq.u32 %p0, %r0, 7; @%p0 exit; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r1];", "ldmatrix by a part of a warp: all 32 lanes carry it out, and 31 came"),
         ("mov.u32 %r1, stage; add.u32 %r1, %r1, 8; stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r2};", "16 bytes at 0x8 are outside or misaligned"),
         ("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r2}, [%r1];", "1 registers for ldmatrix.sync.aligned.m8n8.x2.shared.b16, which takes 2"),
         ("mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%g0,%g1,%g2,%g3}, {%g0,%g1}, {%f0,%f1,%f2,%f3};", "the simulator has no such shape of mma"),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%d0,%f1,%f2,%f3}, {%g0,%g1,%g2,%g3}, {%f4,%f5}, {%f0,%f1,%f2,%f3};", "no such operands of mma.f32"),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%g0,%g1,%g2,%g3}, {%d4,%f5}, {%f0,%f1,%f2,%f3};", "no such operands of mma.f32"),
+        ("mma.sync.aligned.m16n8k16.col.row.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%g0,%g1,%g2,%g3}, {%f4,%f5}, {%f0,%f1,%f2,%f3};", "no such shape of mma"),
+        ("mma.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%g0,%g1,%g2,%g3}, {%f4,%f5}, {%f0,%f1,%f2,%f3};", "does not assemble: mma.aligned.m16n8k16.row.col.f32.f16.f16.f32 lacks .sync.aligned"),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%d2}, [%r1];", "no such operands of ldmatrix.b16"),
+        ("movmatrix.sync.aligned.m8n8.trans.b16 %r1, %d2;", "no such operands of movmatrix"),
+        (program((MULTIPLY, MULTIPLY.replace("%f0", "%d0"))), "no such operands of wgmma"),
+        (program((MULTIPLY, HELD.replace("%g0", "%d0"))), "no such operands of wgmma"),
+        (program((MULTIPLY, MULTIPLY.replace("%a", "%r1"))), "no such operands of wgmma"),
+        (program((MULTIPLY, MULTIPLY.replace("%t", "%r1"))), "no such operands of wgmma"),
+        (program((ORDER, "wgmma.fence.aligned;")), "does not assemble: wgmma.fence.aligned lacks .sync.aligned"),
     ],
 )  # fmt: skip
 def test_a_fault_is_one_line(body, said):
@@ -75,6 +86,8 @@ def test_a_fault_is_one_line(body, said):
 def test_the_last_warpgroup_of_a_block_is_whole():
     text = "wgmma by a part of a warpgroup: the last one of a block of 160 threads has 32 of 128"
     assert text in fault(program(), block=160)
+    found = fault("movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2;", block=48)
+    assert "thread 32: movmatrix by a part of a warp: all 32 lanes carry it out, and 16 came" in found
 
 
 def test_two_parts_of_a_warpgroup_do_not_meet_at_two_instructions():

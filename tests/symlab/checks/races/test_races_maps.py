@@ -10,6 +10,7 @@ SHARED = ".shared .align 1024 .b8 stage[1024]; .shared .align 8 .b64 bar; .reg .
 FORWARD = """setp.gt.u32 %p1, %r0, 7; mul.wide.u32 %d2, %r0, 16; mov.b64 %m, kernel_map; add.u64 %m, %m, %d2;
     @!%p1 ld.param.v4.u32 {%r1, %r2, %r3, %r4}, [%m]; add.u64 %d3, %place, %d2;
     @!%p1 st.global.v4.u32 [%d3], {%r1, %r2, %r3, %r4}; bar.sync 0;"""
+CHOICE = "mov.u32 %r9, %ctaid.x; setp.eq.u32 %p5, %r9, 0; selp.b64 %m, {}, {}, %p5;"
 COPY = """setp.eq.u32 %p0, %r0, 0; mov.u32 %r4, stage; mov.u32 %r5, bar; @!%p0 bra END;
     mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster; fence.proxy.async;
     mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
@@ -18,16 +19,16 @@ COPY = """setp.eq.u32 %p0, %r0, 0; mov.u32 %r4, stage; mov.u32 %r5, bar; @!%p0 b
 
 
 def found(*bodies):
-    """What is found where one rank runs these launches in a row, on a map at %place that a host wrote."""
+    """What is found where one rank runs these launches in a row, of two blocks where they take two maps of a host's."""
     world = make_world(1, races=True)
 
     def program(fabric):
         data = put(fabric, "data", np.arange(32, dtype=np.uint32))
         made = encoded(Map("u32", (32,), (), (32,), (1,)), data.address)
-        place = put(fabric, "place", np.frombuffer(made, np.uint32))
+        place, other = (put(fabric, name, np.frombuffer(made, np.uint32)) for name in ("place", "other"))
         for body in bodies:
-            ptx = module(body, ["struct128 map", "u64 place"], "", SHARED)
-            start(fabric, executable(ptx), 1, 32, [made, place.address])
+            ptx = module(body, ["struct128 map", "u64 place", "u64 other"], "", SHARED)
+            start(fabric, executable(ptx), 1 + (CHOICE[:20] in body), 32, [made, place.address, other.address])
             fabric.synchronize()
 
     succeed(world, program)
@@ -41,8 +42,11 @@ def found(*bodies):
         (["mov.b64 %m, kernel_map; cvta.param.u64 %m, %m;" + COPY.format(map="%m")], False),
         ([FORWARD + COPY.format(map="%place")], True),
         ([FORWARD, COPY.format(map="%place")], True),
+        ([FORWARD, f"{CHOICE.format('%place', '%other')} {COPY.format(map='%m')}"], True),
+        ([FORWARD, f"{CHOICE.format('%other', '%place')} {COPY.format(map='%m')}"], True),
+        ([f"{CHOICE.format('%other', '%place')} {COPY.format(map='%m')}"], False),
     ],
-    ids=["a host's", "a parameter", "the same kernel's", "an earlier kernel's"],
+    ids=["a host's", "a parameter", "the same kernel's", "an earlier's", "the first block's", "the last's", "two"],
 )
 def test_a_map_that_a_kernel_wrote_needs_a_fence_of_its_own(bodies, is_found):
     expected = {("proxy", "fence.proxy.tensormap::generic.acquire")} if is_found else set()
