@@ -20,6 +20,7 @@ from simulator.fabric import SimulatorFabric
 from tests.kernels.launching import Launches
 from tests.museum.notation import ptx_of
 from tests.simulator import harness
+from tests.simulator.isa.tensor_maps import Map, encoded
 
 ARCH = harness.ARCH
 CACHE = Path("~/.cache/symlab/kernels").expanduser()
@@ -27,6 +28,9 @@ CACHE = Path("~/.cache/symlab/kernels").expanduser()
 
 NUMBERS = ("rank", "launch", "colour", "epoch")
 """Parameters of 32 bits."""
+
+BOX_WORDS = 32
+"""A tensor map is of one dimension, all of a buffer, with boxes of this size."""
 
 HEAP_BYTES = 1 << 16
 STEP_BUDGET = 100_000
@@ -47,7 +51,8 @@ class Exhibit:
     thread: where the bug is told, such as "NVIDIA/cutlass#3117"; "" for a mutant of ours. title: what a mutant is
     called. defect: what is wrong, in a few words. body: PTX of both kernels, as tests/simulator/harness.py's module()
     takes it, and in the short forms of notation.py. %data is the address of the rank's own buffer, %peer_data of the
-    next rank's, %data_2 of rank 2's, %multicast_data of all of them; %rank; every other number is what the host gives.
+    next rank's, %data_2 of rank 2's, %multicast_data of all of them; `map` makes a tensor map of any of these; %rank;
+    every other number is what the host gives.
     buffers: the words that each begins with, on all ranks. host: what a rank's host does, given the stage. expected:
     the words of "out" on a rank. ways: by which of ways.WAYS the bug must be found.
     """
@@ -62,6 +67,7 @@ class Exhibit:
     ranks: int = 2
     grid: int = 1
     block: int = 32
+    cluster: int = 1
     host: Callable = field(default=lambda stage: stage.launch())
     before: str = ""
 
@@ -73,12 +79,12 @@ class Exhibit:
     @property
     def parameters(self):
         """Names of what either kernel is given: buffers' addresses, and NUMBERS."""
-        names = set(re.findall(r"%([a-z]\w*)", ptx_of(self.body, False) + ptx_of(self.body, True)))
+        names = set(re.findall(r"(?:%|kernel_)([a-z]\w*)", ptx_of(self.body, False) + ptx_of(self.body, True)))
         return tuple(sorted(one for one in names if one in NUMBERS or any(of in one for of in self.buffers)))
 
     def ptx(self, is_mended):
         """Return the PTX module of one of the two kernels."""
-        parameters = [f"u{32 if name in NUMBERS else 64} {name}" for name in self.parameters]
+        parameters = [f"{_kind_of(name)} {name}" for name in self.parameters]
         return harness.module(ptx_of(self.body, is_mended), parameters, before=self.before)
 
     def run(self, is_mended, **options):
@@ -107,6 +113,10 @@ class Exhibit:
         return Seen("clean")
 
 
+def _kind_of(name):
+    return "struct128" if name.startswith("map_") else "u32" if name in NUMBERS else "u64"
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """What a rank's host has: its memory, and launches of the kernel."""
@@ -119,22 +129,25 @@ class Stage:
 
     def launch(self, stream=None, **numbers):
         """Launch the kernel with these numbers; it does not wait."""
-        values = [numbers[name] if name in numbers else self._value(name) for name in self.exhibit.parameters]
+        values = [numbers[name] if name in numbers else self.value(name) for name in self.exhibit.parameters]
         how = (self.exhibit.grid, self.exhibit.block, values)
-        harness.start(self.fabric, self.executable, *how, stream=stream)
+        harness.start(self.fabric, self.executable, *how, stream=stream, cluster=self.exhibit.cluster)
 
     def barrier(self):
         """Wait for this rank's launches, then for all ranks."""
         self.fabric.synchronize()
         self.fabric.barrier()
 
-    def _value(self, name):
+    def value(self, name):
         """A parameter's value by its name."""
         if name == "rank":
             return self.fabric.rank
         if name in self.regions:
             return self.regions[name].address
         first, _, rest = name.partition("_")
+        if first == "map":
+            words = len(next(given for of, given in self.exhibit.buffers.items() if of in rest))
+            return encoded(Map("u32", (words,), (), (BOX_WORDS,), (1,)), self.value(rest))
         if first == "multicast":
             return self.fabric.multicast_address(self.regions[rest])
         if first == "peer":

@@ -40,7 +40,7 @@ class Search:
 
     @property
     def is_found(self):
-        return self.seen.outcome in ("wrong", "deadlock", "finding", "changed")
+        return self.seen.outcome in ("wrong", "deadlock", "finding", "changed", "DeviceFault")
 
 
 def search(shown, way, is_mended=False, seeds=None):

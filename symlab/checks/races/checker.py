@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ from simulator.happens_before.spare import Spare
 from simulator.happens_before.streams import RankStreams
 from simulator.memory.heaps import Allocation
 from simulator.memory.space import MULTICAST, Space
+from simulator.memory.tensor_map import READ_BYTES
 from simulator.observe.events import (
     MULTICAST_TARGET,
     Access,
@@ -98,7 +99,7 @@ _RELEASES = frozenset({"release", "acq_rel", "sc"})
 class UnderWay:
     """A copy that no lane has waited for. lanes: who issued it; held: what they knew then; groups: of each lane;
     entered: what its entries are about, in which shadow, at which units, bytes of a unit then, and by which of its
-    lanes. counts_on: keys of the mbarriers that count its bytes."""
+    lanes. counts_on: keys of the mbarriers that count its bytes. map_at: where its tensor map begins."""
 
     run: Running
     lanes: Numbers
@@ -111,6 +112,7 @@ class UnderWay:
     is_read: bool = False
     stamps: list[int] = field(default_factory=list)
     counts_on: list[tuple[int, int, int]] = field(default_factory=list)
+    map_at: tuple[Shadow, int] | None = None
 
     @property
     def first(self) -> int:
@@ -172,6 +174,7 @@ class Races(RaceChecker):
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
         self.moments: list[Moment] = []
+        self.maps: dict[tuple[int, int], tuple[Shadow, int]] = {}  # of lanes that issue a copy now, see UnderWay.map_at
         self.overwriting: Overwriting | None = None
         self.committed: dict[tuple[int, bool, int], int] = {}  # groups that a lane has made, bulk ones and others
         self.written: list[int] = []
@@ -347,7 +350,11 @@ class Races(RaceChecker):
             self._access_at(run, lanes, index, event.is_affine, info, entries)
         if event.instruction.opcode == "cp" and "tensor" in event.instruction.qualifiers:
             for shadow, at, units in self._shadows_of(index):  # lanes of several blocks may read several maps
-                self.accesses.read_maps(shadow, run, lanes[at], units * shadow.unit, info)
+                places = units * shadow.unit
+                self.accesses.read_maps(shadow, run, lanes[at], places, info)
+                if "prefetch" not in event.instruction.qualifiers:
+                    for lane, place in zip(lanes[at].tolist(), places.tolist(), strict=True):
+                        self.maps.setdefault((id(run), lane), (shadow, place))
         run.note_access(event.lanes, stamp)
 
     def _note_values(self, run: Running, lanes: Numbers, index: Numbers, event: Access, entries: Numbers) -> None:
@@ -831,10 +838,12 @@ class Races(RaceChecker):
             infos = self.copy_infos.get((run, id(event.instruction)))
             if infos is None:
                 infos = {how: self._info(run, event.instruction, None, how) for how in ("read", "write")}
+                infos["map"] = replace(infos["read"], proxy=GENERIC_PROXY)  # read_maps tells what its proxy lacks
                 self.copy_infos[run, id(event.instruction)] = infos
             one = UnderWay(run, self._ids(event.lanes), _NOTHING, np.array([event.group]), event.number, infos)
             if event.mbarrier >= 0 and "bulk" in event.instruction.qualifiers:
                 one.counts_on = [(id(run), block, event.mbarrier) for block in _target_blocks(one, event)]
+            one.map_at = self.maps.pop((id(run), one.first), None)
             self.copies[key] = one
             self.issued.append((key, one, self.accesses.tick()))
             return
@@ -864,6 +873,8 @@ class Races(RaceChecker):
                 shadow, shift = self._place(int(self.space.granules[start // self.space.granule_bytes]))
                 self.moments.append(Moment(one, info, stamp, shadow, start - shift, size))
         one.stamps.append(stamp)
+        if is_read and one.map_at is not None:
+            self.moments.append(Moment(one, one.info["map"], stamp, *one.map_at, READ_BYTES))
         if event.mbarrier >= 0 and not is_read:  # a copy to several blocks counts on an mbarrier of each
             self.written, one.stamps = one.stamps, []
         one.is_read |= is_read
@@ -891,7 +902,7 @@ class Races(RaceChecker):
             groups: dict[tuple[int, int, int], list[Moment]] = {}
             for moment in moments:
                 width = min(_COPY_UNIT, moment.size_bytes)
-                groups.setdefault((id(moment.shadow), moment.info.number, width), []).append(moment)
+                groups.setdefault((id(moment.shadow), id(moment.info), width), []).append(moment)
             for is_write in (False, True):
                 for (_, _, width), alike in groups.items():
                     if alike[0].info.is_write == is_write:

@@ -274,12 +274,11 @@ class Findings:
         """What the reads of flags on the way lacked; "a barrier" if there is no flag."""
         old = pair.epoch & LOW_MASK
         code = old & CODE_MASK
-        if pair.is_late_copy and pair.second.number in self.read_alone:
-            return WAIT_WRITTEN
         if code == COPY_CODE and pair.first.is_by_wgmma:
             return "wgmma.wait_group"
-        if code == COPY_CODE:
-            return WAIT_WRITTEN if pair.first.number in self.read_alone else "a wait for the copy"
+        if pair.is_late_copy or code == COPY_CODE:
+            copy = pair.second if pair.is_late_copy else pair.first
+            return WAIT_WRITTEN if copy.number in self.read_alone else "a wait for the copy"
         mine = pair.actor
         if old >> BLOCK_SHIFT == mine >> BLOCK_SHIFT:
             return "a barrier"

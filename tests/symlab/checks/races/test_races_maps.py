@@ -1,4 +1,5 @@
-"""Tensor maps in global memory: what a kernel wrote is another map to a copy, until a fence that the simulator lacks."""
+"""Tensor maps in global memory: what a kernel wrote is another map to a copy, until a fence that the simulator lacks; and
+a copy reads its map until it was waited for."""
 
 import numpy as np
 import pytest
@@ -51,3 +52,16 @@ def found(*bodies):
 def test_a_map_that_a_kernel_wrote_needs_a_fence_of_its_own(bodies, is_found):
     expected = {("proxy", "fence.proxy.tensormap::generic.acquire")} if is_found else set()
     assert found(*bodies) == expected
+
+
+EDIT = "st.global.b32 [%place], %r1;"
+
+
+@pytest.mark.parametrize("map_at", ["begin", "end"])
+@pytest.mark.parametrize(
+    ("before", "is_found"), [("AGAIN:", True), ("END:", False)], ids=["under way", "after the wait"]
+)
+def test_a_map_is_read_until_the_copy_was_waited_for(before, is_found, map_at):
+    edit = EDIT if map_at == "begin" else EDIT.replace("%place", "%place+60")
+    body = COPY.format(map="%place").replace(before, f"{edit} {before}")
+    assert found(body) == ({("race", "a wait for the copy")} if is_found else set())
