@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from simulator.ptx.ir import Unsupported
 from simulator.run.decode import unsupported_forms
 
-LATER = ("wmma", "tcgen05", "tensormap", "fence.proxy.tensormap::generic", "cp.async.bulk.tensor")
+LATER = (
+    *("wmma", "tcgen05.cp", "tcgen05.mma", "tcgen05.shift", "tensormap"),
+    *("fence.proxy.tensormap::generic", "cp.async.bulk.tensor"),
+)
 """Forms that are planned: matrices, maps that a kernel changes, and copies of tensors by other modes than tile."""
 
 _GUARD = re.compile(r"^@!?\S+\s+")

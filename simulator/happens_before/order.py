@@ -300,6 +300,18 @@ class Order:
         self.barrier_of[stamps] = barrier.number
         barrier.copies.append((phase, list(stamps)))
 
+    def after(self, queue: Mbarrier, rows: list[int], stamp: int) -> int:
+        """Return a row that knows what some rows do, and all that a thread's tensor cores have done, which its queue's
+        copies are."""
+        self._pass_copies(queue, 1, True, stamp)
+        queue.over = []
+        made = self._joined([rows], is_new=True)
+        key, stamps = np.array([MBARRIER_KEY | queue.number]), np.array([stamp])
+        for part in (*range(min(self.clocks.parts, FAR)), FAR):
+            self.clocks.extras.add(made, part, key, stamps)
+        self.clocks.seal(made)
+        return int(made[0])
+
     # Releases and acquires
 
     def covers(self, run: Running, lanes: Numbers, scope: int, actors: Numbers, scopes: Numbers) -> Mask:

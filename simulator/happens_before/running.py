@@ -112,6 +112,7 @@ class Running:
         self.acquired: Numbers | None = None
         self.acquired_scope: Numbers | None = None
         self.shared: Shadow | None = None
+        self.tensor: Shadow | None = None  # of tensor memory
         # of a block in the shadow of shared memory: pieces of copies are rows of one matrix then
         self.row_bytes = 1 << max(shared_bytes - 1, 15).bit_length()
         self.ranks_left = len(launched.ranks)
@@ -137,6 +138,8 @@ class Running:
         self.fenced, self.released, self.owed, self.pending, self.turns = {}, {}, [], [], {}
         if self.shared is not None:
             self.shared.close(0)
+        if self.tensor is not None:
+            self.tensor.close(0)
 
     def note_acquire(self, lanes: Numbers, stamp: int, scope: int) -> None:
         """Note a fence that acquires."""

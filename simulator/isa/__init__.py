@@ -19,7 +19,7 @@ USUAL = (
 )
 RARE = (
     *("async_stores", "bulk", "clusters", "convert_float8", "convert_modes", "hints"),
-    *("lane_copies", "matrices", "mbarriers", "modes", "sets", "system", "tensor_copies", "warp", "wgmma"),
+    *("lane_copies", "matrices", "mbarriers", "modes", "sets", "system", "tcgen05", "tensor_copies", "warp", "wgmma"),
 )
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, Unknow
 from simulator.isa.spaces import (
     CLUSTER_MASK,
     CLUSTER_SHIFT,
+    FIRST_TAG,
     Place,
     address_reader,
     places_of,
@@ -38,6 +39,7 @@ HINT = "L2::cache_hint"
 COUNTED = "mbarrier::complete_tx::bytes"
 CLUSTER = "shared::cluster"
 MULTICAST = "multicast::cluster"
+PAIR = "cta_group::2"
 
 _WHOLE = {"add": "u32 s32 u64", "inc": "u32", "dec": "u32"}
 _WITHIN = _WHOLE | {word: "u32 s32" for word in ("min", "max")} | {word: "b32" for word in ("and", "or", "xor")}
@@ -107,13 +109,14 @@ def rank_of(frame: LaneFrame, position: int) -> int:
 
 
 def aimed(
-    frame: LaneFrame, position: int, place: Place, key: int, size_bytes: int, unit_bytes: int = UNIT_BYTES
-) -> int:
+    frame: LaneFrame, position: int, place: Place, key: int, size_bytes: int, unit_bytes: int = UNIT_BYTES,
+    is_paired: bool = False,
+) -> int:  # fmt: skip
     """Return where a lane's destination in shared memory lies. Raises LaneFault for one that is wrong, and if the
-    mbarrier is in another block's memory."""
+    mbarrier is in another block's memory; is_paired: than those of the pair."""
     shared = shared_place(frame, place, position, size_bytes, unit_bytes, "a bulk copy")
     row = frame.batch.shared.shape[1]
-    if shared // row != key // row:
+    if key // row not in ([shared // row] if not is_paired else pair_of(frame, shared // row)):
         raise LaneFault(position, "a bulk copy to a block of the cluster: its mbarrier is in another block's memory")
     try:
         frame.batch.mbarriers.check(key)
@@ -124,6 +127,15 @@ def aimed(
 
 Destinations = list[tuple[Place, int]]
 """Of one lane: places in shared memory, each with the key of the mbarrier that counts its bytes."""
+
+
+def pair_of(frame: LaneFrame, block: int) -> list[int]:
+    """The blocks of a block's pair, the one with the even rank in the cluster first."""
+    clusters = frame.batch.launched.clusters
+    even = int(clusters.ranks_of(block)) & ~1
+    return [
+        int(clusters.blocks_of(clusters.numbers_of(block), rank)) for rank in (even, even + 1) if rank < clusters.size
+    ]
 
 
 def destination_reader(
@@ -141,9 +153,14 @@ def destination_reader(
             return [[pair] for pair in pairs]
         row = frame.batch.shared.shape[1]
         aims = aims_of(frame, places(frame), masks(frame))
-        return [
-            [(place, place[0] * row + key % row) for place in each] for each, key in zip(aims, keys(frame), strict=True)
-        ]
+        found = []
+        for each, key in zip(aims, keys(frame), strict=True):
+            blocks = [place[0] for place in each]
+            if PAIR in instruction.qualifiers:  # in each pair the block that is even if the given mbarrier's is
+                side = int(frame.batch.launched.clusters.ranks_of(key // row)) % 2
+                blocks = [pair_of(frame, block)[side] for block in blocks]
+            found.append([(place, block * row + key % row) for place, block in zip(each, blocks, strict=True)])
+        return found
 
     return read
 
@@ -153,7 +170,8 @@ def into_shared(
     to: Destinations, unit_bytes: int = UNIT_BYTES, tile: Tile | None = None,
 ) -> None:  # fmt: skip
     """Issue a lane's copy from global memory at the index `source`, which it calls address."""
-    begins = tuple(aimed(frame, position, *one, size_bytes, unit_bytes) for one in to)
+    is_paired = PAIR in instruction.qualifiers
+    begins = tuple(aimed(frame, position, *one, size_bytes, unit_bytes, is_paired) for one in to)
     keys = tuple(key for _, key in to)
     many = keys if len(keys) > 1 else ()
     transfer = Transfer(
@@ -209,7 +227,7 @@ def aims_of(frame: LaneFrame, places: Lanes, masks: list[int]) -> list[tuple[Pla
     for rank in range(size):
         chosen = np.flatnonzero(given >> rank & 1)
         if len(chosen):
-            addresses = (places[chosen] & CLUSTER_MASK) + (rank + 1 << CLUSTER_SHIFT)
+            addresses = (places[chosen] & CLUSTER_MASK) + (rank + FIRST_TAG << CLUSTER_SHIFT)
             try:
                 some = places_of(frame.batch.narrow(frame, chosen, []), addresses, CLUSTER)
             except LaneFault as fault:

@@ -12,7 +12,7 @@ import numpy as np
 
 from simulator.isa.memory import fence_run
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
-from simulator.isa.spaces import CLUSTER_MASK, CLUSTER_SHIFT, WINDOWS, symbol_reader
+from simulator.isa.spaces import CLUSTER_MASK, CLUSTER_SHIFT, FIRST_TAG, WINDOWS, symbol_reader
 from simulator.memory.space import WINDOW_SHIFT, LaneFault
 from simulator.ptx.ir import Instruction, Operand, Symbol
 
@@ -57,7 +57,7 @@ def _map(instruction: Instruction, bind: Binder) -> Run:
             lane = int(np.argmax(wrong))
             raise LaneFault(lane, f"mapa to rank {int(wanted[lane])} of a cluster with ranks 0 to {size - 1}")
         places = in_cluster(addresses(frame), is_generic, "mapa")
-        found = (places & CLUSTER_MASK) + ((wanted + 1) << CLUSTER_SHIFT) + (_WINDOW if is_generic else 0)
+        found = (places & CLUSTER_MASK) + (wanted + FIRST_TAG << CLUSTER_SHIFT) + (_WINDOW if is_generic else 0)
         fill(frame.regs[to], found.astype(kind))
 
     return run
@@ -75,7 +75,7 @@ def _rank(instruction: Instruction, bind: Binder) -> Run:
     def run(frame: LaneFrame) -> None:
         tags = in_cluster(addresses(frame), is_generic, "getctarank") >> CLUSTER_SHIFT
         own = frame.batch.launched.clusters.ranks_of(frame.batch.blocks_of(frame.view.lanes))
-        fill(frame.regs[to], np.where(tags == 0, own, tags - 1).astype(np.uint32))
+        fill(frame.regs[to], np.where(tags == 0, own, tags - FIRST_TAG).astype(np.uint32))
 
     return run
 

@@ -4,8 +4,9 @@ Shared memory, local memory and kernel parameters have addresses that begin at 0
 is such an address plus the start of the space's window (simulator/memory/space.py). Global and constant addresses are
 the same number in both.
 
-An address of a cluster's shared memory (.shared::cluster) is one of a block's (.shared::cta) with 1 + the block's rank
-in the cluster above it; 0 there is the thread's own block. So what mapa gives means the same to all of the cluster.
+An address of a cluster's shared memory (.shared::cluster) is one of a block's (.shared::cta) with a tag above it: 2 +
+the block's rank in the cluster, or 0, the thread's own block. So what mapa gives means the same to all of the cluster,
+and who clears the lowest bit of the tag, as CuTe does, names the block with the even rank of a pair.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ BARRIER_BYTES = 8
 """Of an mbarrier."""
 
 CLUSTER_SHIFT = 24
-"""The bits of an address of shared memory above it are 1 + the rank of a block in the cluster, or 0."""
+"""Where the tag of an address of shared memory begins."""
+FIRST_TAG = 2
+"""The tag of the block with rank 0."""
 CLUSTER_MASK = (1 << CLUSTER_SHIFT) - 1
 
 
@@ -153,12 +156,14 @@ def own_addresses(frame: LaneFrame, index: Lanes) -> Lanes:
         return index
     clusters = frame.batch.launched.clusters
     ranks = clusters.ranks_of(frame.batch.blocks_of(frame.view.lanes))
-    other = (tags > 0) & (tags <= clusters.size) & (tags - 1 != ranks)
+    other = (tags >= FIRST_TAG) & (tags < clusters.size + FIRST_TAG) & (tags - FIRST_TAG != ranks)
     if other.any():
         lane = int(np.argmax(other))
-        text = f"shared memory of the block with rank {int(tags[lane]) - 1} in the cluster, where the thread's own"
+        text = (
+            f"shared memory of the block with rank {int(tags[lane]) - FIRST_TAG} in the cluster, where the thread's own"
+        )
         raise LaneFault(lane, f"{text} (.shared::cta) is meant; its block has rank {int(ranks[lane])}")
-    return np.where(tags - 1 == ranks, index & CLUSTER_MASK, index)
+    return np.where(tags - FIRST_TAG == ranks, index & CLUSTER_MASK, index)
 
 
 def cluster_places(frame: LaneFrame, addresses: Lanes) -> tuple[Lanes, Lanes]:
@@ -171,12 +176,12 @@ def cluster_places(frame: LaneFrame, addresses: Lanes) -> tuple[Lanes, Lanes]:
     if not tags.any():
         return own, index
     clusters = batch.launched.clusters
-    wrong = (tags < 0) | (tags > clusters.size)
+    wrong = (tags != 0) & ((tags < FIRST_TAG) | (tags >= clusters.size + FIRST_TAG))
     if wrong.any():
         lane = int(np.argmax(wrong))
         text = f"{int(index[lane]):#x} is no address of shared memory in a cluster of {_counted(clusters.size)}"
         raise LaneFault(lane, text)
-    blocks = np.where(tags == 0, own, clusters.blocks_of(clusters.numbers_of(own), tags - 1))
+    blocks = np.where(tags == 0, own, clusters.blocks_of(clusters.numbers_of(own), tags - FIRST_TAG))
     over = batch.alive[blocks] == 0
     if over.any():
         lane = int(np.argmax(over))
@@ -421,7 +426,7 @@ def is_own(frame: LaneFrame, addresses: Lanes) -> Lanes:
     """Return whether each lane's address of the cluster's shared memory is in its own block."""
     tags = addresses >> CLUSTER_SHIFT
     ranks = frame.batch.launched.clusters.ranks_of(frame.batch.blocks_of(frame.view.lanes))
-    found: Lanes = (tags == 0) | (tags - 1 == ranks)
+    found: Lanes = (tags == 0) | (tags - FIRST_TAG == ranks)
     return found
 
 

@@ -18,6 +18,7 @@ from simulator.isa.bulk import (
     COUNTED,
     HINT,
     MULTICAST,
+    PAIR,
     TO_GLOBAL,
     check_direction,
     destination_reader,
@@ -107,11 +108,11 @@ def _placed(frame: LaneFrame, position: int, made: TensorMap, tile: Tile, action
 
 @operation(
     *(
-        f"cp.async.bulk.tensor.{rank}.{space}.global.{COUNTED}"
+        f"cp.async.bulk.tensor.{rank}.{space}.global.{COUNTED}{group}"
         for rank in _DIMENSIONS
-        for space in ("shared::cta", "shared::cluster")
+        for space in ("shared::cta", "shared::cluster", f"shared::cluster.{MULTICAST}")
+        for group in ("", ".cta_group::1", f".{PAIR}")
     ),
-    *(f"cp.async.bulk.tensor.{rank}.shared::cluster.global.{COUNTED}.{MULTICAST}" for rank in _DIMENSIONS),
     neutral=f"{HINT} tile",
 )
 def _load(instruction: Instruction, bind: Binder) -> Run:

@@ -1,4 +1,4 @@
-"""Matrix descriptors: the 64 bits that say how wgmma finds a matrix in shared memory.
+"""Matrix descriptors: the 64 bits that say how wgmma and tcgen05.mma find a matrix in shared memory.
 
 A row of a matrix is 16 bytes along the depth, or, of one that is transposed, 8 elements along the other direction. Rows
 of 16 bytes form units of 8; units, and what repeats a swizzle's pattern, are as far apart as two strides say.
@@ -41,21 +41,30 @@ class Descriptor:
         return Descriptor(start, leading, stride, bits >> 49 & 7, SPANS[bits >> 62])
 
 
+def refused(bits: int) -> str:
+    """Return why a descriptor of tcgen05 can't be read, "" if it can. It has a version and other modes in bits that
+    those of wgmma leave zero."""
+    if bits >> 46 & 3 != 1:
+        return f"is of version {bits >> 46 & 3} (bits 46 and 47), and that of tcgen05 is 1"
+    return "" if not bits >> 61 & 1 and not bits >> 52 & 1 else "has a mode that the simulator does not have"
+
+
 @lru_cache(maxsize=4096)
-def extent_of(bits: int, rows: int, is_transposed: bool) -> tuple[int, int]:
+def extent_of(bits: int, rows: int, is_transposed: bool, element_bytes: int = 2) -> tuple[int, int]:
     """Return the first and the end of the bytes that places_of says."""
-    places = places_of(bits, rows, is_transposed)
+    places = places_of(bits, rows, is_transposed, element_bytes)
     return int(places.min()), int(places.max()) + ROW_BYTES
 
 
 @lru_cache(maxsize=4096)
-def places_of(bits: int, rows: int, is_transposed: bool) -> Offsets:
-    """Return where the rows of 16 bytes of a matrix begin in shared memory, as (rows, 2); of a transposed one, whose
-    elements have 16 bits, (16, rows / 8)."""
+def places_of(bits: int, rows: int, is_transposed: bool, element_bytes: int = 2) -> Offsets:
+    """Return where the rows of 16 bytes of a matrix begin in shared memory, as (rows, 2); of a transposed one (depth,
+    rows of 16 bytes)."""
     one = Descriptor.of(bits)
     width = one.swizzle_bytes // ROW_BYTES
     if is_transposed:
-        row, column = np.arange(2 * _UNIT_ROWS)[:, None], np.arange(rows // _UNIT_ROWS)
+        depth, across = DEPTH_BYTES // element_bytes, rows * element_bytes // ROW_BYTES
+        row, column = np.arange(depth)[:, None], np.arange(across)
         inner, outer = (one.leading, one.stride) if width else (one.stride, one.leading)
         span = max(width, 1)
         along = column % span * ROW_BYTES + column // span * inner

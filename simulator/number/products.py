@@ -29,11 +29,12 @@ _NEVER = -4000
 @dataclass(frozen=True, slots=True)
 class Precision:
     """How an instruction sums. fraction: bits kept below the largest exponent; kept: bits behind the point of a float32
-    result; saturates: of integers."""
+    result; saturates: of integers; divides: C is divided by two to the power of it."""
 
     fraction: int = 25
     kept: int = 23
     saturates: bool = False
+    divides: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,9 @@ def multiplied(a: Array, b: Array, c: Array | None, kinds: tuple[str, str, str],
     """Return the bits of D. a: bits of (n, rows, depth), b: of (n, columns, depth), c: of (n, rows, columns), None for
     zeros; kinds: types of D and C, of A and of B."""
     rest = None if c is None else decoded(c, kinds[0])
+    if rest is not None and how.divides:
+        shifted = np.maximum(rest.exponents - how.divides, _NEVER).astype(np.int16)
+        rest = Numbers(rest.values * 2.0**-how.divides, shifted, rest.is_special)
     return _summed(decoded(a, kinds[1]), decoded(b, kinds[2]), rest, kinds[0], how)
 
 

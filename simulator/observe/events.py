@@ -323,6 +323,31 @@ class ProductMoment(LaneEvent):
     register: str = ""
 
 
+TENSOR_LANES, TENSOR_COLUMNS = 128, 512
+"""Of a block's tensor memory."""
+
+
+@dataclass(slots=True, eq=False)
+class TensorMoment(LaneEvent):
+    """What tcgen05 does to tensor memory and mbarriers.
+
+    moment: "loaded" or "stored" by a warp; "issued" by a thread, later "multiplied" or "committed". number: of what the
+    thread issued, in its launch. block: whose memories are accessed, as the batch numbers it. cells, columns: lanes and
+    columns of tensor memory, of a product those of D. rows: where in the block's shared memory rows of 16 bytes were
+    read; taken: cells and columns of A, if it lies in tensor memory. mbarriers: block, address there and phase of each.
+    """
+
+    instruction: Instruction
+    moment: str
+    number: int = -1
+    block: int = -1
+    cells: Ids | None = None
+    columns: Ids | None = None
+    rows: Ids | None = None
+    taken: tuple[Ids, Ids] | None = None
+    mbarriers: tuple[tuple[int, int, int], ...] = ()
+
+
 @dataclass(slots=True, eq=False)
 class Printed(LaneEvent):
     """Lanes called printf. texts: what each of them printed."""
@@ -451,6 +476,8 @@ class Listener:
 
     def product(self, event: ProductMoment) -> None: ...
 
+    def tensor(self, event: TensorMoment) -> None: ...
+
     def printed(self, event: Printed) -> None: ...
 
     def stepped(self, event: Stepped) -> None: ...
@@ -492,6 +519,7 @@ class Events:
     copies_committed: Told
     copies_awaited: Told
     product: Told
+    tensor: Told
     printed: Told
     stepped: Told
     launch_began: Told

@@ -20,7 +20,8 @@ def is_access(instruction: Instruction) -> bool:
     """Whether other threads can tell when it runs: it reads or writes memory that they can reach."""
     if instruction.opcode in ("ld", "st"):
         return _UNSEEN.isdisjoint(instruction.qualifiers)
-    return instruction.opcode in ("atom", "red", "multimem", "mbarrier", "cp") and not instruction.is_group_wait
+    own = ("atom", "red", "multimem", "mbarrier", "cp", "tcgen05")
+    return instruction.opcode in own and not instruction.is_group_wait
 
 
 def elements_of(instruction: Instruction) -> int:

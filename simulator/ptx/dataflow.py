@@ -81,6 +81,8 @@ def _has_target(instruction: Instruction) -> bool:
         return not words.isdisjoint(instruction.qualifiers)
     if instruction.opcode in ("bar", "barrier"):
         return "red" in instruction.qualifiers
+    if instruction.opcode == "tcgen05":
+        return "ld" in instruction.qualifiers
     return instruction.opcode not in _NO_TARGET
 
 
@@ -123,7 +125,7 @@ def writes_memory(instruction: Instruction) -> bool:
     if instruction.opcode == "multimem":
         return "ld_reduce" not in instruction.qualifiers
     meets = COLLECTIVES | ALIGNED | OF_WARPGROUPS
-    return instruction.opcode in ("st", "red", "cp", "call") or instruction.opcode in meets
+    return instruction.opcode in ("st", "red", "cp", "call", "tcgen05") or instruction.opcode in meets
 
 
 def deciding_loads(kernel: Kernel) -> frozenset[tuple[int, str]]:
@@ -183,7 +185,7 @@ def homes_of(kernel: Kernel) -> dict[str, int]:
                 if name not in written:
                     shared.add(name)
             written.update(targets_of(instruction))
-            if instruction.opcode in _CROSSING:
+            if instruction.opcode in _CROSSING or instruction.is_of_tensor_memory:
                 shared.update((*sources_of(instruction), *targets_of(instruction)))  # lanes may wait in between
         reads, writes = registers_of(block)
         for name in reads | writes:

@@ -133,6 +133,11 @@ class Instruction:
         return self.opcode == "cp" and not {"wait_group", "wait_all"}.isdisjoint(self.qualifiers)
 
     @property
+    def is_of_tensor_memory(self) -> bool:
+        """Whether it is a tcgen05 that all of a warp carry out at the same place of the program."""
+        return self.opcode == "tcgen05" and "aligned" in self.qualifiers and self.qualifiers[0][:5] != "wait:"
+
+    @property
     def is_cluster_barrier(self) -> bool:
         """Whether it is an arrival at the barrier of all threads of a cluster, or a wait there."""
         return self.opcode == "barrier" and "cluster" in self.qualifiers

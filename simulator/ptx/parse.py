@@ -299,7 +299,7 @@ def _blocks(items: list[str | Instruction], blocks: list[Block], labels: dict[st
             names.append(item)
         else:
             current.append(item)
-            if item.opcode in BLOCK_ENDS or item.is_group_wait:
+            if item.opcode in BLOCK_ENDS or item.is_group_wait or item.is_of_tensor_memory:
                 close()
     close()
     last = blocks[-1].instructions[-1:] if len(blocks) > first else ()

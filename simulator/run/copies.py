@@ -13,7 +13,7 @@ small copies of single lanes (cp.async) are in simulator/run/lane_copies.py.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,9 @@ from simulator.run.groups import compact, split
 from simulator.run.lane_copies import Arrival, LaneCopies, LaneCopy
 from simulator.run.mbarriers import Mbarriers
 from simulator.run.owner import LAG_STEPS, Owner
+
+if TYPE_CHECKING:
+    from simulator.run.tensor_cores import Work
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -69,7 +72,7 @@ class Copy:
         return {place // row_bytes for place in (*places, *(self.transfer.targets if self.is_load else ()))}
 
 
-UnderWay = Copy | LaneCopy | Arrival
+UnderWay = Union[Copy, LaneCopy, Arrival, "Work"]
 TORN_BYTES = 16
 """Where a bulk copy may be torn: at multiples of this, which is a multiple of each element's size."""
 
@@ -211,8 +214,10 @@ class Copies:
         for one in chosen:
             if isinstance(one, Copy):
                 self._advance(one, tear)
-            else:
+            elif isinstance(one, LaneCopy | Arrival):
                 self.lane_copies.advance(one)
+            else:
+                self.batch.tensor_cores.advance(one)
         if chosen:
             self.under_way = [one for one in self.under_way if not one.is_done]
             waiting, self.waiting = self.waiting, []

@@ -148,7 +148,7 @@ class Program:
     kernel in pieces, the next piece of each piece's block, -1 where there is none; empty of one in blocks. fragments:
     slots of the registers that wgmma takes or gives, with their names. torn: by the
     piece of a vector access, the one that runs its first part. kept_names: slots of kept, by the names of their
-    registers. joined: pieces run as one, made as they are needed.
+    registers. joined: pieces run as one, made as they are needed. has_tensor_memory: whether it has a tcgen05.
     """
 
     kernel: Kernel
@@ -167,6 +167,7 @@ class Program:
     torn: dict[int, int] = field(default_factory=dict)
     kept_names: dict[str, int] = field(default_factory=dict)
     joined: dict[tuple[int, int, int], BlockStep] = field(default_factory=dict)
+    has_tensor_memory: bool = False
 
     def vector_bytes(self, index: int) -> int:
         """Return the bytes of the vector access that a piece is."""
@@ -274,6 +275,9 @@ class _Decoder:
         self.failed: set[Instruction] = set()
         self.fragments = fragments_of(kernel)
         self.bad_ends: dict[Instruction, str] = {}
+        every = [one for block in kernel.blocks for one in block.instructions]
+        self.is_paired = any("cta_group::2" in one.qualifiers for one in every)
+        self.has_tensor_memory = any(one.opcode == "tcgen05" for one in every)
 
     def _new(self) -> int:
         self.count += 1
@@ -300,6 +304,8 @@ class _Decoder:
             if place == "variable":
                 return self._variable(operand)
             assert place != "frame", "an address of a frame is another one in each call"
+            if place == "shared" and self.is_paired:
+                return self._own(number + operand.offset_bytes, dtype)
             operand = Immediate(number + operand.offset_bytes)
         assert isinstance(operand, Immediate), operand
         kind = np.dtype(dtype)
@@ -317,6 +323,15 @@ class _Decoder:
         if name not in self.slot_of:
             self.slot_of[name] = self._new()
             self.dtype_of[self.slot_of[name]] = "u8"
+        self.used_symbols.add(self.slot_of[name])
+        return self.slot_of[name]
+
+    def _own(self, offset_bytes: int, dtype: str) -> int:
+        """The slot that holds an address of shared memory with the tag of the thread's own block, see isa/spaces.py."""
+        name = f"&.{dtype}+{offset_bytes}"
+        if name not in self.slot_of:
+            self.slot_of[name] = self._new()
+            self.dtype_of[self.slot_of[name]] = dtype
         self.used_symbols.add(self.slot_of[name])
         return self.slot_of[name]
 
@@ -370,6 +385,7 @@ class _Decoder:
             further=_further(self.kernel.blocks),
             fragments={self.slot_of[name]: name for name in self.fragments if name in self.slot_of},
             torn={one.index: one.index + 1 for one in self.kernel.blocks if one.piece == "whole"},
+            has_tensor_memory=self.has_tensor_memory,
             kept_names={name: slot for name, slot in self.slot_of.items() if slot in kept},
         )
 
@@ -555,7 +571,11 @@ class _Decoder:
         following = block.following
         falls = Exit("jump", following) if following >= 0 else Exit(self._return_kind(block))
         end = block.instructions[-1] if block.instructions else None
-        if end is None or end.unsupported or not (end.opcode in BLOCK_ENDS or end.is_group_wait):
+        if (
+            end is None
+            or end.unsupported
+            or not (end.opcode in BLOCK_ENDS or end.is_group_wait or end.is_of_tensor_memory)
+        ):
             return falls
         try:
             find(end)
@@ -596,7 +616,7 @@ class _Decoder:
             return Exit("table", slot=self.read(index, "u4"), table=ways)
         if end.opcode in COLLECTIVES or (end.opcode == "bar" and "warp" in end.qualifiers):
             return self._collective(end, following)
-        if end.opcode in ALIGNED or end.opcode in OF_WARPGROUPS:
+        if end.opcode in ALIGNED or end.opcode in OF_WARPGROUPS or end.is_of_tensor_memory:
             return self._aligned(end, following)
         if end.is_cluster_barrier:
             assert not end.operands

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from simulator.run.copies import Copies
     from simulator.run.mbarriers import Mbarriers
     from simulator.run.residency import Places
+    from simulator.run.tensor_cores import TensorCores
     from simulator.run.warpgroups import Warpgroups
 
 WORKSPACE_HALVES = {"%envreg1": 32, "%envreg2": 0}
@@ -78,7 +79,7 @@ def _asynchronous(batch: Batch) -> tuple[Mbarriers, Copies]:
     """Return the mbarriers of a batch, and the copies that go on while threads do."""
     steps = batch.program.steps
     instructions = (one for step in steps for one in (*step.instructions, step.exit.instruction) if one is not None)
-    if not any(one.opcode in ("cp", "mbarrier") or "async" in one.qualifiers for one in instructions):
+    if not any(one.opcode in ("cp", "mbarrier", "tcgen05") or "async" in one.qualifiers for one in instructions):
         return cast("Mbarriers", _Nothing()), cast("Copies", _Nothing())
     from simulator.run.copies import Copies
     from simulator.run.mbarriers import Mbarriers
@@ -148,6 +149,11 @@ class Batch:
             from simulator.run.warpgroups import Warpgroups
 
             self.warpgroups = Warpgroups(space, self.launched, self.program.fragments)
+        self.tensor_cores: TensorCores | None = None
+        if self.program.has_tensor_memory:
+            from simulator.run.tensor_cores import TensorCores
+
+            self.tensor_cores = TensorCores(weakref.proxy(self))
         self.in_clusters: ClusterBarriers | None = None
         if any(step.exit.kind == "cluster" for step in self.program.steps):
             from simulator.run.cluster_barriers import ClusterBarriers
@@ -192,6 +198,13 @@ class Batch:
         for slot, name in self.program.specials.items():
             if name.startswith("&"):
                 variable, _, offset = name[1:].rpartition("+")
+                if variable[:1] == ".":
+                    from simulator.isa.spaces import CLUSTER_SHIFT, FIRST_TAG
+
+                    tags = self.launched.clusters.ranks_of(block.astype(np.int64)) + FIRST_TAG
+                    own = ((tags << CLUSTER_SHIFT) + int(offset)).astype(variable[1:])
+                    self.kept[slot] = np.tile(own, len(self.ranks))
+                    continue
                 addresses = [self._variable_address(rank, variable) + int(offset) for rank in self.ranks]
                 self.kept[slot] = np.repeat(np.array(addresses, np.uint64), self.threads)
             elif name in uniform:
@@ -396,7 +409,9 @@ class Batch:
             self._tell_completed(merge([compact(lanes) for lanes in barrier]), "warp")
         self._run_meeting(ready)
         for way_out, lanes in ready:
-            self.arrive(way_out.taken, compact(lanes))
+            going = lanes if self.tensor_cores is None else self.tensor_cores.settle(way_out.taken, lanes)
+            if len(going):
+                self.arrive(way_out.taken, compact(going))
 
     def _run_meeting(self, ready: list[tuple[Exit, Ids]]) -> None:
         """Run what lanes or threads do together, if it is more than to wait."""
@@ -707,6 +722,8 @@ class Batch:
             self._go_on("cluster", self.in_clusters.leave(group))
         if self.copies.under_way:
             self.copies.ended(group)
+        if self.tensor_cores is not None:
+            self.tensor_cores.ended(group)
         if self.places is not None and not self.places.all_fit:
             blocks = np.unique(self.blocks_of(group))
             came = self.places.leave(blocks[self.alive[blocks] == 0])

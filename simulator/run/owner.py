@@ -28,6 +28,7 @@ class Owner(Protocol):
     lanes: int
     kept: dict[int, Lanes]
     warpgroups: Any
+    tensor_cores: Any
 
     @property
     def alive(self) -> Ids:

@@ -254,6 +254,10 @@ def _at_meetings(batch: Batch) -> list[str]:
         which = batch.launch_name(batch.place(lane)[0])
         text = f"{batch.name(lane)}: {come} of {WARPGROUP} threads of its warpgroup wait"
         lines.append(f"{text} at {way_out.instruction.where()}; {which}")
+    for request in batch.tensor_cores.asked if batch.tensor_cores is not None else ():
+        lane = int(request.lanes[0])
+        which = batch.launch_name(batch.place(lane)[0])
+        lines.append(f"{batch.name(lane)} waits for {request.told} at {request.instruction.where()}; {which}")
     return lines + _at_clusters(batch)
 
 

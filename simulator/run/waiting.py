@@ -49,6 +49,8 @@ def _at_meetings(batch: Batch) -> list[tuple[int, Instruction | None]]:
         found += [(int(lanes[0]), way_out.instruction) for way_out, lanes in one.waiting if len(lanes)]
     if batch.warpgroups is not None:
         found += [(lane, way_out.instruction) for way_out, lane, _ in batch.warpgroups.report()]
+    if batch.tensor_cores is not None:
+        found += [(int(one.lanes[0]), one.instruction) for one in batch.tensor_cores.asked]
     if batch.in_clusters is not None:
         found += batch.in_clusters.first_waiting()
     return found

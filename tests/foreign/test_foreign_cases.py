@@ -61,7 +61,7 @@ def racing_case(ranks):
     return replace(case, launch={**case.launch, "grid": 2})
 
 
-NEVER = "setp.eq.u32 %p, 0, 1; @%p tcgen05.wait::ld.sync.aligned; @%p frobnicate.u32 %r, 1;"
+NEVER = "setp.eq.u32 %p, 0, 1; @%p tcgen05.shift.cta_group::1.down [%r]; @%p frobnicate.u32 %r, 1;"
 
 
 @needs("checks")

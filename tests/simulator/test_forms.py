@@ -34,7 +34,7 @@ MODULE = """
   ld.param.u64 %rd1, [out];
   @%p1 frobnicate.u32 %r2, 2;
   call called;
-  tcgen05.wait::ld.sync.aligned;
+  tcgen05.shift.cta_group::1.down [%r1];
   tensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1;
   fence.proxy.tensormap::generic.release.gpu;
   cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%rd1, {%r1, %r2, %r3}], [%r4];
@@ -57,9 +57,9 @@ def test_all_that_a_module_has_besides_is_listed_by_form_with_lines():
     assert found["frobnicate.u32"].lines == lines_of("frobnicate.u32")
     assert len(found["frobnicate.u32"].lines) == 3
     assert "frobnicate" in found["frobnicate.u32"].reason
-    assert found["tcgen05.wait::ld.sync.aligned"].lines == lines_of("tcgen05.wait")
+    assert found["tcgen05.shift.cta_group::1.down"].lines == lines_of("tcgen05.shift")
     assert {one.form for one in found.values() if one.is_planned} == {
-        "tcgen05.wait::ld.sync.aligned",
+        "tcgen05.shift.cta_group::1.down",
         "tensormap.replace.tile.rank.global.b1024.b32",
         "fence.proxy.tensormap::generic.release.gpu",
         "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group",

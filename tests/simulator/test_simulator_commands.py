@@ -61,7 +61,7 @@ def check(no_ptxas, tmp_path, capsys):
 
 def test_what_a_module_has_besides_the_simulators_forms_is_listed_with_lines(check):
     assert check(SUM) == 0
-    assert check(SUM.replace("done:\n", f"done:\n{UNKNOWN * 14}  tcgen05.wait::ld.sync.aligned;\n")) == 1
+    assert check(SUM.replace("done:\n", f"done:\n{UNKNOWN * 14}  tcgen05.shift.cta_group::1.down [%r1];\n")) == 1
 
 
 def test_what_the_simulator_can_not_read_is_said(check):

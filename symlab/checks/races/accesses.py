@@ -82,6 +82,7 @@ class Accesses:
         self.info_of: Numbers = np.zeros(1024, np.int64)
         self.turn_of: Numbers = np.zeros(1024, np.int64)  # by stamp, see take_turn
         self.proxies: Numbers = np.zeros(64, np.int64)
+        self.paired: Numbers = np.zeros(64, np.int64)  # whether a pair of blocks works together
         self.stamp = 0
         self.unsure: list[Unordered] = []  # see settle_alike
         self._floors: tuple[Actor, int, int, int, int] | None = None  # actors, stamp, info, count and floor: see _floor
@@ -92,7 +93,8 @@ class Accesses:
         self.infos.append(info)
         if info.number >= len(self.proxies):
             self.proxies = np.concatenate([self.proxies, np.zeros_like(self.proxies)])
-        self.proxies[info.number] = info.proxy
+            self.paired = np.concatenate([self.paired, np.zeros_like(self.paired)])
+        self.proxies[info.number], self.paired[info.number] = info.proxy, info.is_paired
 
     def _block_sizes(self, stamps: Numbers) -> Numbers:
         runs = [self.infos[number].launched for number in self.info_of[stamps].tolist()]
@@ -308,6 +310,8 @@ class Accesses:
         parts: Numbers = table[proxies]
         if info.proxy == ASYNC_PROXY:
             own_block = who.actors(positions) >> BLOCK_SHIFT == (old & LOW_MASK) >> BLOCK_SHIFT
+            if info.is_paired:
+                own_block |= self.paired[self.info_of[old >> STAMP_SHIFT]] > 0
             parts = np.where((proxies == ASYNC_PROXY) & ~own_block, ASYNC, parts)
         return parts
 

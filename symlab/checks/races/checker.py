@@ -48,6 +48,8 @@ from simulator.memory.space import MULTICAST, Space
 from simulator.memory.tensor_map import READ_BYTES
 from simulator.observe.events import (
     MULTICAST_TARGET,
+    TENSOR_COLUMNS,
+    TENSOR_LANES,
     Access,
     BarrierArrived,
     BarrierCompleted,
@@ -63,6 +65,7 @@ from simulator.observe.events import (
     MbarrierOperation,
     ProductMoment,
     Stored,
+    TensorMoment,
 )
 from simulator.observe.lanes import WARPGROUP, Group, Launched
 from simulator.observe.race_checker import RaceChecker
@@ -83,10 +86,13 @@ from symlab.checks.races.report import (
     Watched,
 )
 
-_PROXY_WORDS = ("multimem", "bulk", "async", "fence.proxy")
+_PROXY_WORDS = ("multimem", "bulk", "async", "fence.proxy", "tcgen05")
 """What is in the PTX of kernels that use other proxies than the generic one."""
 _LINE_BYTES = 128
 _COPY_UNIT = 16
+_CELL_BYTES = 4
+_FIRST_QUEUE = -1024
+"""Places of what no mbarrier is: of each thread's work for tensor cores, below those of wgmma."""
 _BLOCKS = (1 << STAMP_SHIFT - BLOCK_SHIFT) - 1
 _FEW_LANES = 512
 """Accesses to replicas in a row by more lanes are checked replica by replica, as a slice each."""
@@ -171,6 +177,8 @@ class Races(RaceChecker):
         self.shift_of: Numbers = np.zeros(64, np.int64)  # likewise, see _place
         self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
         self.copies: dict[tuple[int, int], UnderWay] = {}
+        self.begun: dict[tuple[str, int, int], Held] = {}
+        """What threads knew when they gave tensor cores something to do."""
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
         self.moments: list[Moment] = []
@@ -253,10 +261,14 @@ class Races(RaceChecker):
         number, text = len(self.accesses.infos), instruction.text
         if event is None:
             is_bulk = "bulk" in instruction.qualifiers or instruction.opcode in ("st", "red", "wgmma")
+            is_bulk |= instruction.opcode == "tcgen05" and how == "read"
+            width = _CELL_BYTES if instruction.opcode == "tcgen05" and how != "read" else _COPY_UNIT
             proxy = ASYNC_PROXY if is_bulk else GENERIC_PROXY
             is_reduction = how == "write" and ("reduce" in instruction.qualifiers or instruction.opcode == "red")
             write = how == "write"
-            return Info(number, run, instruction, write, is_reduction, is_reduction, False, False, GPU, proxy, 16, text)
+            return Info(
+                number, run, instruction, write, is_reduction, is_reduction, False, False, GPU, proxy, width, text
+            )
         order = event.order
         if run.calls_nvshmem:
             order = promised.order(event, self.space)
@@ -1174,6 +1186,61 @@ class Races(RaceChecker):
         first, second = (self._info(run, one, None, "read") for one in (event.earlier, event.instruction))
         self.found.add_unfenced(first, second, int(run.actors[lane]), event.register)
 
+    def tensor(self, event: TensorMoment) -> None:
+        """A warp accesses tensor memory in its step. What a thread begins knows what the thread did then, and all that
+        its tensor cores did before; who waits for the mbarrier of a commit knows the latter."""
+        self.settle_copies()
+        run, lanes = self.running[event.launched], self._ids(event.lanes)
+        block, thread = divmod(int(lanes[0]), run.launched.block)
+        queue = self.order.mbarrier(run, block, _FIRST_QUEUE - thread)
+        key = ("tensor", id(run), event.number)
+        if event.moment == "committed":
+            row = self.order.after(queue, [], self.accesses.tick())
+            for owner, address, phase in event.mbarriers:
+                self.order.mbarrier(run, owner, address).near.rows.setdefault(phase, []).append(row)
+        elif event.moment == "multiplied":
+            row = self.order.after(queue, self.begun[key].row.tolist(), self.accesses.tick())
+            self._multiplied(run, event, replace(self.begun[key], row=np.array([row])), queue)
+        else:
+            self.order.settle(run, lanes)
+            held = Held.of(run, lanes, self.accesses.tick())
+            if event.moment == "issued":
+                self.begun[key] = held
+                self.order.held[key] = held.row
+                return
+            info = self._info(run, event.instruction, None, "taken" if event.moment == "loaded" else "write")
+            self._touch_cells(run, event, held, info, (event.cells, event.columns), held.actor)
+
+    def _multiplied(self, run: Running, event: TensorMoment, held: Held, queue: Mbarrier) -> None:
+        """A product reads A and B, from shared memory by the async proxy, and writes D."""
+        assert event.rows is not None
+        actor = held.actor & ~CODE_MASK | COPY_CODE
+        info = self._info(run, event.instruction, None, "read")
+        stamps = [self.accesses.tick(info)]
+        shadow, places = self._shared(run), event.block * run.row_bytes + event.rows
+        shadow.refine(_COPY_UNIT)
+        one = np.zeros(len(places), np.int64)
+        self.accesses.touch(shadow, Many(held, one), places, _COPY_UNIT, False, info, actor[one])
+        if event.taken is not None:
+            info = self._info(run, event.instruction, None, "taken")
+            stamps.append(self._touch_cells(run, event, held, info, event.taken, actor))
+        info = self._info(run, event.instruction, None, "write")
+        stamps.append(self._touch_cells(run, event, held, info, (event.cells, event.columns), actor))
+        self.order.note_copies(stamps, queue, 0)
+
+    def _touch_cells(self, run: Running, event: TensorMoment, held: Held, info: Info, cells: Any, actors: Any) -> int:
+        """Cells of tensor memory are accessed, as many each by the actors. Return the stamp."""
+        stamp = self.accesses.tick(info)
+        if run.tensor is None:
+            size_bytes = TENSOR_LANES * TENSOR_COLUMNS * _CELL_BYTES
+            run.tensor = Shadow("tensor memory", 0, run.blocks * size_bytes, row_bytes=size_bytes, spare=self.spare)
+            run.tensor.refine(_CELL_BYTES)
+        lanes, columns = (np.ravel(one) for one in np.broadcast_arrays(*cells))
+        who: Any = np.repeat(np.arange(len(actors)), len(lanes) // len(actors))
+        places = (event.block * TENSOR_LANES + lanes) * TENSOR_COLUMNS + columns
+        self.accesses.touch(run.tensor, Many(held, who), places * _CELL_BYTES, _CELL_BYTES, False, info, actors[who])
+        return stamp
+
     # Launches and hosts
 
     def launch_began(self, event: LaunchBegan) -> None:
@@ -1246,6 +1313,7 @@ class Races(RaceChecker):
         for copies in (self.copies, self.lane_copies):
             for key in [key for key, one in copies.items() if one.run is run]:
                 del copies[key]
+        self.begun = {key: one for key, one in self.begun.items() if id(run) not in key}
         order.held = {key: rows for key, rows in order.held.items() if id(run) not in key}  # type: ignore[operator]
         order.mbarriers = {key: one for key, one in order.mbarriers.items() if key[0] != id(run)}
         self.last_run = run

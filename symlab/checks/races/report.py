@@ -38,6 +38,7 @@ GPU_SCOPE = 2
 """Info.scope of .gpu."""
 
 SHARED_MEMORY = "shared memory"
+_COMPLETIONS = {"wgmma": "wgmma.wait_group", "tcgen05": "a wait for the mbarrier of tcgen05.commit"}
 """What findings name as the tensor of accesses to shared memory."""
 NEW_VALUE = "a new value of the flag (an earlier store of the same value ends the wait, too)"
 WAIT_WRITTEN = "cp.async.bulk.wait_group without .read"
@@ -80,8 +81,18 @@ class Info:
         return () if self.launched is None else self.launched.launched.assumptions
 
     @property
+    def is_paired(self) -> bool:
+        """Whether pairs of blocks carry it out, which use each other's shared memory as their own."""
+        return self.instruction is not None and "cta_group::2" in self.instruction.qualifiers
+
+    @property
     def is_by_wgmma(self) -> bool:
         return self.instruction is not None and self.instruction.opcode == "wgmma"
+
+    @property
+    def completion(self) -> str:
+        """What waits for the results of a product by tensor cores, "" of anything else."""
+        return _COMPLETIONS.get(self.instruction.opcode, "") if self.instruction is not None else ""
 
     @property
     def may_take(self) -> bool:
@@ -155,10 +166,10 @@ class Pair:
         return strong and not self.is_size_only and any(one.is_atomic and one.scope == GPU_SCOPE for one in sides)
 
     @property
-    def is_of_wgmma(self) -> bool:
-        """Whether one of the two is by wgmma: with a copy by another block of the cluster it has the proxy in common,
-        and not the block, which PTX asks for as well."""
-        return self.first.is_by_wgmma or self.second.is_by_wgmma
+    def is_of_product(self) -> bool:
+        """Whether one of the two is by tensor cores: with a copy by another block of the cluster it has the proxy in
+        common, and not the block, which PTX asks for as well."""
+        return bool(self.first.completion or self.second.completion)
 
     @property
     def is_of_one_stream(self) -> bool:
@@ -231,7 +242,7 @@ class Findings:
         if pair.is_proxy_only:
             missing = PROXY_FENCES[pair.part]
             is_formal = pair.part == ASYNC and pair.is_read_first and pair.tensor != SHARED_MEMORY
-            is_formal |= pair.is_fenced_here or (pair.is_of_wgmma and pair.first.proxy == pair.second.proxy)
+            is_formal |= pair.is_fenced_here or (pair.is_of_product and pair.first.proxy == pair.second.proxy)
             return "formal" if is_formal else "proxy", missing
         proxies = (pair.first.proxy, pair.second.proxy)
         if pair.is_size_only:
@@ -274,11 +285,11 @@ class Findings:
         """What the reads of flags on the way lacked; "a barrier" if there is no flag."""
         old = pair.epoch & LOW_MASK
         code = old & CODE_MASK
-        if code == COPY_CODE and pair.first.is_by_wgmma:
-            return "wgmma.wait_group"
+        if code == COPY_CODE and pair.first.completion:
+            return pair.first.completion
         if pair.is_late_copy or code == COPY_CODE:
             copy = pair.second if pair.is_late_copy else pair.first
-            return WAIT_WRITTEN if copy.number in self.read_alone else "a wait for the copy"
+            return copy.completion or (WAIT_WRITTEN if copy.number in self.read_alone else "a wait for the copy")
         mine = pair.actor
         if old >> BLOCK_SHIFT == mine >> BLOCK_SHIFT:
             return "a barrier"

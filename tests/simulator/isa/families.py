@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 import tests.simulator.isa.products as products
+import tests.simulator.isa.tensor_memory_programs as tensor_memory
 import tests.simulator.isa.vectors_approximations as approximations
 import tests.simulator.isa.vectors_atomic as atomic
 import tests.simulator.isa.vectors_bits as bits
@@ -90,5 +91,5 @@ def bench_of(family):
 @lru_cache(maxsize=1)
 def proven():
     """Keys of the table that some vector runs, those of multimem, tensor copies and matrices among them."""
-    others = frozenset(multimem.bench_of(2).keys()) | tensor.keys() | products.keys()
+    others = frozenset(multimem.bench_of(2).keys()) | tensor.keys() | products.keys() | tensor_memory.keys()
     return others.union(*(bench_of(family).keys() for family in FAMILIES))

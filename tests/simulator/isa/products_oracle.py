@@ -48,8 +48,8 @@ def decided(terms):
     return infinite.pop() if infinite else None
 
 
-def summed(pairs, c, kinds, fraction, kept):
-    """The bits of D: pairs of codes of A and B, and the code of C."""
+def summed(pairs, c, kinds, fraction, kept, divides=0):
+    """The bits of D: pairs of codes of A and B, and the code of C, which is divided by two to the power of divides."""
     d, left, right = kinds
     numbers = [(number_of(left, a), number_of(right, b)) for a, b in pairs]
     rest = number_of(d, c)
@@ -58,6 +58,7 @@ def summed(pairs, c, kinds, fraction, kept):
         return NAN[d]
     if found is not None:
         return INFINITY[d] | found << BITS[d] - 1
+    rest = (rest[0] / 2**divides, None if rest[1] is None else rest[1] - divides)
     terms = [(a * b, None if i is None or j is None else i + j) for (a, i), (b, j) in numbers] + [rest]
     largest = max((exponent for _, exponent in terms if exponent is not None), default=None)
     if largest is None:

@@ -27,6 +27,10 @@ def test_every_form_of_a_load(rank):
     made = case_of(rank, **BEYOND)
     vectors.check_load(*made, "shared::cluster")
     vectors.check_load(*made, "shared::cluster", 2)
+    for group in vectors.GROUPS[1:]:
+        vectors.check_load(*made, group=group)
+        vectors.check_load(*made, "shared::cluster", 1, group=group)
+        vectors.check_load(*made, "shared::cluster", 2, group=group)
 
 
 @pytest.mark.parametrize(("made", "word"), list(vectors.reductions()), ids=str)

@@ -7,7 +7,7 @@ import numpy as np
 import tests.simulator.isa.vectors_atomic as atomics
 from simulator.isa import key_of
 from simulator.ptx.parse import parse_kernel
-from tests.simulator.harness import executable, get, make_world, module, put, start, succeed
+from tests.simulator.harness import ARCH, executable, get, make_world, module, put, start, succeed
 from tests.simulator.isa.tensor_maps import (
     SIZES,
     Map,
@@ -26,6 +26,7 @@ SHARED = f".shared .align 1024 .b8 stage[{STAGE_BYTES}]; .shared .align 8 .b64 b
 WAIT = "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0; @!%q bra AGAIN;"
 EACH = "shl.b32 %r1, %r0, 2; {loop}: setp.ge.u32 %p1, %r1, %count; @%p1 bra {loop}_END; cvt.u64.u32 %d1, %r1; "
 NEXT = "add.u32 %r1, %r1, 128; bra {loop}; {loop}_END:"
+GROUPS = ("", "cta_group::1", "cta_group::2")
 SPACES = ("shared::cta", "shared::cluster")
 
 
@@ -39,24 +40,28 @@ def corner_of(rank):
 
 
 @cache
-def load_ptx(rank, space="shared::cta", blocks=1):
-    """A box to the stage, and from there to %out, of each block behind the other."""
+def load_ptx(rank, space="shared::cta", blocks=1, group=""):
+    """A box to the stage, and from there to %out, of each block behind the other. group: cta_group::2 lets the even
+    block's mbarrier count the bytes of both."""
     cast = ".multicast::cluster" if blocks > 1 else ""
     mask, sync = (", %h1", "barrier.cluster.arrive; barrier.cluster.wait;") if blocks > 1 else ("", "bar.sync 0;")
-    form = f"cp.async.bulk.tensor.{rank}d.{space}.global.tile.{COUNTED}{cast}"
+    form = f"cp.async.bulk.tensor.{rank}d.{space}.global.tile.{COUNTED}{cast}{group and '.' + group}"
+    is_pair = group == "cta_group::2" and blocks > 1
+    expected = f"shl.b32 %r7, %count, {int(is_pair)};"
+    wait = f"mov.u32 %r8, %block; setp.ne.u32 %p3, %r8, 0; @%p3 bra OVER; {WAIT} OVER: {sync}" if is_pair else WAIT
     first = "setp.eq.u32 %p2, %lane, 0;"
     body = (
         "mov.b64 %m, kernel_map; prefetch.param.tensormap [%m]; cvta.param.u64 %m, %m; prefetch.tensormap [%m]; "
         "setp.eq.u32 %p0, %r0, 0; mov.u32 %r4, stage; add.u32 %r4, %r4, %at; mov.u32 %r5, bar; mov.u16 %h1, 3; "
         f"{first} @%p0 mbarrier.init.shared::cta.b64 [bar], 1; "
-        f"@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], %count; {sync} "
+        f"{expected} @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], %r7; {sync} "
         f"@%p2 cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile [%m, {corner_of(rank)}]; "
-        f"@%p2 {form} [%r4], [%m, {corner_of(rank)}], [%r5]{mask}; {WAIT} "
+        f"@%p2 {form} [%r4], [%m, {corner_of(rank)}], [%r5]{mask}; {wait} "
         f"mul.lo.u32 %r6, %block, %count; cvt.u64.u32 %o, %r6; add.u64 %o, %o, %out; "
     )
     copy = "add.u32 %r2, %r4, %r1; ld.shared.b32 %r3, [%r2]; add.u64 %d2, %o, %d1; st.global.b32 [%d2], %r3;"
     ends = sync if blocks > 1 else ""
-    return text_of(body + each("OUT", copy) + ends, rank)
+    return text_of(body + each("OUT", copy) + ends, rank, "sm_100a" if group else ARCH)
 
 
 @cache
@@ -72,9 +77,9 @@ def store_ptx(rank, word=""):
     return text_of(body + each("IN", copy) + go, rank)
 
 
-def text_of(body, rank):
+def text_of(body, rank, target=ARCH):
     corners = [f"u32 c{at}" for at in range(rank)]
-    return module(body, ["struct128 map", "u64 out", "u32 count", "u32 at", *corners], "", SHARED)
+    return module(body, ["struct128 map", "u64 out", "u32 count", "u32 at", *corners], "", SHARED, target)
 
 
 def values_of(made, tensor, corner, shared, out):
@@ -84,25 +89,26 @@ def values_of(made, tensor, corner, shared, out):
 
 def simulated(ptx, made, tensor, corner, shared, out, blocks, **options):
     """The bytes of the tensor and of %out after a launch."""
+    arch = parse_kernel(ptx, "kernel").target
 
     def program(fabric):
         regions = [put(fabric, "tensor", tensor), put(fabric, "out", out)]
         values = values_of(made, regions[0].address, corner, shared, regions[1].address)
-        start(fabric, executable(ptx), blocks, BLOCK, values, cluster=blocks)
+        start(fabric, executable(ptx, arch=arch), blocks, BLOCK, values, cluster=blocks)
         fabric.synchronize()
         fabric.barrier()
         return [get(fabric, one, "u1").tobytes() for one in regions]
 
-    return succeed(make_world(1, **{"heap_bytes": 4 << 20, **options}), program).results[0]
+    return succeed(make_world(1, **{"heap_bytes": 4 << 20, "arch": arch, **options}), program).results[0]
 
 
 def numbers(count, seed):
     return np.random.default_rng(seed).integers(0, 256, count, np.uint8)
 
 
-def check_load(made, corner, shared, space="shared::cta", blocks=1, run=simulated, **options):
+def check_load(made, corner, shared, space="shared::cta", blocks=1, run=simulated, group="", **options):
     tensor = numbers(-(-made.tensor_bytes // 16) * 16, 1)
-    ptx = load_ptx(len(made.box), space, blocks)
+    ptx = load_ptx(len(made.box), space, blocks, group)
     out = np.zeros(blocks * made.box_bytes, np.uint8)
     _, found = run(ptx, made, tensor, corner, shared, out, blocks, **options)
     assert found == blocks * loaded(made, tensor.tobytes(), corner, shared)
@@ -144,8 +150,9 @@ def _small(rank, element):
 @lru_cache(maxsize=1)
 def keys():
     """Keys of the table that the vectors run."""
-    made = [load_ptx(rank, space) for rank in range(1, 6) for space in SPACES]
-    made += [load_ptx(rank, "shared::cluster", 2) for rank in range(1, 6)]
+    how = (*((space, 1) for space in SPACES), ("shared::cluster", 2))
+    made = [load_ptx(rank, *one, group) for rank in range(1, 6) for one in how for group in GROUPS]
     made += [store_ptx(rank, word) for rank in range(1, 6) for word in ("", *TO_GLOBAL)]
+    made.append(load_ptx(1).replace("prefetch.param", "prefetch.const"))  # test_a_map_in_constant_memory_is_prefetched
     kernels = [parse_kernel(one, "kernel") for one in made]
     return frozenset(key_of(one) for kernel in kernels for block in kernel.blocks for one in block.instructions)

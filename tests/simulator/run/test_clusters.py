@@ -179,7 +179,7 @@ def test_an_address_of_the_own_block_works_for_both_spaces():
         f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; ld.shared.u32 %r2, [%r1];",
         "mov.u32 %r2, %lane; mapa.shared::cluster.u32 %r1, word, %r2;",
         "mov.u64 %d2, word; mapa.u64 %d1, %d2, 1;",
-        f"{SYNC} mov.u32 %r1, 0x3000000; ld.shared::cluster.u32 %r2, [%r1];",
+        f"{SYNC} mov.u32 %r1, 0x4000000; ld.shared::cluster.u32 %r2, [%r1];",
         f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; st.shared::cluster.u32 [%r1+4], 1;",
         f"{SYNC} mapa.shared::cluster.u32 %r1, word, 1; ld.shared::cluster.u32 %r2, [%r1];",
     ],

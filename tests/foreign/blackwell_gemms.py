@@ -1,0 +1,240 @@
+"""CuTe DSL's GEMMs for Blackwell, alone and with a collective, from a checkout of NVIDIA/cutlass: how each of them is
+compiled, what memory it takes, and what a program launches on each rank. No GPU has run this project's copies.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+import symlab
+from kernels.functions import CallArgument, compiled_callable
+from tests.foreign.cutlass_examples import ARCH, FOLDER, example
+
+DENSE = FOLDER.parent / "dense_gemm"
+NAMES = {torch.bfloat16: "bfloat16", torch.float8_e4m3fn: "float8_e4m3fn", torch.int32: "int32"}
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """C = A B of (rows, depth) and (columns, depth) of each rank. pair: two blocks carry out each product together."""
+
+    rows: int
+    columns: int
+    depth: int
+    tile: tuple
+    cluster: tuple = (1, 1)
+    pair: bool = False
+    clusters: int = 0
+    dtype: torch.dtype = torch.bfloat16
+
+    @property
+    def flags(self):
+        return self.rows // 64 * (self.columns // 64) + 160
+
+
+def laid(tensor, rows, columns):
+    """A tensor of rows with a third dimension of one element."""
+    import cutlass.cute as cute
+
+    return cute.make_tensor(tensor.iterator, cute.make_layout((rows, columns, 1), stride=(columns, 1, rows * columns)))
+
+
+def dense(folder, gemm):
+    """A function for symlab.simulate; the persistent kernel if the number of clusters is given."""
+    import cutlass
+    import cutlass.cute as cute
+
+    if gemm.clusters:
+        made = example(folder, "dense_gemm_persistent").PersistentDenseGemmKernel
+    else:
+        made = example(folder, "dense_gemm").DenseGemmKernel
+    kernel = made(cutlass.Float32, gemm.pair, gemm.tile, gemm.cluster, True)
+    more = (gemm.clusters,) if gemm.clusters else ()
+
+    @cute.jit
+    def function(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
+        matrices = (
+            laid(a, gemm.rows, gemm.depth),
+            laid(b, gemm.columns, gemm.depth),
+            laid(c, gemm.rows, gemm.columns),
+        )
+        no_stream = []
+        kernel(*matrices, *more, no_stream)
+
+    return function
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A file's GEMM with a collective. takes: its tensors in order, each a buffer and how it is seen: "own", "all" (its
+    multicast address), "each" (of each rank), or, of buffers that a rank has as many of as there are ranks, "mine all"
+    and "those"."""
+
+    file: str
+    kernel: str
+    takes: tuple
+
+    def sizes(self, gemm, ranks):
+        """Rows and columns of each buffer."""
+        matrix = (gemm.rows, gemm.columns)
+        out = (gemm.rows // ranks, gemm.columns) if "scatter" in self.file else matrix
+        sizes = {"a": (gemm.rows, gemm.depth), "b": (gemm.columns, gemm.depth), "c": matrix, "out": out}
+        return sizes | dict.fromkeys(("ping", "pong"), matrix)
+
+
+A, B, C, FLAGS = ("a own", "b own", "c own", ("flags own", "flags all"))
+REDUCE_SCATTER = Exchange(
+    "distributed_gemm_reduce_scatter_blackwell",
+    "Sm100PersistentDenseGemmReduceScatterLDMCKernel",
+    (A, B, C, "c all", "out own", *FLAGS, "flags each"),
+)
+ALL_REDUCE = Exchange(
+    "distributed_gemm_all_reduce_blackwell",
+    "Sm100PersistentDenseGemmAllReduceLDMCxSTMCKernel",
+    (A, B, C, "c all", "out all", *FLAGS),
+)
+LOADS = Exchange(
+    "distributed_gemm_all_reduce_ldxstmc_blackwell",
+    "Sm100PersistentDenseGemmAllReduceLDxSTMCKernel",
+    (A, B, C, "c each", "out all", *FLAGS),
+)
+LAMPORT = Exchange(
+    "distributed_gemm_all_reduce_lamport_blackwell",
+    "Sm100PersistentDenseGemmAllReduceLamportKernel",
+    (A, B, "ping mine all", "ping those", "pong those", "out own"),
+)
+
+
+def compiled(folder, exchange, gemm, ranks):
+    """A kernel for each rank, and how its host code launches it."""
+    import cutlass
+
+    module, sizes = example(folder / FOLDER, exchange.file), exchange.sizes(gemm, ranks)
+    counts = [ranks if one.endswith(("each", "those")) else 1 for one in exchange.takes]
+
+    def arranged(tensors):
+        found, rest = [], list(tensors)
+        for one, count in zip(exchange.takes, counts, strict=True):
+            some, rest = rest[:count], rest[count:]
+            shape = sizes.get(one.split()[0])
+            some = some if shape is None else [laid(tensor, *shape) for tensor in some]
+            found.append(some[0] if count == 1 else tuple(some))
+        return found
+
+    members = []
+    for one, count in zip(exchange.takes, counts, strict=True):
+        shape = sizes.get(one.split()[0])
+        kind = (NAMES[gemm.dtype], shape) if shape else ("int32", (gemm.flags,))
+        members += [CallArgument("tensor", *kind)] * count
+    made = []
+    for rank in range(ranks):
+        how = (gemm.pair, gemm.tile, gemm.cluster, True)
+        kernel = getattr(module, exchange.kernel)(
+            cutlass.Float32, cutlass.BFloat16, *how, rank_id=rank, num_ranks=ranks
+        )
+        arguments = [CallArgument("tensors", members=tuple(members))]
+        name = f"{exchange.file} of rank {rank}"
+        found = compiled_callable(launching(kernel, arranged, gemm.clusters), name, arguments, ARCH)
+        made.append((found.executable, found.host.launch([bytes(8)] * len(members), [True] * len(members))))
+    return made
+
+
+def launching(kernel, arranged, clusters):
+    import cutlass.cute as cute
+
+    @cute.jit
+    def function(tensors: list[cute.Tensor]):
+        no_stream = []
+        kernel(*arranged(tensors), no_stream, clusters)
+
+    return function
+
+
+def changed(kernels, *pairs):
+    """The kernels with changes of their PTX: pairs of a pattern and what stands there."""
+    found = []
+    for executable, host in kernels:
+        text = executable.ptx
+        for pattern, new in pairs:
+            text, count = re.subn(pattern, new, text)
+            assert count, pattern
+        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        found.append((replace(executable, ptx=text, digest=digest), host))
+    return found
+
+
+def ran(kernels, exchange, gemm, a, b, **how):
+    """What each rank's output is, and what the race checker found. a, b: by rank."""
+    ranks, sizes = len(kernels), exchange.sizes(gemm, len(kernels))
+    names = dict.fromkeys(one.split()[0] for one in exchange.takes)
+
+    def program(rank, _):
+        with rank.pool() as pool:
+            tensors = {}
+            for name in names:
+                count = ranks if name in ("ping", "pong") else 1
+                shape, dtype, fill = (sizes[name], gemm.dtype, None) if name in sizes else (gemm.flags, torch.int32, 0)
+                fill = -0.0 if name == "ping" else fill
+                tensors[name] = [pool.tensor(shape, dtype, name=f"{name}{at or ''}", fill=fill) for at in range(count)]
+            tensors["a"][0].write(a[rank.rank])
+            tensors["b"][0].write(b[rank.rank])
+            rank.barrier()
+            addresses = [place.address for one in exchange.takes for place in seen(tensors, one, rank.rank, ranks)]
+            executable, host = kernels[rank.rank]
+            rank.fabric.launch(executable, host.launch, host.arguments(addresses))
+            rank.synchronize()
+            rank.barrier()
+            return tensors["out"][0].read().clone()
+
+    with symlab.world(ranks, arch=ARCH, **how) as world:
+        return world.run(program), world.findings() if how.get("races") else ()
+
+
+def seen(tensors, take, rank, ranks):
+    """The places that a kernel takes for a tensor."""
+    name, *how = take.split()
+    made = tensors[name]
+    if how == ["each"]:
+        return [made[0].peer(one) for one in range(ranks)]
+    if how == ["those"]:
+        return made
+    one = made[rank] if how[0] == "mine" else made[0]
+    return [one.multicast() if how[-1] == "all" else one]
+
+
+def integers(gemm, ranks=1, seed=3):
+    """A and B of each rank, whose products and sums bfloat16 has exactly."""
+    made = torch.Generator().manual_seed(seed)
+    shapes = ((gemm.rows, gemm.depth), (gemm.columns, gemm.depth))
+    return [[torch.randint(-1, 2, shape, generator=made).to(gemm.dtype) for _ in range(ranks)] for shape in shapes]
+
+
+def folder_of(request):
+    """The checkout's folder, None without one."""
+    given = request.config.getoption("--cutlass-checkout")
+    assert given is None or (Path(given) / FOLDER).is_dir(), f"{given} has no {FOLDER} (--cutlass-checkout)"
+    return None if given is None else Path(given)
+
+
+def gated(folder, gemm):
+    """The all_gather's GEMM for symlab.simulate, which waits for a flag before it loads A."""
+    import cutlass
+    import cutlass.cute as cute
+
+    made = example(folder / FOLDER, "distributed_all_gather_gemm_blackwell").PersistentDenseGemmKernel
+    kernel = made(cutlass.Float32, gemm.pair, gemm.tile, gemm.cluster, True, True)
+
+    @cute.jit
+    def function(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, flags: cute.Tensor):
+        no_stream = []
+        matrices = (
+            laid(a, gemm.rows, gemm.depth),
+            laid(b, gemm.columns, gemm.depth),
+            laid(c, gemm.rows, gemm.columns),
+        )
+        kernel(*matrices, gemm.clusters, no_stream, 1, flags)
+
+    return function

@@ -1,0 +1,194 @@
+"""CuTe DSL's GEMMs for Blackwell, unmodified: dense ones, and those with a collective over ranks.
+
+pytest --cutlass-checkout DIR takes them from a checkout of NVIDIA/cutlass; without it the dense ones are those that lie
+in FlashInfer's wheel, and the others are skipped. Nothing here has been held against a GPU.
+"""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import symlab
+from tests.foreign import blackwell_gemms
+from tests.foreign.blackwell_gemms import (
+    ALL_REDUCE,
+    LAMPORT,
+    LOADS,
+    REDUCE_SCATTER,
+    Gemm,
+    changed,
+    compiled,
+    dense,
+    gated,
+    integers,
+    ran,
+)
+from tests.foreign.cutlass_examples import in_the_wheel
+from tests.foreign.environment import absent
+from tests.foreign.test_cutlass_hopper import bits_of, verdict
+from tests.simulator.isa.products_oracle import summed
+
+pytestmark = pytest.mark.slow
+CHECKED = 40
+
+
+@pytest.fixture(scope="module")
+def checkout(request):
+    found = blackwell_gemms.folder_of(request)
+    if found is None:
+        pytest.skip("--cutlass-checkout DIR, a checkout of NVIDIA/cutlass")
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(request):
+    found = blackwell_gemms.folder_of(request)
+    if found is not None:
+        return found / blackwell_gemms.DENSE
+    if reason := absent():
+        pytest.skip(f"{reason}; or --cutlass-checkout DIR, a checkout of NVIDIA/cutlass")
+    return in_the_wheel().parent / "blackwell"
+
+
+FLOAT8 = torch.float8_e4m3fn
+GEMMS = [
+    Gemm(128, 128, 128, (128, 128)),
+    Gemm(128, 64, 128, (64, 64)),
+    Gemm(256, 128, 128, (128, 64), dtype=FLOAT8),
+    Gemm(256, 128, 128, (256, 128), (2, 1), True),
+    Gemm(256, 128, 128, (128, 64), (2, 1), True),
+    Gemm(512, 256, 128, (256, 128), (4, 2), True, dtype=FLOAT8),
+    Gemm(256, 256, 128, (256, 128), (2, 1), True, clusters=1),
+]
+
+
+def product(folder, gemm, a, b, **how):
+    buffers = {"a": a, "b": b, "c": ((gemm.rows, gemm.columns), torch.float32)}
+    arguments = [("tensor", name) for name in buffers]
+    done = symlab.simulate(dense(folder, gemm), ranks=1, arch="sm_100a", buffers=buffers, arguments=arguments, **how)
+    return done.outputs["c"][0], done.findings
+
+
+@pytest.mark.parametrize("order", [{"schedule": "fair"}, {"schedule": "random", "seeds": 2}], ids=str)
+@pytest.mark.parametrize("gemm", GEMMS, ids=str)
+def test_integers_give_what_torch_computes(folder, gemm, order):
+    (a,), (b,) = integers(gemm)
+    found, _ = product(folder, gemm, a, b, **order)
+    assert torch.equal(found, a.float() @ b.float().T)
+
+
+@pytest.mark.parametrize("gemm", [GEMMS[0], GEMMS[2], GEMMS[3], GEMMS[4]], ids=str)
+def test_normal_data_give_the_bits_of_one_sum_an_instruction(folder, gemm):
+    made = torch.Generator().manual_seed(5)
+    a, b = (
+        torch.randn(shape, generator=made).to(gemm.dtype)
+        for shape in ((gemm.rows, gemm.depth), (gemm.columns, gemm.depth))
+    )
+    found, _ = product(folder, gemm, a, b, schedule="fair")
+    left, right = bits_of(a), bits_of(b)
+    name, step = ("e4m3", 32) if gemm.dtype == FLOAT8 else ("bf16", 16)
+    random = np.random.default_rng(7)
+    for row, column in zip(
+        random.integers(0, gemm.rows, CHECKED), random.integers(0, gemm.columns, CHECKED), strict=True
+    ):
+        code = 0
+        for low in range(0, gemm.depth, step):
+            pairs = zip(left[row, low : low + step].tolist(), right[column, low : low + step].tolist(), strict=True)
+            code = summed(list(pairs), code, ("f32", name, name), 25, 23)
+        assert found[row, column].view(torch.int32) == torch.tensor([code], dtype=torch.uint32).view(torch.int32)[0]
+
+
+STORE = "cp.async.bulk.tensor.2d.global"
+
+
+@pytest.mark.parametrize("gemm", [GEMMS[1], GEMMS[3], GEMMS[6]], ids=str)
+def test_the_race_checker_finds_the_stores_of_all_lanes_alone(folder, gemm):
+    """As in those for Hopper: each lane of a warp issues the stores of C, with the same bytes."""
+    (a,), (b,) = integers(gemm)
+    _, findings = product(folder, gemm, a, b, schedule="fair", races=True)
+    assert {one[0] for one in verdict(findings)} <= {"race"}
+    assert {side.text.split(".shared")[0] for one in findings for side in (one.first, one.second)} <= {STORE}
+
+
+# With a collective
+
+
+TWO = Gemm(512, 256, 128, (256, 128), (2, 1), True, clusters=1)
+ONE = Gemm(256, 128, 128, (128, 128), (1, 1), False, clusters=2)
+RANKS = 2
+READ = r"wait_group\.read\s+0;"
+WRITTEN = (READ, "wait_group 0;")
+"""What the stores of a tile's C need before its flag."""
+BY_FLAG = (REDUCE_SCATTER, ALL_REDUCE, LOADS)
+ORDERS = [{"schedule": "fair"}, {"schedule": "random", "seed": 1}, {"schedule": "random", "seed": 2}]
+
+
+def expected(a, b, exchange):
+    total = sum(one.float() @ other.float().T for one, other in zip(a, b, strict=True)).to(a[0].dtype)
+    return total.chunk(RANKS) if exchange is REDUCE_SCATTER else [total] * RANKS
+
+
+POISON = re.compile(r"tensor 'c' of \d+ bytes\): never written \(poison\)")
+
+
+def is_right(kernels, exchange, gemm, **order):
+    """Whether all ranks have the exact sums; False too where one reads of C what nobody has written."""
+    a, b = integers(gemm, RANKS)
+    try:
+        found, _ = ran(kernels, exchange, gemm, a, b, **order)
+    except symlab.WorldFailure as failure:
+        if not POISON.search(failure.message):
+            raise
+        return False
+    return all(torch.equal(*pair) for pair in zip(found, expected(a, b, exchange), strict=True))
+
+
+@pytest.mark.parametrize("gemm", [TWO, ONE], ids=str)
+@pytest.mark.parametrize("exchange", BY_FLAG, ids=lambda one: one.kernel)
+def test_a_rank_reads_what_another_has_not_yet_written(checkout, exchange, gemm):
+    """NVIDIA's kernels as they are: behind cp.async.bulk.wait_group.read a tile may be on its way when its flag is set.
+    With a wait for the writes all orders give the exact sums."""
+    kernels = compiled(checkout, exchange, gemm, RANKS)
+    more = [{"schedule": "random", "seed": seed} for seed in range(3, 12)]
+    assert not all(is_right(kernels, exchange, gemm, **order) for order in (*ORDERS, *more))
+    mended = changed(kernels, WRITTEN)
+    assert all(is_right(mended, exchange, gemm, **order) for order in ORDERS)
+
+
+def test_the_values_of_lamport_are_flags_if_loads_of_16_bytes_are_whole(checkout):
+    """It looks at the last 4 bytes of 16. PTX does not promise that the others came with them."""
+    kernels = compiled(checkout, LAMPORT, TWO, RANKS)
+    assert all(is_right(kernels, LAMPORT, TWO, granularity="block", **order) for order in ORDERS)
+    assert not is_right(kernels, LAMPORT, TWO, schedule="random", seed=1)
+
+
+FLAG = {REDUCE_SCATTER: "red.release.gpu", ALL_REDUCE: "multimem.red.release.gpu", LOADS: "multimem.red.release.gpu"}
+
+
+@pytest.mark.parametrize("exchange", BY_FLAG, ids=lambda one: one.kernel)
+def test_what_the_race_checker_says_of_the_hand_over(checkout, exchange):
+    """With the wait for the writes, so that it runs to its end: the flag is released in the scope of one GPU, and GPUs
+    that read the tile are others."""
+    kernels = changed(compiled(checkout, exchange, ONE, RANKS), WRITTEN)
+    a, b = integers(ONE, RANKS)
+    _, findings = ran(kernels, exchange, ONE, a, b, schedule="fair", races=True)
+    narrow = [one for one in findings if one.missing == "a wider scope"]
+    assert any(side.text.startswith(FLAG[exchange]) for one in narrow for side in (one.first, one.second))
+    assert any(one.first.text.startswith(STORE) and one.first.rank != one.second.rank for one in findings)
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+def test_a_gemm_waits_for_the_flag_of_gathered_rows(checkout, flag):
+    """Its host copies rows and sets a flag behind them: here both are there, or the flag never comes."""
+    (a,), (b,) = integers(TWO)
+    buffers = {"a": a, "b": b, "c": ((TWO.rows, TWO.columns), torch.float32)}
+    buffers["flags"] = torch.tensor([0, flag, 0, 0], dtype=torch.int32)
+    how = {"ranks": 1, "arch": "sm_100a", "buffers": buffers, "arguments": [("tensor", one) for one in buffers]}
+    if not flag:
+        with pytest.raises(symlab.WorldFailure, match="deadlock in function"):
+            symlab.simulate(gated(checkout, TWO), schedule="fair", **how)
+        return
+    found = symlab.simulate(gated(checkout, TWO), seeds=2, **how).outputs["c"][0]
+    assert torch.equal(found, a.float() @ b.float().T)

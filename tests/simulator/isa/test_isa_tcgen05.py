@@ -1,0 +1,226 @@
+"""tcgen05 against oracles of its layouts and sums, its faults in one line each, and its races."""
+
+import subprocess
+
+import numpy as np
+import pytest
+
+from simulator.ptx.assembler import find_ptxas
+from tests.simulator.harness import executable, get, make_world, module, put, run, start
+from tests.simulator.isa import tensor_memory_programs as programs
+from tests.simulator.isa.tensor_memory_programs import (
+    TARGET,
+    Multiplication,
+    expected_of,
+    inputs_of,
+    multiplied,
+    multiply_ptx,
+    transfer_ptx,
+    transferred,
+)
+
+CHECKED = 48
+
+
+@pytest.mark.parametrize("shape", programs.BITS_OF)
+def test_registers_hold_the_cells_that_cute_says(shape):
+    for one in programs.transfers():
+        if one.shape == shape:
+            found, expected = transferred(one)
+            assert np.array_equal(found, expected), one
+
+
+def categories_of(one):
+    if one.kind == "i8":
+        return "normal", "huge"
+    return "normal", "wide", "special", "exact"
+
+
+@pytest.mark.parametrize("one", programs.multiplications(), ids=str)
+def test_a_product_is_one_sum(one):
+    for category in categories_of(one):
+        images, words = inputs_of(one, category)
+        found, _ = multiplied(one, images, words)
+        made = np.random.default_rng(3)
+        rows, columns = made.integers(0, one.rows, CHECKED), made.integers(0, one.columns, CHECKED)
+        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+            place = one.cell(row, column)
+            code = int(found[place])
+            expected = expected_of(one, images, words, row, column)
+            assert code == expected, (category, row, column, hex(code), hex(expected))
+        assert np.array_equal(found[:, :, one.columns :], words[:, :, one.columns : 64])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"schedule": "random", "seed": 2}, {"schedule": "adversarial", "seed": 1}, {"memory": "weak", "seed": 3}],
+    ids=str,
+)
+@pytest.mark.parametrize("pair", [False, True])
+def test_a_product_is_the_same_in_any_order(pair, options):
+    one = Multiplication("f16", "f16", "f16", rows=256 if pair else 128, pair=pair)
+    images, words = inputs_of(one, "exact")
+    found, _ = multiplied(one, images, words, **options)
+    fair, outcome = multiplied(one, images, words, races=True)
+    assert np.array_equal(found, fair)
+    assert outcome.world.findings == ()
+
+
+PTXAS = find_ptxas()
+
+
+@pytest.mark.skipif(PTXAS is None, reason="needs ptxas (PyPI: nvidia-cuda-nvcc)")
+@pytest.mark.parametrize("which", ["transfers", "multiplications"])
+def test_the_forms_assemble(which, tmp_path):
+    """One module of each kind, of all its forms' kernels."""
+    made = {"transfers": transfer_ptx, "multiplications": multiply_ptx}[which]
+    for at, one in enumerate(list(getattr(programs, which)())):
+        if which == "transfers" and at % 9:
+            continue
+        (tmp_path / "one.ptx").write_text(made(one))
+        command = [str(PTXAS), "-arch", TARGET, "-O0", str(tmp_path / "one.ptx"), "-o", str(tmp_path / "one.cubin")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (one, done.stderr)
+
+
+# What is wrong, in one line
+
+
+ONE = Multiplication("f16", "f16", "f16")
+PAIR = Multiplication("f16", "f16", "f16", rows=256, pair=True)
+WAIT = "WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r30], 0; @!%p3 bra WAIT;"
+DESCRIBED = f"mov.b32 %e, {ONE.described};"
+
+
+def outcome_of(*changes, one=ONE, **options):
+    """The program of a product with some of its text replaced."""
+    text = multiply_ptx(one)
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    images, words = inputs_of(one, "exact")
+    blocks = 1 + one.pair
+
+    def program(fabric):
+        regions = [put(fabric, name, array) for name, array in (("in", images), ("words", words))]
+        out = put(fabric, "out", np.zeros((blocks, 128, 64), "u4"))
+        addresses = [region.address for region in (*regions, out)]
+        start(fabric, executable(text, arch=TARGET), blocks, 128, addresses, cluster=blocks)
+        return get(fabric, out, "u4")
+
+    return run(make_world(1, arch=TARGET, **options), program)
+
+
+LOAD = "tcgen05.ld.sync.aligned.32x32b.x64"
+ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r31], 512;"
+DEALLOC = "@%p15 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %t, 512;"
+GIVEN_UP = "@%p15 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([(ALLOC, ALLOC.replace("512", "48"))], "48 columns of tensor memory; an allocation has 32, 64, 128, 256 or 512"),
+        ([(ALLOC, ALLOC.replace("512", "%r0"))], "the number of columns of tcgen05 differs between lanes of a warp"),
+        ([(DEALLOC, "")], "block 0 ended with 512 columns of tensor memory: tcgen05.dealloc is missing"),
+        ([(DEALLOC, DEALLOC.replace("512", "64"))], "tcgen05.dealloc of 64 columns at 0x0: the block has allocated 512 columns from 0 on"),
+        ([(DEALLOC, f"{DEALLOC} {DEALLOC}")], "tcgen05.dealloc of 512 columns at 0x0: the block has allocated none"),
+        ([(GIVEN_UP, f"{GIVEN_UP} @%p15 {ALLOC}")], "tcgen05.alloc after the block's tcgen05.relinquish_alloc_permit"),
+        ([(LOAD, f"add.u32 %u, %u, 449; {LOAD}")], "tcgen05.ld of tensor memory at columns 449 to 512: the block has allocated 512 columns from 0 on"),
+        ([(LOAD, f"add.u32 %u, %u, 64; {LOAD}")], "tcgen05.ld of tensor memory that was never written (poison): lane 0, column 64"),
+        ([(LOAD, f"add.u32 %u, %u, 0x200000; {LOAD}")], "tensor memory at lane 32: the warp's own are 0 to 31, and .32x32b begins at 0"),
+        ([(LOAD, f"setp.eq.u32 %p0, %r0, 7; @%p0 exit; {LOAD}")], "tcgen05 by a part of a warp: all 32 lanes carry it out, and 31 came"),
+        ([("tcgen05.mma", "add.u64 %da, %da, 900; tcgen05.mma")], "of shared memory: outside the block's"),
+        ([("tcgen05.mma", f"xor.b64 %da, %da, {1 << 46}; tcgen05.mma")], "is of version 0 (bits 46 and 47), and that of tcgen05 is 1"),
+        ([("tcgen05.mma", f"or.b64 %db, %db, {1 << 61}; tcgen05.mma")], "the descriptor of B, 0x"),
+        ([(DESCRIBED, f"mov.b32 %e, {ONE.described | 2 << 7};")], "has types that the simulator does not have; it has f16, bf16 into f16, f32"),
+        ([(DESCRIBED, f"mov.b32 %e, {ONE.described | 4};")], "is of a sparse or shifted matrix"),
+        ([(DESCRIBED, f"mov.b32 %e, {ONE.described & ~(31 << 24) | 6 << 24};")], "says 96 rows and 16 columns; cta_group::1 has 64 or 128 rows"),
+        ([("mma.cta_group::1.kind::f16 [%t]", "mma.cta_group::1.kind::f16 [%r3]")], "D of tcgen05.mma of tensor memory at columns"),
+        ([("cta_group::1.kind", "cta_group::2.kind")], "cta_group::2 in a cluster of 1 blocks: pairs of blocks carry it out"),
+        ([("st.shared.b32 [%r5], %r4;", "")], "of tcgen05.mma in shared memory that was never written (poison)"),
+        ([(WAIT, f"{DEALLOC} exit;")], "block 0 ended while tcgen05.mma"),
+        ([("one.shared::cluster.multicast::cluster.b64 [%r30]", "one.shared::cluster.multicast::cluster.b64 [%r31]")], "holds no mbarrier"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_one_line(changes, said):
+    error = str(outcome_of(*changes).error())
+    assert said in error
+    assert "\n" not in error
+
+
+def test_a_warp_waits_for_columns_that_others_have():
+    """Until these give them back; a deadlock tells who waits for how many."""
+    other = "setp.ge.u32 %p9, %r0, 96; @%p9 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r31], 32;"
+    back = "@%p9 tcgen05.dealloc.cta_group::1.sync.aligned.b32 0, 32;"
+    assert outcome_of((DEALLOC, f"{DEALLOC} {other} {back}"), (GIVEN_UP, "")).right
+    error = str(outcome_of((GIVEN_UP, other), (DEALLOC, f"bar.sync 0; {DEALLOC} {back}")).error())
+    assert "rank 0, block 0, thread 96 waits for 32 columns of tensor memory at PTX line" in error
+
+
+def test_both_blocks_of_a_pair_ask_for_as_many_columns():
+    columns = "mov.u32 %r6, %cluster_ctarank; shr.u32 %r6, 512, %r6;"
+    ask = "@%p15 tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r31], "
+    error = str(outcome_of((f"{ask}512;", f"{columns} {ask}%r6;"), one=PAIR).error())
+    assert "columns, where the other block of the pair asks for" in error
+    alone = "mov.u32 %r6, %cluster_ctarank; setp.ne.u32 %p9, %r6, 0; @%p9 exit;"
+    error = str(outcome_of((f"{ask}512;", f"{alone} {ask}512;"), one=PAIR).error())
+    assert "waits for 512 columns of tensor memory in both blocks of its pair" in error
+
+
+def test_an_address_names_the_even_block_of_a_pair_without_the_lowest_bit_of_its_tag():
+    """As CuTe clears it for the mbarrier that counts the bytes of both blocks."""
+    body = """
+    mov.u32 %r1, word; and.b32 %r1, %r1, 0xFEFFFFFF; getctarank.shared::cluster.u32 %r2, %r1;
+    setp.gt.u32 %p0, %r2, 9; @%p0 tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;
+    mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;
+    """
+    ptx = module(body, ["u64 out"], registers=".shared .align 8 .b32 word;", target=TARGET)
+
+    def program(fabric):
+        out = put(fabric, "out", np.full(8, 99, "u4"))
+        start(fabric, executable(ptx, arch=TARGET), 8, 1, [out.address], cluster=4)
+        return get(fabric, out, "u4").tolist()
+
+    assert run(make_world(1, arch=TARGET), program).right == [[0, 0, 2, 2] * 2]
+
+
+# What the race checker tells
+
+
+def found(*changes, one=ONE):
+    """Severity, what is missing, and words of the two instructions."""
+    outcome = outcome_of(*changes, one=one, races=True)
+    assert outcome.right
+    return {
+        (finding.severity, finding.missing, *(words_of(side.text) for side in (finding.first, finding.second)))
+        for finding in outcome.world.findings
+    }
+
+
+def words_of(text):
+    return next(word for word in text.split() if "." in word).split(".")[1]
+
+
+UNTIL_DONE = "a wait for the mbarrier of tcgen05.commit"
+
+
+@pytest.mark.parametrize("one", [ONE, PAIR], ids=["one", "pair"])
+def test_who_reads_a_result_waits_for_its_mbarrier(one):
+    late = "LATE: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r30], 0; @!%p3 bra LATE; bar.sync 0; @%p15"
+    assert found(one=one) == set()
+    assert found((WAIT, ""), ("bar.sync 0; @%p15", late), one=one) == {("race", UNTIL_DONE, "ld", "mma")}
+
+
+def test_who_fills_shared_memory_again_waits_for_the_product():
+    again = "@%p1 st.shared.b32 [%r1], %r4;"
+    assert found((WAIT, f"{WAIT} {again}")) == set()
+    assert ("race", UNTIL_DONE, "shared", "mma") in found((WAIT, f"{again} {WAIT}"))
+
+
+def test_shared_memory_is_fenced_before_a_product():
+    assert ("proxy", "fence.proxy.async", "shared", "mma") in found(("fence.proxy.async;", ""))
+
+
+def test_a_store_to_tensor_memory_and_a_product_are_ordered():
+    assert ("race", "a barrier", "st", "mma") in found(("tcgen05.fence::before_thread_sync; bar.sync 0;", ""))
