@@ -39,7 +39,7 @@ LIMITS = {
     "the core, code lines": 53_651,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_439,
-    "tests, code lines": 69_280,
+    "tests, code lines": 69_281,
     "Markdown, words": 29_546,
     "README.md, words": 1_600,
     "longest other page, words": 3_313,
