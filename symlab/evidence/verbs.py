@@ -30,10 +30,8 @@ from symlab.evidence.audit.statistics import parse_band
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option(
     "--inputs-up-to",
-    default="1M",
     metavar="SIZE",
-    show_default=True,
-    help="Maximum size of cases whose inputs are made again; 0 for none.",
+    help="Of one set: maximum size of cases whose inputs are made again; 0 for none.  [default: 1M]",
 )
 @click.option(
     "--code",

@@ -82,7 +82,7 @@ class AuditOptions:
 
     band: the share within which changes of times do not matter, such as "2%". gate: the findings of a comparison that
     decide the exit code; None, as for one place, is any. form: one of FORMATS. inputs_up_to: the maximum size of cases
-    whose inputs are made again. code: folders whose files may be run for records, too. rerun, seed: see rerun_of.
+    whose inputs are made again (1M). code: folders whose files may be run for records, too. rerun, seed: see rerun_of.
     signers: a list of signers, as ssh-keygen takes it. output: a file for the result, too.
     """
 
@@ -91,7 +91,7 @@ class AuditOptions:
     band: str = "2%"
     gate: str | None = None
     form: str = "text"
-    inputs_up_to: str = "1M"
+    inputs_up_to: str | None = None
     code: tuple[Path, ...] = ()
     rerun: str | None = None
     seed: int | None = None
@@ -101,8 +101,9 @@ class AuditOptions:
 
 def run(options: AuditOptions) -> int:
     """Audit what the options name. Returns the exit code. ValueError for a wrong request, or what can't be read."""
-    if len(options.records) == 2 and (options.rerun is not None or options.seed is not None):
-        raise ValueError("--rerun, --seed: two places are compared with each other, give one, or use symlab replay")
+    if len(options.records) == 2 and (options.inputs_up_to, options.rerun, options.seed) != (None, None, None):
+        names = "--inputs-up-to, --rerun, --seed"
+        raise ValueError(f"{names}: two places are compared with each other, give one, or use symlab replay")
     band = parse_band(options.band)
     wanted = _wanted(options) if len(options.records) == 1 else Wanted()
     if options.output is not None and options.output.suffix not in (".html", ".md", ".json"):
@@ -208,7 +209,8 @@ def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mappin
 def _wanted(options: AuditOptions) -> Wanted:
     from runner.request.sizes import parse_bytes
 
-    up_to_bytes = parse_bytes(options.inputs_up_to, "--inputs-up-to", 0)
+    asked = "1M" if options.inputs_up_to is None else options.inputs_up_to
+    up_to_bytes = parse_bytes(asked, "--inputs-up-to", 0)
     return Wanted(up_to_bytes, options.code, rerun_of(options.rerun, options.seed))
 
 

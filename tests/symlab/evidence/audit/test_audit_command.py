@@ -116,6 +116,7 @@ def test_files(name, place, capsys):
         (["audit", "records", "--band", "2"], "band '2': give 2% for percent, or a share below 1 such as 0.02"),
         (["audit", "records", "--inputs-up-to", "9" * 5000], "is not a size (--inputs-up-to)"),
         (["audit", "records", "--inputs-up-to", "much"], "'much' is not a size (--inputs-up-to)"),
+        (["audit", "records", "records", "--inputs-up-to", "1K"], "two places are compared with each other, give one"),
         (["audit", "records", "-o", "audit.pdf"], "an audit's name ends in .html, .md or .json"),
         (["audit", "records", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
         (["audit", "gone", "-o", "no/such/audit.html"], "audit.html: can't be written (there is no such folder)"),
