@@ -212,7 +212,7 @@ def integers(gemm, ranks=1, seed=3):
     return [[torch.randint(-1, 2, shape, generator=made).to(gemm.dtype) for _ in range(ranks)] for shape in shapes]
 
 
-def folder_of(request):
+def checkout_of(request):
     """The checkout's folder, None without one."""
     given = request.config.getoption("--cutlass-checkout")
     assert given is None or (Path(given) / FOLDER).is_dir(), f"{given} has no {FOLDER} (--cutlass-checkout)"

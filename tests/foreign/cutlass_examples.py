@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 from memory.fabric import Executable
-from tests.foreign.environment import ENVIRONMENT
+from tests.foreign.environment import ENVIRONMENT, absent
 
 FOLDER = Path("examples/python/CuTeDSL/cute/blackwell/kernel/distributed")
 ARCH = "sm_100a"
@@ -42,6 +42,17 @@ def in_the_wheel():
     """The folder of FlashInfer's wheel that has an older state of the same files."""
     found = (ENVIRONMENT / "lib").glob("python*/site-packages/flashinfer/data/cutlass")
     return next(found, ENVIRONMENT) / "examples" / "python" / "CuTeDSL" / "distributed"
+
+
+def folder_of(request, inside, kind):
+    """A folder of the checkout that was given, else that of its kind in FlashInfer's wheel. Skips without both."""
+    given = request.config.getoption("--cutlass-checkout")
+    if given is not None:
+        assert (Path(given) / inside).is_dir(), f"{given} has no {inside} (--cutlass-checkout), give a checkout of it"
+        return Path(given) / inside
+    if reason := absent():
+        pytest.skip(f"{reason}; or --cutlass-checkout DIR, a checkout of NVIDIA/cutlass")
+    return in_the_wheel().parent / kind
 
 
 def example(folder, name):

@@ -25,8 +25,7 @@ from tests.foreign.blackwell_gemms import (
     integers,
     ran,
 )
-from tests.foreign.cutlass_examples import in_the_wheel
-from tests.foreign.environment import absent
+from tests.foreign.cutlass_examples import folder_of
 from tests.foreign.test_cutlass_hopper import bits_of, verdict
 from tests.simulator.isa.products_oracle import summed
 
@@ -36,7 +35,7 @@ CHECKED = 40
 
 @pytest.fixture(scope="module")
 def checkout(request):
-    found = blackwell_gemms.folder_of(request)
+    found = blackwell_gemms.checkout_of(request)
     if found is None:
         pytest.skip("--cutlass-checkout DIR, a checkout of NVIDIA/cutlass")
     return found
@@ -44,12 +43,7 @@ def checkout(request):
 
 @pytest.fixture(scope="module")
 def folder(request):
-    found = blackwell_gemms.folder_of(request)
-    if found is not None:
-        return found / blackwell_gemms.DENSE
-    if reason := absent():
-        pytest.skip(f"{reason}; or --cutlass-checkout DIR, a checkout of NVIDIA/cutlass")
-    return in_the_wheel().parent / "blackwell"
+    return folder_of(request, blackwell_gemms.DENSE, "blackwell")
 
 
 FLOAT8 = torch.float8_e4m3fn
@@ -134,7 +128,7 @@ POISON = re.compile(r"tensor 'c' of \d+ bytes\): never written \(poison\)")
 
 
 def is_right(kernels, exchange, gemm, **order):
-    """Whether all ranks have the exact sums; False too where one reads of C what nobody has written."""
+    """Whether all ranks have the exact sums. A rank that reads a part of C before it is written has not."""
     a, b = integers(gemm, RANKS)
     try:
         found, _ = ran(kernels, exchange, gemm, a, b, **order)

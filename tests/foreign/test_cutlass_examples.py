@@ -4,15 +4,21 @@ pytest --cutlass-checkout DIR takes them from a checkout of NVIDIA/cutlass; with
 FlashInfer's wheel, where `make foreign` has installed it.
 """
 
-from pathlib import Path
-
 import pytest
 import torch
 
 import symlab
 from kernels.functions import CallArgument, compiled_callable
-from tests.foreign.cutlass_examples import ARCH, FOLDER, compiled, example, in_the_wheel, rows, tensor_argument
-from tests.foreign.environment import absent
+from tests.foreign.cutlass_examples import (
+    ARCH,
+    FOLDER,
+    compiled,
+    example,
+    folder_of,
+    in_the_wheel,
+    rows,
+    tensor_argument,
+)
 
 pytestmark = pytest.mark.slow
 RANKS = (2, 4, 8)
@@ -26,13 +32,7 @@ TURNS = 4
 
 @pytest.fixture(scope="module")
 def folder(request):
-    given = request.config.getoption("--cutlass-checkout")
-    if given is not None:
-        assert (Path(given) / FOLDER).is_dir(), f"{given} has no {FOLDER} (--cutlass-checkout), give a checkout of it"
-        return Path(given) / FOLDER
-    if reason := absent():
-        pytest.skip(f"{reason}; or --cutlass-checkout DIR, a checkout of NVIDIA/cutlass")
-    return in_the_wheel()
+    return folder_of(request, FOLDER, "distributed")
 
 
 def outputs(ranks, program, **order):

@@ -14,8 +14,7 @@ import pytest
 import torch
 
 import symlab
-from tests.foreign.cutlass_examples import example, in_the_wheel
-from tests.foreign.environment import absent
+from tests.foreign.cutlass_examples import example, folder_of
 from tests.simulator.isa.products_oracle import summed
 
 pytestmark = pytest.mark.slow
@@ -26,13 +25,7 @@ CHECKED = 60
 
 @pytest.fixture(scope="module")
 def folder(request):
-    given = request.config.getoption("--cutlass-checkout")
-    if given is not None:
-        assert (Path(given) / FOLDER).is_dir(), f"{given} has no {FOLDER} (--cutlass-checkout), give a checkout of it"
-        return Path(given) / FOLDER
-    if reason := absent():
-        pytest.skip(f"{reason}; or --cutlass-checkout DIR, a checkout of NVIDIA/cutlass")
-    return in_the_wheel().parent / "hopper"
+    return folder_of(request, FOLDER, "hopper")
 
 
 @dataclass(frozen=True)

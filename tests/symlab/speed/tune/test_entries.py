@@ -22,9 +22,10 @@ from symlab.speed.tune.entries import (
     series_of,
     with_ranges,
 )
-from symlab.speed.tune.finals import Final, Point, crossings
+from symlab.speed.tune.finals import Final, Point, crossings, entries_of
 from symlab.speed.tuned.table import Searched
 from tests.reports.synthetic import record
+from tests.symlab.speed.tune.test_state import FOUND
 from tests.symlab.speed.tuned.test_tuned_table import entry
 
 CASE = Case("all_reduce", "best", "bfloat16", "float32", "sum", 4096, 4)
@@ -221,6 +222,8 @@ def test_a_tuning_that_wins_between_two_sizes_alone_is_no_choice():
     found = series_of(cases, finals, [SEARCHED] * 3, [False, True, False])
     assert [one.choice.name for one in found] == ["ll", "ll", "lamport"]
     assert (found[1].up_to_bytes, found[2].from_bytes) == (7168, 7169)
+    ran = [Final(Point(None, case), (), FOUND, is_searched=case.size_bytes != 6144) for case in cases]
+    assert [one.choice for one in entries_of(ran, dict(enumerate(finals)), 1.0)] == [one.choice for one in found]
     assert [one.choice.name for one in series_of(cases, finals, [SEARCHED] * 3)] == ["ll", "ll@t128b4l8", "lamport"]
     finals[2].append(kept("ll@t128b4l8", 3.9))
     found = series_of(cases, finals, [SEARCHED] * 3, [False, True, False])
