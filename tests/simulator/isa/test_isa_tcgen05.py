@@ -11,6 +11,8 @@ from tests.simulator.isa import tensor_memory_programs as programs
 from tests.simulator.isa.tensor_memory_programs import (
     TARGET,
     Multiplication,
+    copied,
+    copy_ptx,
     expected_of,
     inputs_of,
     multiplied,
@@ -33,10 +35,18 @@ def test_registers_hold_the_cells_that_cute_says(shape):
 def categories_of(one):
     if one.kind == "i8":
         return "normal", "huge"
+    if one.blocks and one.scale == "ue8m0":
+        return "normal", "wide", "special", "exact", "opposite"
     return "normal", "wide", "special", "exact"
 
 
-@pytest.mark.parametrize("one", programs.multiplications(), ids=str)
+@pytest.mark.parametrize("one", list(programs.copies()), ids=str)
+def test_rows_of_shared_memory_come_to_the_lanes_that_cute_says(one):
+    found, expected = copied(one)
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("one", programs.every_multiplication(), ids=str)
 def test_a_product_is_one_sum(one):
     for category in categories_of(one):
         images, words = inputs_of(one, category)
@@ -70,10 +80,10 @@ PTXAS = find_ptxas()
 
 
 @pytest.mark.skipif(PTXAS is None, reason="needs ptxas (PyPI: nvidia-cuda-nvcc)")
-@pytest.mark.parametrize("which", ["transfers", "multiplications"])
+@pytest.mark.parametrize("which", ["transfers", "every_multiplication", "copies"])
 def test_the_forms_assemble(which, tmp_path):
     """One module of each kind, of all its forms' kernels."""
-    made = {"transfers": transfer_ptx, "multiplications": multiply_ptx}[which]
+    made = {"transfers": transfer_ptx, "every_multiplication": multiply_ptx, "copies": copy_ptx}[which]
     for at, one in enumerate(list(getattr(programs, which)())):
         if which == "transfers" and at % 9:
             continue
