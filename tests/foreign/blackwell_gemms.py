@@ -14,7 +14,12 @@ from kernels.functions import CallArgument, compiled_callable
 from tests.foreign.cutlass_examples import ARCH, FOLDER, example
 
 DENSE = FOLDER.parent / "dense_gemm"
-NAMES = {torch.bfloat16: "bfloat16", torch.float8_e4m3fn: "float8_e4m3fn", torch.int32: "int32"}
+NAMES = {
+    torch.bfloat16: "bfloat16",
+    torch.float8_e4m3fn: "float8_e4m3fn",
+    torch.int32: "int32",
+    torch.uint8: "uint8",
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,17 @@ class Gemm:
     @property
     def flags(self):
         return self.rows // 64 * (self.columns // 64) + 160
+
+
+@dataclass(frozen=True)
+class ScaledGemm(Gemm):
+    """The same with scale factors. element: type of A and B, of so many bits; scale: type of the factors, of which each
+    is of so many elements (vector)."""
+
+    element: str = "Float4E2M1FN"
+    bits: int = 4
+    scale: str = "Float8E4M3FN"
+    vector: int = 16
 
 
 def laid(tensor, rows, columns):
@@ -84,6 +100,53 @@ class Exchange:
         sizes = {"a": (gemm.rows, gemm.depth), "b": (gemm.columns, gemm.depth), "c": matrix, "out": out}
         return sizes | dict.fromkeys(("ping", "pong"), matrix)
 
+    def dtype_of(self, name, gemm):
+        return gemm.dtype
+
+    def made(self, module, gemm, **ranks):
+        import cutlass
+
+        how = (gemm.pair, gemm.tile, gemm.cluster, True)
+        return getattr(module, self.kernel)(cutlass.Float32, cutlass.BFloat16, *how, **ranks)
+
+    def called(self, kernel, tensors, gemm):
+        no_stream = []
+        kernel(*tensors, no_stream, gemm.clusters)
+
+
+@dataclass(frozen=True)
+class ScaledExchange(Exchange):
+    """One whose A and B have scale factors: bytes, as their sizes are."""
+
+    def sizes(self, gemm, ranks):
+        matrix = (gemm.rows, gemm.columns)
+        sizes = {"c": matrix, "out": matrix}
+        for name, rows in (("a", gemm.rows), ("b", gemm.columns)):
+            sizes[name] = (rows, gemm.depth * gemm.bits // 8)
+            sizes[f"s{name}"] = (rows // 128, gemm.depth // gemm.vector * 128)
+        return sizes
+
+    def dtype_of(self, name, gemm):
+        return gemm.dtype if name in ("c", "out") else torch.uint8
+
+    def made(self, module, gemm, **ranks):
+        import cutlass
+
+        return getattr(module, self.kernel)(gemm.vector, gemm.tile, gemm.cluster, cutlass.BFloat16, **ranks)
+
+    def called(self, kernel, tensors, gemm):
+        import cutlass
+        import cutlass.cute as cute
+        from cutlass.cute.nvgpu import OperandMajorMode
+        from cutlass.utils import LayoutEnum
+
+        no_stream = []
+        kinds = [getattr(cutlass, one) for one in (gemm.element, gemm.element, gemm.scale, gemm.scale)]
+        given = [cute.recast_ptr(one.iterator, dtype=kind) for one, kind in zip(tensors[:4], kinds, strict=True)]
+        majors = (OperandMajorMode.K, OperandMajorMode.K, LayoutEnum.ROW_MAJOR)
+        shape = (gemm.rows, gemm.columns, gemm.depth, 1)
+        kernel(*given, tensors[4].iterator, majors, shape, gemm.clusters, no_stream, lambda one: one, *tensors[5:])
+
 
 A, B, C, FLAGS = ("a own", "b own", "c own", ("flags own", "flags all"))
 REDUCE_SCATTER = Exchange(
@@ -106,12 +169,15 @@ LAMPORT = Exchange(
     "Sm100PersistentDenseGemmAllReduceLamportKernel",
     (A, B, "ping mine all", "ping those", "pong those", "out own"),
 )
+SCALED = ScaledExchange(
+    "distributed_gemm_blockscaled_all_reduce_ldmcxstmc_blackwell",
+    "Sm100PersistentBlockScaleDenseGemmAllReduceLDMCxSTMCKernel",
+    (A, B, "sa own", "sb own", C, "c all", "out all", *FLAGS),
+)
 
 
 def compiled(folder, exchange, gemm, ranks):
     """A kernel for each rank, and how its host code launches it."""
-    import cutlass
-
     module, sizes = example(folder / FOLDER, exchange.file), exchange.sizes(gemm, ranks)
     counts = [ranks if one.endswith(("each", "those")) else 1 for one in exchange.takes]
 
@@ -127,28 +193,24 @@ def compiled(folder, exchange, gemm, ranks):
     members = []
     for one, count in zip(exchange.takes, counts, strict=True):
         shape = sizes.get(one.split()[0])
-        kind = (NAMES[gemm.dtype], shape) if shape else ("int32", (gemm.flags,))
+        kind = (NAMES[exchange.dtype_of(one.split()[0], gemm)], shape) if shape else ("int32", (gemm.flags,))
         members += [CallArgument("tensor", *kind)] * count
     made = []
     for rank in range(ranks):
-        how = (gemm.pair, gemm.tile, gemm.cluster, True)
-        kernel = getattr(module, exchange.kernel)(
-            cutlass.Float32, cutlass.BFloat16, *how, rank_id=rank, num_ranks=ranks
-        )
+        kernel = exchange.made(module, gemm, rank_id=rank, num_ranks=ranks)
         arguments = [CallArgument("tensors", members=tuple(members))]
         name = f"{exchange.file} of rank {rank}"
-        found = compiled_callable(launching(kernel, arranged, gemm.clusters), name, arguments, ARCH)
+        found = compiled_callable(launching(exchange, kernel, arranged, gemm), name, arguments, ARCH)
         made.append((found.executable, found.host.launch([bytes(8)] * len(members), [True] * len(members))))
     return made
 
 
-def launching(kernel, arranged, clusters):
+def launching(exchange, kernel, arranged, gemm):
     import cutlass.cute as cute
 
     @cute.jit
     def function(tensors: list[cute.Tensor]):
-        no_stream = []
-        kernel(*arranged(tensors), no_stream, clusters)
+        exchange.called(kernel, arranged(tensors), gemm)
 
     return function
 
@@ -166,8 +228,8 @@ def changed(kernels, *pairs):
     return found
 
 
-def ran(kernels, exchange, gemm, a, b, **how):
-    """What each rank's output is, and what the race checker found. a, b: by rank."""
+def ran(kernels, exchange, gemm, a, b, scales=(), **how):
+    """What each rank's output is, and what the race checker found. a, b, scales (of a and of b): by rank."""
     ranks, sizes = len(kernels), exchange.sizes(gemm, len(kernels))
     names = dict.fromkeys(one.split()[0] for one in exchange.takes)
 
@@ -176,11 +238,13 @@ def ran(kernels, exchange, gemm, a, b, **how):
             tensors = {}
             for name in names:
                 count = ranks if name in ("ping", "pong") else 1
-                shape, dtype, fill = (sizes[name], gemm.dtype, None) if name in sizes else (gemm.flags, torch.int32, 0)
+                shape, dtype, fill = gemm.flags, torch.int32, 0
+                if name in sizes:
+                    shape, dtype, fill = sizes[name], exchange.dtype_of(name, gemm), None
                 fill = -0.0 if name == "ping" else fill
                 tensors[name] = [pool.tensor(shape, dtype, name=f"{name}{at or ''}", fill=fill) for at in range(count)]
-            tensors["a"][0].write(a[rank.rank])
-            tensors["b"][0].write(b[rank.rank])
+            for name, some in zip(("a", "b", "sa", "sb"), (a, b, *scales), strict=False):
+                tensors[name][0].write(some[rank.rank])
             rank.barrier()
             addresses = [place.address for one in exchange.takes for place in seen(tensors, one, rank.rank, ranks)]
             executable, host = kernels[rank.rank]

@@ -10,13 +10,18 @@ from memory.driver import CudaDriver
 from memory.fabric import Argument, Launch
 from tests.simulator.harness import executable
 from tests.simulator.isa import vectors_tensor as vectors
-from tests.simulator.isa.tensor_maps import TYPES, case_of, encoded, swizzled
+from tests.simulator.isa.tensor_maps import TYPES, case_of, encoded, narrow_cases, swizzled
 
 
 @pytest.mark.parametrize("made", vectors.cases(), ids=str)
 def test_a_box_is_loaded_and_stored(made):
     vectors.check_load(*made)
     vectors.check_store(*made)
+
+
+@pytest.mark.parametrize("made", list(narrow_cases()), ids=str)
+def test_a_box_of_4_or_6_bits_is_loaded(made):
+    vectors.check_load(*made)
 
 
 BEYOND = {"element": "bf16", "swizzle": 128, "row": "whole", "corner": "beyond", "nan": True, "step": 1, "shared": 640}

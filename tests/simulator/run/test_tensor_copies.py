@@ -10,7 +10,7 @@ from simulator.clock.costs import Costs
 from tests.golden import refused
 from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
 from tests.simulator.isa import vectors_tensor as vectors
-from tests.simulator.isa.tensor_maps import Map, case_of, encoded, stored
+from tests.simulator.isa.tensor_maps import Map, NarrowMap, case_of, encoded, stored
 
 ORDERS = [
     {"schedule": schedule, "granularity": granularity, "seed": seed, "memory": memory}
@@ -187,7 +187,17 @@ FAULTS = {
     },
     "interleaved": {"body": GO, "change": word(2, 1 << 11, 3 << 11)},
     "atoms": {"body": GO, "change": word(2, 1 << 22, 3 << 22)},
-    "tf32": {"body": GO, "change": word(2, 11 << 7, 15 << 7)},
+    "tf32": {"body": GO, "change": word(2, 14 << 7, 15 << 7)},
+    "padded_row": {"body": GO, "change": word(2, 12 << 7, 15 << 7)},
+    "odd_element_of_4_bits": {"body": GO.replace("{0, 0}", "{1, 0}"), "change": word(2, 11 << 7, 15 << 7)},
+    "padded_corner": {
+        "body": GO.replace("{0, 0}", "{64, 0}"),
+        "made": NarrowMap("b6x16_p32", (256, 8), (192,), (128, 4), (1, 1)),
+    },
+    "padded_store": {
+        "body": "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%m, {0, 0}], [%r4];",
+        "made": NarrowMap("b4x16_p64", (256, 8), (128,), (128, 4), (1, 1)),
+    },
     "unknown_type": {"body": GO, "change": word(2, 15 << 7, 15 << 7)},
     "nan_of_integers": {"body": GO, "change": word(2, 2 << 7 | 1 << 15, 15 << 7 | 1 << 15)},
     "beyond_the_tensor": {"body": GO.replace("{0, 0}", "{0, 60}"), "change": word(9, 99)},
