@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import symlab
@@ -274,6 +275,25 @@ def integers(gemm, ranks=1, seed=3):
     made = torch.Generator().manual_seed(seed)
     shapes = ((gemm.rows, gemm.depth), (gemm.columns, gemm.depth))
     return [[torch.randint(-1, 2, shape, generator=made).to(gemm.dtype) for _ in range(ranks)] for shape in shapes]
+
+
+SCALES = {"Float8E4M3FN": (0x38, 0x40), "Float8E8M0FNU": (127, 128)}
+"""Codes of 1 and 2."""
+ONES = {"Float4E2M1FN": (2, 10), "Float8E4M3FN": (0x38, 0xB8), "Float8E5M2": (0x3C, 0xBC)}
+"""Codes of 1 and -1."""
+
+
+def scaled_integers(gemm, rows, made):
+    """A matrix of -1, 0 and 1 and its scale factors 1 and 2, as bytes, and what it is."""
+    chosen = made.integers(-1, 2, (rows, gemm.depth))
+    codes = np.array([0, *ONES[gemm.element]])[chosen].astype(np.uint8)
+    given = codes[:, 0::2] | codes[:, 1::2] << 4 if gemm.bits == 4 else codes
+    doubled = made.integers(0, 2, (rows, gemm.depth // gemm.vector))
+    # a unit of 512 bytes is of 128 rows and 4 factors: 32 rows, of each the factors of every 32nd row
+    units = np.array(SCALES[gemm.scale], np.uint8)[doubled].reshape(rows // 128, 4, 32, -1, 4).transpose(0, 3, 2, 1, 4)
+    scales = np.ascontiguousarray(units).reshape(rows // 128, -1)
+    whole = chosen * np.repeat(1 + doubled, gemm.vector, axis=1)
+    return torch.from_numpy(given), torch.from_numpy(scales), torch.from_numpy(whole).double()
 
 
 def checkout_of(request):
