@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.isa import key_of
 from simulator.ptx.parse import parse_kernel
-from tests.simulator.harness import executable, get, make_world, module, put, start, succeed
+from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
 from tests.simulator.isa.products import BITS, codes, packed
 from tests.simulator.isa.products_oracle import element_of_image, summed, summed_integers, summed_scaled
 
@@ -558,17 +558,27 @@ def copy_ptx(one):
     return module(text, ["u64 in", "u64 out"], registers=registers, target=TARGET)
 
 
-def copied(one):
-    """What a form leaves, as (blocks, 128, 32) bytes, and what it should."""
-    ptx, blocks = copy_ptx(one), 1 + one.pair
-    images = np.random.default_rng(9).integers(0, 256, (blocks, 16384), np.uint8)
+def images_of(blocks):
+    return np.random.default_rng(9).integers(0, 256, (blocks, 16384), np.uint8)
+
+
+def copy_outcome(one, ptx, **options):
+    """What a form leaves, as (blocks, 128, 32) bytes."""
+    blocks = 1 + one.pair
+    images = images_of(blocks)
 
     def program(fabric):
         regions = [put(fabric, "in", images), put(fabric, "out", np.zeros((blocks, 128, 8), "u4"))]
         start(fabric, executable(ptx, arch=TARGET), blocks, 128, [one.address for one in regions], cluster=blocks)
         return get(fabric, regions[1], "u1").reshape(blocks, 128, 32)
 
-    found = succeed(make_world(1, arch=TARGET), program).results[0]
+    return run(make_world(1, arch=TARGET, **options), program)
+
+
+def copied(one):
+    """What a form leaves, and what it should."""
+    blocks = 1 + one.pair
+    images, found = images_of(blocks), copy_outcome(one, copy_ptx(one)).right[0]
     expected = np.zeros_like(found)
     rows, size, every = one.modes
     for block, row, unit, (number, modes) in product(range(blocks), range(rows), range(size // 16), enumerate(every)):
