@@ -14,14 +14,16 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-MAP_ALIGNMENT = 64
+MAP_ALIGNMENT, MAP_BYTES = 64, 128
 READ_BYTES = 64
 """How many of a map's bytes say something; the others need not be written."""
 UNIT_BYTES = 16
 """Of which addresses, strides and rows of a box are multiples; a swizzle moves units of it."""
 _KIND = 2  # in the lowest 4 bits of the word of modes
-_TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "b4x16", "b4x16_p64")
-_TYPES += ("b6x16_p32", "tf32", "tf32.ftz")
+_TYPES = (
+    *("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16"),
+    *("b4x16", "b4x16_p64", "b6x16_p32", "tf32", "tf32.ftz"),
+)
 _BITS = {"u8": 8, "u16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64, "f16": 16, "f32": 32, "f64": 64, "bf16": 16}
 _BITS |= {"b4x16": 4, "b4x16_p64": 4, "b6x16_p32": 6}
 _PADDED = {"b4x16_p64": 8, "b6x16_p32": 4}
