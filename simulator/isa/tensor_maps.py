@@ -14,7 +14,7 @@ from simulator.isa.memory import ORDER
 from simulator.isa.registry import Binder, LaneFrame, Run, UnknownInstruction, operation
 from simulator.isa.spaces import READERS, load_rows, store_rows
 from simulator.isa.tcgen05 import blamed
-from simulator.memory.tensor_map import MAP_BYTES, UNIT_BYTES
+from simulator.memory.tensor_map import MAP_BYTES, READ_BYTES, UNIT_BYTES
 from simulator.observe.events import Fence, tell
 from simulator.ptx.ir import Immediate, Instruction
 
@@ -77,7 +77,7 @@ def _replace(instruction: Instruction, bind: Binder) -> Run:
 
 @operation("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic", neutral=f"{ORDER} sync aligned")
 def _copy(instruction: Instruction, bind: Binder) -> Run:
-    """A map from shared memory to global memory, once for each warp."""
+    """What a map says from shared memory to global memory, once for each warp. CuTe DSL writes nothing else of it."""
     to, source, size = instruction.operands
     assert isinstance(size, Immediate)
     assert size.bits == MAP_BYTES
@@ -87,7 +87,7 @@ def _copy(instruction: Instruction, bind: Binder) -> Run:
         firsts = np.arange(0, whole_warps(frame, instruction) * WARP, WARP)
         one = frame.batch.narrow(frame, firsts, [])
         there, here = (np.broadcast_to(every(frame), frame.count)[firsts] for every in (targets, sources))
-        for at in range(0, MAP_BYTES, UNIT_BYTES):
+        for at in range(0, READ_BYTES, UNIT_BYTES):
             rows = load_rows(one, "shared", here + here.dtype.type(at), UNIT_BYTES, "u4", instruction)
             store_rows(one, "global", there + there.dtype.type(at), rows, instruction)
 
