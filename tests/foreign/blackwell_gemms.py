@@ -303,6 +303,66 @@ def checkout_of(request):
     return None if given is None else Path(given)
 
 
+GROUPED = FOLDER.parent / "grouped_gemm"
+LARGEST = (1024, 1024)
+"""What the maps that a kernel changes are made for."""
+
+
+def grouped(folder, groups, clusters, in_shared):
+    """CuTe DSL's grouped GEMM, compiled, and how its host code launches it. groups: rows, columns and depth of each."""
+    import cutlass
+    import cutlass.cute as cute
+    from cutlass.utils import TensorMapUpdateMode
+
+    mode = TensorMapUpdateMode.SMEM if in_shared else TensorMapUpdateMode.GMEM
+    kernel = example(folder / GROUPED, "grouped_gemm").GroupedGemmKernel(
+        cutlass.Float32, False, (128, 128), (1, 1), mode
+    )
+    tiles = sum(-(-rows // 128) * -(-columns // 128) for rows, columns, _ in groups)
+
+    @cute.jit
+    def function(tensors: list[cute.Tensor]):
+        no_stream = []
+        matrices = [laid(one, *LARGEST) for one in tensors[:3]]
+        kernel(*matrices, len(groups), *tensors[3:6], tiles, tensors[6], clusters, no_stream)
+
+    kinds = [("bfloat16", LARGEST), ("bfloat16", LARGEST), ("float32", LARGEST)]
+    kinds += [("int32", (len(groups), 4)), ("int32", (len(groups), 3, 2)), ("int64", (len(groups), 3))]
+    members = tuple(CallArgument("tensor", *one) for one in (*kinds, ("int64", (clusters, 3, 16))))
+    found = compiled_callable(function, "grouped", [CallArgument("tensors", members=members)], ARCH)
+    return found.executable, found.host.launch([bytes(8)] * 7, [True] * 7)
+
+
+def ran_grouped(kernel, groups, a, b, clusters, **how):
+    """C of each group, and what the race checker found."""
+
+    def program(rank, _):
+        with rank.pool() as pool:
+
+            def held(name, value):
+                made = pool.tensor(tuple(value.shape), value.dtype, name=name)
+                made.write(value)
+                return made
+
+            places = [[held(f"{name}{at}", one) for at, one in enumerate(some)] for name, some in (("a", a), ("b", b))]
+            places.append([pool.tensor(one[:2], torch.float32, name=f"c{at}") for at, one in enumerate(groups)])
+            sizes = torch.tensor([(*one, 1) for one in groups], dtype=torch.int32)
+            strides = torch.tensor([[(k, 1), (k, 1), (n, 1)] for _, n, k in groups], dtype=torch.int32)
+            addresses = torch.tensor([[one.address for one in three] for three in zip(*places, strict=True)])
+            rest = [held("sizes", sizes), held("strides", strides), held("addresses", addresses)]
+            rest.append(held("maps", torch.zeros(clusters, 3, 16, dtype=torch.int64)))
+            rank.barrier()
+            executable, host = kernel
+            given = [one.address for one in (*(some[0] for some in places), *rest)]
+            rank.fabric.launch(executable, host.launch, host.arguments(given))
+            rank.synchronize()
+            rank.barrier()
+            return [one.read().clone() for one in places[2]]
+
+    with symlab.world(1, arch=ARCH, **how) as world:
+        return world.run(program)[0], world.findings() if how.get("races") else ()
+
+
 def gated(folder, gemm):
     """The all_gather's GEMM for symlab.simulate, which waits for a flag before it loads A."""
     import cutlass

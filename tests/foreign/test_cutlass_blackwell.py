@@ -24,8 +24,10 @@ from tests.foreign.blackwell_gemms import (
     compiled,
     dense,
     gated,
+    grouped,
     integers,
     ran,
+    ran_grouped,
     scaled_integers,
 )
 from tests.foreign.cutlass_examples import folder_of
@@ -152,6 +154,23 @@ def test_a_rank_reads_what_another_has_not_yet_written(checkout, exchange, gemm)
     assert not all(is_right(kernels, exchange, gemm, **order) for order in (*ORDERS, *more))
     mended = changed(kernels, WRITTEN)
     assert all(is_right(mended, exchange, gemm, **order) for order in ORDERS)
+
+
+GROUPS = [(128, 128, 64), (256, 128, 128), (64, 256, 192)]
+
+
+@pytest.mark.parametrize("in_shared", [True, False], ids=["shared", "global"])
+def test_a_grouped_gemm_changes_its_maps_from_group_to_group(checkout, in_shared):
+    """It changes a map while its own copies by it may be under way: PTX does not say that they have read it."""
+    a, b = zip(*(next(zip(*integers(Gemm(*one, (128, 128))), strict=True)) for one in GROUPS), strict=True)
+    kernel = grouped(checkout, GROUPS, 2, in_shared)
+    for order in ORDERS:
+        found, _ = ran_grouped(kernel, GROUPS, a, b, 2, **order)
+        assert all(torch.equal(one, x.float() @ y.float().T) for one, x, y in zip(found, a, b, strict=True))
+    _, findings = ran_grouped(kernel, GROUPS, a, b, 2, schedule="fair", races=True)
+    changes = "tensormap.cp_fenceproxy" if in_shared else "tensormap.replace"
+    told = {(one.severity, one.missing) for one in findings if changes in one.first.text + one.second.text}
+    assert told == {("race", "a wait for the copy")}
 
 
 NV4 = {"tile": (128, 128), "clusters": 2}
