@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any
 
 from reports.html.blocks import Notes, Pictures
-from reports.numerics.accuracy import Curve, Group
-from reports.numerics.study import Measure, Series, measures_of
 from reports.table.compare import LIMIT_LABEL, Row, contestants, is_second
 from reports.table.text import counted
 
@@ -30,15 +28,9 @@ HOW_TO_READ = (
     "another are drawn once); the thick bar reaches from the 5th to the 95th percentile, the thin line from the "
     "smallest to the largest sample, the marker stands at the median; the axis is linear to 5 %, logarithmic beyond",
 )
-DASHES = (
-    "pictures of errors: an algorithm has its colour and marker, an accumulator its dashes: float32 solid, native "
-    "dotted, float16 dash-dotted, a library's own dashed; ulps are linear to 1, logarithmic beyond"
-)
 _CURVES = "Time and bus bandwidth against size"
 _TIME = "Time against size"
 _SPREAD = "Every sample against the median of its algorithm and size"
-_ERRORS = "Errors against size"
-_STUDY = "Errors against the number of ranks"
 
 
 class Album:
@@ -100,42 +92,6 @@ class Album:
         svg = self._order(draw, f"samples against their median, by size: {heading}")
         return [Pictures((svg,), f"{_SPREAD}.", wide=True)]
 
-    def errors(self, group: Group, most: int = 2) -> list[Pictures]:
-        """Order errors over sizes; nothing if all are 0 or if there is only one size. most: maximum number of
-        measures, the last ones of the group's."""
-        sizes = {size for curve in group.curves for size in curve.sizes}
-        if len(sizes) < 2 or all(curve.is_exact for curve in group.curves):
-            return []
-        if not self._has_room(most, f"errors of {group.heading}"):
-            return []
-
-        about = f"against size: {group.heading}"
-        return [self._errors(group.curves, group.measures[-most:], about, f"{_ERRORS}.")]
-
-    def study(self, heading: str, series: Sequence[Series], most: int | None = None) -> list[Pictures]:
-        """Order errors over world sizes of the series that share a picture. most: maximum number of measures."""
-        measures = measures_of(series)[:most]
-        if not self._has_room(len(measures), f"errors over ranks of {heading}"):
-            return []
-
-        return [self._errors(series, measures, f"against ranks: {heading}", f"{_STUDY}.")]
-
-    def _errors(
-        self, curves: Sequence[Curve] | Sequence[Series], measures: Sequence[Measure], about: str, caption: str
-    ) -> Pictures:
-        """Order a picture of each measure."""
-
-        def draw(measure: Measure) -> Any:
-            from reports.figures import errors
-
-            return errors.single(curves, measure)
-
-        entries = [
-            (self._swatch(one.algorithm, one.accumulator, one.accumulator != "library"), one.label) for one in curves
-        ]
-        svgs = tuple(self._order(partial(draw, measure), f"{measure.title}, {about}") for measure in measures)
-        return Pictures(svgs, caption, legend=tuple(dict.fromkeys(entries)))
-
     def left_out(self) -> list[Notes]:
         """Return a note about the pictures that were not drawn, if any."""
         if not self.missing:
@@ -176,10 +132,8 @@ class Album:
             def order() -> str:
                 from reports.figures import style
 
-                look = (
-                    style.error_style(name, accumulator) if accumulator else style.line_style(name, is_ours, is_dotted)
-                )
-                return style.swatch(style.OF_LIMIT if name == LIMIT_LABEL else look, key)
+                look = style.OF_LIMIT if name == LIMIT_LABEL else style.line_style(name, is_ours, is_dotted)
+                return style.swatch(look, key)
 
             self._orders[key] = order
             self._swatches[name, accumulator, is_ours, is_dotted] = key

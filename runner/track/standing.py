@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from cases.gathered import gathered
 from cases.record.record import Record, Status
-from reports.numerics.study import Series
 from reports.sent import WORST_FIRST, worst
 from reports.table.compare import is_baseline, rows, split
 from runner.track.names import ACCUMULATORS, Kept, paler
@@ -129,19 +128,6 @@ def _colours(members: Mapping[str, Sequence[Record]]) -> dict[str, str]:
             base = paler(colour) if is_baseline(members[key][0]) else colour
             found[key] = shaded(base, _SHADES[used[op, base] % len(_SHADES)])
             used[op, base] += 1
-    return found
-
-
-def study_colours(curves: Sequence[Series]) -> list[str]:
-    """Return the colour of each curve of studies: its accumulator's, a shade for each algorithm; "" for a library's."""
-    found: list[str] = []
-    algorithms: dict[str, dict[str, None]] = {}
-    for curve in curves:
-        own = algorithms.setdefault(curve.accumulator, {})
-        number = list(own | {curve.algorithm: None}).index(curve.algorithm)
-        own[curve.algorithm] = None
-        base = ACCUMULATORS.get(curve.accumulator, "")
-        found.append(base and shaded(base, _SHADES[number % len(_SHADES)]))
     return found
 
 

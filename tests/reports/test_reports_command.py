@@ -122,7 +122,6 @@ def test_a_report(folder, tmp_path, monkeypatch, capsys):
         "figure ok.json --kind pie -o x.svg",
         "figure simulated.json --kind distribution -o x.svg",
         "figure simulated.json -o x.svg",
-        "figure ok.json --kind numerics -o x.svg",
         "figure ok.json",
         "figure ok.json -o x.pdf",
         "",
@@ -200,7 +199,7 @@ def test_ctrl_c_is_one_line(arguments, monkeypatch, capsys):
     assert capsys.readouterr().err == "symlab: interrupted\n"
 
 
-@pytest.mark.parametrize("command", [["table"], ["html"], ["audit"], ["bundle", "-o", "x.jsonl.xz"], ["study"]])
+@pytest.mark.parametrize("command", [["table"], ["html"], ["audit"], ["bundle", "-o", "x.jsonl.xz"]])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

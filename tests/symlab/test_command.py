@@ -243,7 +243,7 @@ def test_errors_with_stderr_closed_do_not_go_to_stdout(records, tmp_path):
         (["run", "sizes=[8]"], "import hydra"),
         (["run", "sizes=[8]"], "import hydra.core.hydra_config"),
         (["table", PUBLISHED], "import cases.record.reading"),
-        (["table", PUBLISHED], "import reports.table.brief"),
+        (["table", PUBLISHED], "import reports.table.timed_table"),
         (["table", PUBLISHED], "open .jsonl.xz"),
     ],
 )

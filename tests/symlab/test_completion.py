@@ -44,7 +44,7 @@ RUN = (
     "records=",
     "op=broadcast algorithms=[bulk,pu",
 )
-OTHERS = ("table --format j", "table ", "table x --mlflow ", "replay rec", "kernels --op all_g")
+OTHERS = ("table --format j", "table ", "replay rec", "kernels --op all_g")
 
 
 def test_answers_for_bash(monkeypatch):

@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy
 import pytest
 
-from cases.record.record import Check
 from cases.record.timing import LinkLimit
 from kernels.catalogue import SPECS
 from reports import figures
-from reports.figures import curves, distribution, errors, style
-from reports.numerics import accuracy
+from reports.figures import curves, distribution, style
 from reports.record.bundle import digest
 from reports.table import spread
 from reports.table.compare import contestants, rows, split
@@ -229,37 +227,10 @@ def test_strokes_that_cover_one_another_are_drawn_once():
     assert list(distribution.thinned(apart)) == list(apart)
 
 
-def with_errors(algorithm, size_bytes, ulps, **changes):
-    check = Check("bitwise", 9, 0, 0.5, ulps, 0.5, True, 2, True, max_relative_error=0.1, rms_relative_error=0.01)
-    return record(algorithm, size_bytes, check=check, **changes)
-
-
-def test_errors_over_sizes_are_the_largest_of_all_worlds():
-    records = [
-        with_errors("one_shot", size, 7 * world + size // KIB, world=world)
-        for size in (KIB, 4 * KIB)
-        for world in (0, 1)
-    ]
-    (group,) = accuracy.groups(records)
-    axes = errors.over_bytes([group]).get_axes()
-    assert [one.get_ylabel() for one in axes] == ["largest error, ulp", "root-mean-square error, u * results' rms"]
-    assert [one.get_title("left") for one in axes] == [group.heading, ""]
-    (line,) = axes[0].get_lines()
-    assert list(line.get_xdata()) == [KIB, 4 * KIB]
-    assert list(line.get_ydata()) == [8, 11]
-    assert axes[1].get_lines()[0].get_ydata() == pytest.approx([0.01 * 2**8] * 2)
-
-
-def test_accumulators_differ_in_dashes_and_algorithms_keep_their_colours():
-    looks = [style.error_style("one_shot", name) for name in ("float32", "native", "float16", "library")]
-    assert len({str(look["linestyle"]) for look in looks}) == 4
-    assert {look["color"] for look in looks} == {figures.look("one_shot")["color"]}
-
-
-@pytest.mark.parametrize("what", ["curves", "distribution", "numerics"])
+@pytest.mark.parametrize("what", ["curves", "distribution"])
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_every_kind_of_picture_is_a_file(what, suffix, tmp_path):
-    records = [with_errors("one_shot", size, 3) for size in (KIB, MIB)]
+    records = [record("one_shot", size) for size in (KIB, MIB)]
     path = tmp_path / f"x.{suffix}"
     figures.draw(records, path, what)
     assert path.stat().st_size > 5_000

@@ -1,7 +1,6 @@
 """Which series of a command are drawn first, in which colour, and what a command's run says of its best."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +8,7 @@ from reports.figures import look
 from reports.record import bundle
 from reports.table.compare import is_baseline
 from runner.track.names import ACCUMULATORS, Kept, series_of
-from runner.track.standing import WORST_RATIO, comparisons, section_of, shaded, standings, study_colours
+from runner.track.standing import WORST_RATIO, comparisons, section_of, shaded, standings
 from tests.reports.synthetic import KIB, MIB, record, refused, with_request
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz"
@@ -89,14 +88,6 @@ def test_series_of_one_colour_have_a_shade_each():
         Kept(Path("a"), with_request(record("two_shot", accumulator=name), job=job)) for job, name in enumerate(NAMES)
     ]
     assert [one.colour for one in standings(series_of(kept)).values()] == list(map(ACCUMULATORS.get, NAMES))
-
-
-def test_a_studys_curves_have_their_accumulators_colours_and_a_shade_an_algorithm():
-    names = [(algorithm, name) for name in NAMES for algorithm in ("one_shot", "two_shot")]
-    curves = [SimpleNamespace(algorithm=algorithm, accumulator=name) for algorithm, name in names]
-    colours = dict(zip(names, study_colours(curves), strict=True))
-    assert len(colours) == len(set(colours.values())) == 4
-    assert [colours["one_shot", name] for name in NAMES] == list(map(ACCUMULATORS.get, NAMES))
 
 
 @pytest.mark.parametrize(("amount", "colour"), [(0, "#0072b2"), (1, "#ffffff"), (-1, "#000000"), (-0.5, "#003959")])
