@@ -47,11 +47,13 @@ def report(
 
 def _table(records: Sequence[Record], folder: str) -> str:
     """The table; of more than text.MAX_LINES lines a summary, with the command that prints the whole."""
-    from reports.table import brief, table
+    from reports.table import table
 
     whole = "" if has_many(records) else table.console_table(records, elsewhere=TOLD_BELOW)
     if whole and not is_long(whole):
         return whole
+    from reports.table import brief
+
     return f"{brief.text(records)}\n\nthe whole table: symlab table {shlex.quote(folder)}"
 
 
