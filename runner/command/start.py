@@ -78,7 +78,7 @@ def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, lead
 
 
 def _show_plan(given: Sequence[str], jobs: Sequence[ComposedJob], launch: LaunchRequest | None) -> None:
-    """--plan: what would run, what would be refused, the memory, the time. RequestError if nothing can run."""
+    """--plan: what would run, what would be refused, the memory. RequestError if nothing can run."""
     from runner.command.forecast import plan_text
     from runner.command.refusals import refuse_if_nothing_can_run
 

@@ -50,9 +50,9 @@ class Content:
     """The work of a launch, as each of its workers gets it.
 
     asked is what all records say of the command. jobs are those of this launch, cases the ids that each has to run, by
-    the job's number. base is where relative paths of brought kernels begin. launcher names Hydra's launcher, and first
-    and workers are the number of its first worker and the number of them; beside is the maximum number of workers on
-    one machine at once. Under Slurm a worker finds a smaller one by what it was given of its node.
+    the job's number. base is where relative paths of brought kernels begin. launcher names Hydra's launcher;
+    beside is the maximum number of workers on one machine at once. Under Slurm a worker finds a smaller one by what it
+    was given of its node.
     """
 
     asked: Asked
@@ -60,8 +60,6 @@ class Content:
     cases: Mapping[int, frozenset[str]]
     base: Path | None
     launcher: str
-    first: int
-    workers: int
     beside: int
 
 
@@ -142,14 +140,11 @@ class _Worker:
 
     def _taken(self) -> Iterator[ComposedJob]:
         """The jobs that this worker takes: first those that it had taken before it was started again."""
-        content, number = self._content, self._orders.worker
-        if not self._orders.is_shared:
-            yield from content.jobs[number - content.first :: content.workers]
-            return
+        number = self._orders.worker
         mine = set()
         if self._state.starts > 1 or self._had_process:
             mine = {job for job, worker in self._files.claims().items() if worker == number}
-        for job in content.jobs:
+        for job in self._content.jobs:
             if self._files.is_stopped:
                 return
             if job.number in mine or self._files.claim(job.number, number):
