@@ -79,5 +79,5 @@ class SealedStore:
 def _foreign(key: str) -> FabricError:
     return FabricError(
         f"the value of {key!r} in the world's store was not written by a rank of this world: another process reaches "
-        "the store, or the ranks have different keys"
+        "the store, or the ranks have different keys (SYMLAB_KEY)"
     )

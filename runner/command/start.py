@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from runner.request.compose import ComposedJob
     from runner.request.launching import LaunchRequest
     from runner.request.options import RunOptions
-    from runner.world.launched import Leader, OwnCommand
+    from runner.world.launched import Leader
 
 
 def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None) -> int:
@@ -30,13 +30,7 @@ def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None)
     given is the command line as records keep it, options what it says, tools what tests work with. RequestError for a
     wrong request.
     """
-
-    def compose() -> OwnCommand:
-        from runner.command.joined import composed_command
-
-        return composed_command(options)
-
-    return led(lambda leader: _answer(given, options, tools, leader), compose, options.runs)
+    return led(lambda leader: _answer(given, options, tools, leader), options.runs)
 
 
 def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, leader: Leader | None) -> int:
@@ -103,13 +97,8 @@ def _run(
 
         check_here(launch)
 
-    def own() -> OwnCommand:
-        from runner.command.joined import JoinedCommand
-
-        return JoinedCommand(jobs)
-
     command, console = ready(given, jobs, leader.outer if leader else None, is_quiet, launch=launch)
-    return run_command(command, console, led_tools(tools or Tools(), leader, command.jobs, own))
+    return run_command(command, console, led_tools(tools or Tools(), leader, command.jobs))
 
 
 @contextlib.contextmanager

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from runner.request.options import ALLOWED, RunOptions
 from runner.request_error import RequestError
 from runner.verb import PLACE, argument, option, verb
-
-if TYPE_CHECKING:
-    from runner.command.joined import JoinedCommand
 
 REFUSED = {
     ("--run", "-r"): "run decides by -m and hydra.mode, leave it out",
@@ -91,15 +88,8 @@ def resume(options: ResumeOptions, given: tuple[str, ...], tools: Any) -> int:
     RECORDS is the folder of the command's records. The rest runs with the same configuration, into the same folder and
     the same run of MLflow.
     """
-    from runner.case.allowed_code import allowed_code
     from runner.command.leading import led
-    from runner.command.recorded_jobs import recorded_command
     from runner.command.resume import resume as resumed
 
-    def joined() -> JoinedCommand:
-        return recorded_command(options.records, allowed_code([options.records], options.code, changed=True))
-
     lines = list(options.launcher) or None
-    return led(
-        lambda leader: resumed(options.records, options.uri, tools, leader, options.quiet, options.code, lines), joined
-    )
+    return led(lambda leader: resumed(options.records, options.uri, tools, leader, options.quiet, options.code, lines))

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from runner.command.ahead import CompiledAhead
 from runner.command.console import Console
-from runner.command.joined import JoinedCommand
 from runner.command.leading import led, led_tools
 from runner.command.plan import PreparedJob, prepare
 from runner.command.running import Asked, JobRunner, Tools, numbered
@@ -73,9 +72,7 @@ def main() -> int:
     with interruptible():
         try:
             threading.Thread(target=_end_with_input, daemon=True).start()
-            return led(
-                lambda leader: _Worker(orders, content, leader).run(), lambda: JoinedCommand(content.jobs, content.base)
-            )
+            return led(lambda leader: _Worker(orders, content, leader).run())
         except KeyboardInterrupt as interrupt:
             return exit_code_of(interrupt)
 
@@ -123,8 +120,7 @@ class _Worker:
         from runner.command.means import usual_means
 
         self._keep()
-        jobs, base = self._content.jobs, self._content.base
-        tools = led_tools(Tools(capture=self._captured), self._leader, jobs, lambda: JoinedCommand(jobs, base))
+        tools = led_tools(Tools(capture=self._captured), self._leader, self._content.jobs)
         surroundings = Surroundings(tools.capture, self._store)
         surroundings.look()
         silent = Console(is_quiet=True)
