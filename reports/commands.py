@@ -21,9 +21,6 @@ from reports.table.unfinished import unfinished
 
 FORMATS = ("text", "markdown", "csv", "json")
 
-KINDS = ("curves", "distribution")
-"""What `figure` draws, as reports.figures knows it."""
-
 CONSUMERS = ("nccl", "vllm", "sglang")
 """Whose tables `export` makes, as reports.export knows them."""
 
@@ -108,23 +105,16 @@ def table(records: tuple[str, ...], form: str, wide: bool) -> None:
 
 @click.command("figure", epilog=EXIT_CODES)
 @takes_records
-@click.option(
-    "--kind",
-    type=click.Choice(KINDS),
-    default=KINDS[0],
-    show_default=True,
-    help="curves: time and bus bandwidth over bytes; distribution: samples against their median.",
-)
 @output_option("The figure's name, which ends in .svg or .png.", required=True)
-def figure(records: tuple[str, ...], kind: str, output: Path) -> None:
-    """Draw times and bandwidths over sizes, or samples.
+def figure(records: tuple[str, ...], output: Path) -> None:
+    """Draw times and bandwidths over sizes.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Each job is a row.
     """
     found = read_records(records)
     from reports.figures import draw
 
-    draw(found, output, kind)
+    draw(found, output)
     print(f"{output}: written")
 
 

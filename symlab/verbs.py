@@ -22,7 +22,7 @@ _CORE = (
     Verb("resume", "runner.command.verbs", RUN, "Run what an interrupted, killed or failed command left undone."),
     Verb("table", "reports.commands", LOOK, "Print the table that a run ends with."),
     Verb("html", "reports.commands", LOOK, "Write one HTML file with tables, figures and environment."),
-    Verb("figure", "reports.commands", LOOK, "Draw times and bandwidths over sizes, or samples."),
+    Verb("figure", "reports.commands", LOOK, "Draw times and bandwidths over sizes."),
     Verb("dashboard", "runner.track.commands", MORE, "Open MLflow's dashboard on what was tracked."),
     Verb("kernels", "kernels.commands", MORE, "Print what each kernel takes, and where it is proven."),
     Verb("completion", "symlab.completion", MORE, "Print a script that completes words in a shell."),

@@ -1,4 +1,4 @@
-"""Pictures: time and bus bandwidth over bytes, and the spread of samples.
+"""Pictures: time and bus bandwidth over bytes.
 
 An algorithm has one colour, marker and line style everywhere. The same records give the same SVG, byte for byte, under
 one version of matplotlib, and it names their digest (bundle.digest) as its identifier.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cases.record.record import Record
-from reports.figures import curves, distribution
+from reports.figures import curves
 from reports.figures.curves import drawable as drawable
 from reports.figures.style import look as look
 from reports.figures.style import rendered
@@ -22,22 +22,12 @@ from reports.record.writing import write_file
 SUFFIXES = (".svg", ".png")
 
 
-def draw(records: Sequence[Record], path: Path | str, what: str = "curves") -> None:
-    """Write the picture of all timed sections among records; the suffix, .svg or .png, says how.
-
-    what: curves (time and bus bandwidth over bytes) or distribution (samples against their median). ValueError, in
-    one line, for another suffix, for records without times, and where it cannot write.
+def draw(records: Sequence[Record], path: Path | str) -> None:
+    """Write the picture of all timed sections among records: time and bus bandwidth over bytes. The suffix, .svg or
+    .png, says how. ValueError, in one line, for another suffix, for records without times, and where it cannot write.
     """
     path = Path(path)
-    write_file(path, drawing(records, kind_of(path), what))
-
-
-def drawing(records: Sequence[Record], kind: str, what: str) -> bytes:
-    """The picture as a file's bytes; what as for draw, kind is "svg" or "png". ValueError as for draw."""
-    if what == "distribution":
-        sections = drawable(records)
-        return rendered(lambda: distribution.figure(sections), kind, digest(records))
-    return picture(records, kind)
+    write_file(path, picture(records, kind_of(path)))
 
 
 def kind_of(path: Path) -> str:

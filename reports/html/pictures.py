@@ -24,13 +24,9 @@ HOW_TO_READ = (
     "dashed with hollow ones",
     "time against size has two logarithmic axes; bus bandwidth is beside it, with the measured limit of the link; "
     "lines are the median over worlds, bands reach from the lowest world to the highest",
-    "samples: each against the median of its algorithm at its size, a stroke a sample (strokes that would cover one "
-    "another are drawn once); the thick bar reaches from the 5th to the 95th percentile, the thin line from the "
-    "smallest to the largest sample, the marker stands at the median; the axis is linear to 5 %, logarithmic beyond",
 )
 _CURVES = "Time and bus bandwidth against size"
 _TIME = "Time against size"
-_SPREAD = "Every sample against the median of its algorithm and size"
 
 
 class Album:
@@ -43,7 +39,7 @@ class Album:
         self.most = self.left = most
         self.missing: list[str] = []
         self._orders: dict[str, Callable[[], str]] = {}
-        self._swatches: dict[tuple[str, str, bool, bool], str] = {}
+        self._swatches: dict[tuple[str, bool, bool], str] = {}
 
     @property
     def swatches(self) -> tuple[str, ...]:
@@ -62,11 +58,11 @@ class Album:
             return []
         timed = [row for row in judged if row.timings]
         entries = [
-            (self._swatch(own[0].algorithm, "", own[0].is_ours, is_second(own, timed)), name)
+            (self._swatch(own[0].algorithm, own[0].is_ours, is_second(own, timed)), name)
             for name, own in contestants(timed).items()
         ]
         if limit is not None and most > 1:
-            entries.append((self._swatch(LIMIT_LABEL, "", False), LIMIT_LABEL))
+            entries.append((self._swatch(LIMIT_LABEL, False), LIMIT_LABEL))
 
         def draw(measure: str) -> Any:
             from reports.figures import curves
@@ -78,19 +74,6 @@ class Album:
         worlds = any(len(row.timings) > 1 for row in judged)
         bands = "; bands: from the lowest world to the highest." if worlds else "."
         return [Pictures(svgs, (_CURVES if most > 1 else _TIME) + bands, legend=tuple(entries))]
-
-    def spread(self, heading: str, judged: Sequence[Row]) -> list[Pictures]:
-        """Order the distribution of a section's samples, which shares the legend of its curves."""
-        if not self._has_room(1, f"samples of {heading}"):
-            return []
-
-        def draw() -> Any:
-            from reports.figures import distribution
-
-            return distribution.single(judged)
-
-        svg = self._order(draw, f"samples against their median, by size: {heading}")
-        return [Pictures((svg,), f"{_SPREAD}.", wide=True)]
 
     def left_out(self) -> list[Notes]:
         """Return a note about the pictures that were not drawn, if any."""
@@ -121,12 +104,9 @@ class Album:
         self._orders[key] = order
         return key
 
-    def _swatch(self, name: str, accumulator: str, is_ours: bool, is_dotted: bool = False) -> str:
-        """Order a swatch, unless it was ordered before, and return its key.
-
-        With an accumulator it is that of a line of errors; the name LIMIT_LABEL is that of the link's limit.
-        """
-        if (name, accumulator, is_ours, is_dotted) not in self._swatches:
+    def _swatch(self, name: str, is_ours: bool, is_dotted: bool = False) -> str:
+        """Order a swatch, unless it was ordered before, and return its key. LIMIT_LABEL is that of the link's limit."""
+        if (name, is_ours, is_dotted) not in self._swatches:
             key = f"swatch{len(self._swatches) + 1}"
 
             def order() -> str:
@@ -136,5 +116,5 @@ class Album:
                 return style.swatch(look, key)
 
             self._orders[key] = order
-            self._swatches[name, accumulator, is_ours, is_dotted] = key
-        return self._swatches[name, accumulator, is_ours, is_dotted]
+            self._swatches[name, is_ours, is_dotted] = key
+        return self._swatches[name, is_ours, is_dotted]

@@ -38,10 +38,7 @@ options:
   -cd, --config-dir DIR   take configurations from DIR (laid out as conf/), too
   --plan                  show the cases, what would be refused and why, and the memory,
                           and run nothing
-  -c, --cfg PART          show the configuration in place of running it: job, hydra or all;
-      -p, --package KEY   only that part of it, and --resolve: with interpolations resolved
-  -i, --info [TOPIC]      what Hydra composes from: all, config, defaults, defaults-tree, plugins,
-                          searchpath
+  -c, --cfg job           show the configuration in place of running it
   -q, --quiet             say only errors, warnings, and the last lines: the summary and where the
                           records are
   -h, --help              this text; --help --all has every key

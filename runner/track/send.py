@@ -47,7 +47,7 @@ from runner.records.command_json import command_document_of
 from runner.track import artifacts
 from runner.track.database import make_ready
 from runner.track.descriptions import charts_link, command_note, report_link, series_note
-from runner.track.names import COLOUR_TAG, Kept, differing, ptx_paths, series_name, series_of, series_tags
+from runner.track.names import Kept, differing, ptx_paths, series_name, series_of, series_tags
 from runner.track.pages import (
     DIGEST_TAG,
     NOTE_TAG,
@@ -398,8 +398,8 @@ class CommandRun:
 
 
 def _standing_tags(standing: Standing) -> dict[str, str]:
-    """The tags by which views find, sort and colour a series."""
-    return {SECTION_TAG: standing.section, PLACE_TAG: f"{standing.place:04d}", COLOUR_TAG: standing.colour}
+    """The tags by which views find and sort a series."""
+    return {SECTION_TAG: standing.section, PLACE_TAG: f"{standing.place:04d}"}
 
 
 def milliseconds(timestamp: str) -> int:

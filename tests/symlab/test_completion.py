@@ -37,8 +37,7 @@ def test_all_verbs_are_offered_with_their_lines(monkeypatch):
 RUN = (
     "--mul",
     "--cfg ",
-    "world_size=2 --cfg h",
-    "--config-pa",
+    "world_size=2 --config-d",
     "fabric.sch",
     "fabric.schedule=",
     "records=",
