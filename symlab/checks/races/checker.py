@@ -1269,7 +1269,7 @@ class Races(RaceChecker):
         places = (event.block * TENSOR_LANES + lanes) * TENSOR_COLUMNS + columns
         key, now = ("tensor", id(run), event.number), Many(held, who)
         fenced = self.begun_fenced[key] if event.number >= 0 else self.fences.fenced(run, self._ids(event.lanes))
-        self.fences.check(run.tensor, now, fenced, places * _CELL_BYTES, info)
+        self.fences.check(run.tensor, now, event.number >= 0, fenced, places * _CELL_BYTES, info)
         self.accesses.touch(run.tensor, now, places * _CELL_BYTES, _CELL_BYTES, False, info, actors[who])
         return stamp
 

@@ -43,14 +43,17 @@ class TensorFences:
         """What each lane knew at its last fence."""
         return [self.held.get((id(run), lane)) for lane in lanes.tolist()]
 
-    def check(self, shadow: Shadow, now: Many, fenced: list[Held | None], offsets: Numbers, info: Info) -> None:
-        """Cells are accessed, as touch says; fenced: of each of the actors, the same one's of a product."""
+    def check(
+        self, shadow: Shadow, now: Many, by_cores: bool, fenced: list[Held | None], offsets: Numbers, info: Info
+    ) -> None:
+        """Cells are accessed, as touch says. by_cores: by those of a thread, whose work is in order. fenced: what
+        each of the actors knew at its fence."""
         for kept, epochs in shadow.kept.items():
             if kept.kind != WRITE and not info.is_write:
                 continue
             old = taken(epochs, shadow.places(offsets, info.width, False))
             actors, mine = old & LOW_MASK, now.actors(np.arange(len(old)))
-            both = (actors & CODE_MASK >= COPY_CODE) & (mine & CODE_MASK >= COPY_CODE)
+            both = (actors & CODE_MASK >= COPY_CODE) & by_cores
             some = np.flatnonzero((old > 0) & (actors // WARP != mine // WARP) & ~both)
             some = some[~self.order.unknown(now, some, old[some], GENERIC)] if len(some) else some
             for epoch in np.unique(old[some]).tolist():

@@ -298,7 +298,8 @@ PACKED = "mov.b64 %d6, {%f0, %f1};"
 @pytest.mark.parametrize("one", [ONE, PAIR], ids=["one", "pair"])
 def test_fences_and_waits_of_tcgen05_stand_where_ptx_wants_them(one):
     """A mov that a compiler put before the wait hands the value on, and what uses it then is told."""
-    early = ("formal", "tcgen05.wait::ld", "ld")
+    early, text = ("formal", "tcgen05.wait::ld", "ld"), programs.multiply_text(one)[0]
+    assert found((text, f"{text} {text}"), one=one) == set(), "products of one thread follow each other"
     assert found((AWAIT, ""), one=one) == {(*early, "global")}
     assert found((AWAIT, f"{PACKED} {AWAIT} add.u64 %d6, %d6, 1;"), one=one) == set()
     assert found((AWAIT, f"{PACKED} add.u64 %d6, %d6, 1; {AWAIT}"), one=one) == {(*early, "u64")}
