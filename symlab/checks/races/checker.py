@@ -85,7 +85,6 @@ from symlab.checks.races.report import (
     Pair,
     Watched,
 )
-from symlab.checks.races.tensor_fences import TensorFences
 
 _PROXY_WORDS = ("multimem", "bulk", "async", "fence.proxy", "tcgen05")
 """What is in the PTX of kernels that use other proxies than the generic one."""
@@ -198,7 +197,6 @@ class Races(RaceChecker):
         self.deciding: frozenset[tuple[int, str]] = frozenset()  # likewise: loads that decide where threads go on
         self.unawaited: dict[tuple[int, str], tuple[Instruction, str]] = {}  # likewise, see unawaited_loads
         self.too_early: dict[int, dict[tuple[int, str], tuple[Instruction, str]]] = {}  # the same, by launch
-        self.fences = TensorFences(self.order, self.accesses, self.found)
         self.restart()
 
     def findings(self) -> tuple[Finding, ...]:
@@ -1225,14 +1223,14 @@ class Races(RaceChecker):
             self.order.settle(run, lanes)
             held = Held.of(run, lanes, self.accesses.tick())
             if event.moment == "issued":
-                self.begun[key], self.begun_fenced[key] = held, self.fences.fenced(run, lanes)
+                self.begun[key], self.begun_fenced[key] = held, self.accesses.fences.fenced(run, lanes)
                 self.order.held[key] = held.row
                 return
             if event.moment == "fenced":
-                self.fences.fence(run, lanes, held)
+                self.accesses.fences.fence(run, lanes, held)
                 return
             if event.moment == "awaited":
-                self.fences.wait(held, self.accesses.stamp)
+                self.accesses.fences.wait(held, self.accesses.stamp)
                 return
             info = self._info(run, event.instruction, None, "taken" if event.moment == "loaded" else "write")
             if use := self.too_early[id(run)].get((event.instruction.line, event.instruction.text)):
@@ -1268,8 +1266,10 @@ class Races(RaceChecker):
         who: Any = np.repeat(np.arange(len(actors)), len(lanes) // len(actors))
         places = (event.block * TENSOR_LANES + lanes) * TENSOR_COLUMNS + columns
         key, now = ("tensor", id(run), event.number), Many(held, who)
-        fenced = self.begun_fenced[key] if event.number >= 0 else self.fences.fenced(run, self._ids(event.lanes))
-        self.fences.check(run.tensor, now, event.number >= 0, fenced, places * _CELL_BYTES, info)
+        fenced = (
+            self.begun_fenced[key] if event.number >= 0 else self.accesses.fences.fenced(run, self._ids(event.lanes))
+        )
+        self.accesses.fences.check(run.tensor, now, event.number >= 0, fenced, places * _CELL_BYTES, info)
         self.accesses.touch(run.tensor, now, places * _CELL_BYTES, _CELL_BYTES, False, info, actors[who])
         return stamp
 

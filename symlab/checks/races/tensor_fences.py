@@ -6,6 +6,8 @@ A thread that fences knows of tensor memory what it knew then. Fences before the
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from simulator.happens_before.clocks import CODE_MASK, COPY_CODE, LOW_MASK, STAMP_SHIFT
@@ -13,8 +15,10 @@ from simulator.happens_before.extras import GENERIC, Numbers
 from simulator.happens_before.order import Order
 from simulator.happens_before.running import WARP, Held, Many, Running
 from simulator.happens_before.shadow import WRITE, Shadow, taken
-from symlab.checks.races.accesses import Accesses
 from symlab.checks.races.report import Findings, Info
+
+if TYPE_CHECKING:
+    from symlab.checks.races.accesses import Accesses
 
 FENCE = "tcgen05.fence::after_thread_sync"
 WAIT_STORED = "tcgen05.wait::st"
