@@ -86,7 +86,7 @@ class Accesses:
         self.paired: Numbers = np.zeros(64, np.int64)  # whether a pair of blocks works together
         self.stamp = 0
         self.unsure: list[Unordered] = []  # see settle_alike
-        self.fences = TensorFences(order, self, findings)
+        self.fences = TensorFences(order, lambda stamp: self.infos[int(self.info_of[stamp])], findings)
         self.map_fences: dict[tuple[int, int], list[int]] = {}  # by shadow and byte, epochs: see fence_maps
         self._floors: tuple[Actor, int, int, int, int] | None = None  # actors, stamp, info, count and floor: see _floor
 

@@ -1266,10 +1266,9 @@ class Races(RaceChecker):
         who: Any = np.repeat(np.arange(len(actors)), len(lanes) // len(actors))
         places = (event.block * TENSOR_LANES + lanes) * TENSOR_COLUMNS + columns
         key, now = ("tensor", id(run), event.number), Many(held, who)
-        fenced = (
-            self.begun_fenced[key] if event.number >= 0 else self.accesses.fences.fenced(run, self._ids(event.lanes))
-        )
-        self.accesses.fences.check(run.tensor, now, event.number >= 0, fenced, places * _CELL_BYTES, info)
+        fences, by_cores = self.accesses.fences, event.number >= 0
+        fenced = self.begun_fenced[key] if by_cores else fences.fenced(run, self._ids(event.lanes))
+        fences.check(run.tensor, now, by_cores, fenced, places * _CELL_BYTES, info)
         self.accesses.touch(run.tensor, now, places * _CELL_BYTES, _CELL_BYTES, False, info, actors[who])
         return stamp
 

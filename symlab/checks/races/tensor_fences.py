@@ -6,7 +6,7 @@ A thread that fences knows of tensor memory what it knew then. Fences before the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,18 +17,16 @@ from simulator.happens_before.running import WARP, Held, Many, Running
 from simulator.happens_before.shadow import WRITE, Shadow, taken
 from symlab.checks.races.report import Findings, Info
 
-if TYPE_CHECKING:
-    from symlab.checks.races.accesses import Accesses
-
 FENCE = "tcgen05.fence::after_thread_sync"
 WAIT_STORED = "tcgen05.wait::st"
 
 
 class TensorFences:
-    """held: by launch and lane, what it knew at its last fence. waits: by actor, stamps of its waits for stores."""
+    """info_at: what happened at a stamp. held: by launch and lane, what it knew at its last fence. waits: by actor,
+    stamps of its waits for stores."""
 
-    def __init__(self, order: Order, accesses: Accesses, found: Findings) -> None:
-        self.order, self.accesses, self.found = order, accesses, found
+    def __init__(self, order: Order, info_at: Callable[[int], Info], found: Findings) -> None:
+        self.order, self.info_at, self.found = order, info_at, found
         self.held: dict[tuple[int, int], Held] = {}
         self.waits: dict[int, list[int]] = {}
 
@@ -65,7 +63,7 @@ class TensorFences:
 
     def _judge(self, epoch: int, fenced: Held | None, now: Many, info: Info) -> None:
         stamp, actor, one = epoch >> STAMP_SHIFT, epoch & LOW_MASK, np.zeros(1, np.int64)
-        first = self.accesses.infos[int(self.accesses.info_of[stamp])]
+        first = self.info_at(stamp)
         if first.instruction is not None and "st" in first.instruction.qualifiers:
             after = [wait << STAMP_SHIFT | actor for wait in self.waits.get(actor, []) if wait > stamp]
             every = np.array(after, np.int64)
