@@ -719,7 +719,7 @@ class Races(RaceChecker):
             run.released[scope].entries[lanes] = self.order.entries(run, lanes, scope, stamp)
 
     def _fence_maps(self, run: Running, lanes: Numbers, event: Fence) -> None:
-        """Of an acquire the maps; a release has nothing to do: whoever acquires has to know the stores."""
+        """Of an acquire the maps; a release has nothing to do: who acquires has to know the stores."""
         if event.addresses is None:
             return
         self.order.settle(run, lanes)
