@@ -109,20 +109,24 @@ class Matmul:
         """a: (rows, depth), b: (columns, depth), c: (rows, columns). blocks: number of SMs to use."""
         self.launch(a, b, c, blocks)
 
-    @cute.jit
-    def launch(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, blocks: Int32) -> None:
+    def launch(self, a: Any, b: Any, c: Any, blocks: Any, stream: Any = ()) -> None:
+        """Within a traced function. stream: a CUstream; nothing: the default one."""
         cluster = self.tuning.cluster
         k_major = warpgroup.OperandMajorMode.K
         mma = hopper_helpers.make_trivial_tiled_mma(
             self.dtype, self.dtype, k_major, k_major, cutlass.Float32, (WORKERS, 1, 1), (GROUP_ROWS, self.columns)
         )
         maps = [self.map_of(a, self.rows), self.map_of(b, self.columns // cluster), self.map_of(c, GROUP_ROWS, True)]
-        self.shards = a.shape[2] if cutlass.const_expr(cute.rank(a) == 3) else 1
+        self.shards = a.shape[2] if cute.rank(a) == 3 else 1
         sizes = (cute.size(a, mode=[0]), cute.size(b, mode=[0]), cute.size(a, mode=[1]))
         rows, columns = self.tiles(sizes)
         clusters = cutlass.min(Int32(blocks // cluster), Int32(rows * columns * self.shards))
         self.kernel(mma, maps, sizes).launch(
-            grid=(clusters * cluster, 1, 1), block=(THREADS, 1, 1), cluster=(cluster, 1, 1), min_blocks_per_mp=1
+            grid=(clusters * cluster, 1, 1),
+            block=(THREADS, 1, 1),
+            cluster=(cluster, 1, 1),
+            min_blocks_per_mp=1,
+            stream=stream,
         )
 
     def map_of(self, matrix: Any, rows: int, is_target: bool = False) -> Any:
