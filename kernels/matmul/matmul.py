@@ -101,6 +101,7 @@ class Matmul:
         self.name = {cutlass.BFloat16: "bfloat16", cutlass.Float16: "float16"}[dtype]
         self.tuning = tuning
         self.rows, self.columns = WORKERS * GROUP_ROWS, tuning.columns
+        self.shards = 1
 
     # The host's half.
 
@@ -111,23 +112,41 @@ class Matmul:
 
     def launch(self, a: Any, b: Any, c: Any, blocks: Any, stream: Any = ()) -> None:
         """Within a traced function. stream: a CUstream; nothing: the default one."""
-        cluster = self.tuning.cluster
-        k_major = warpgroup.OperandMajorMode.K
+        sizes = (cute.size(a, mode=[0]), cute.size(b, mode=[0]), cute.size(a, mode=[1]))
+        self.launch_with([self.source(a)], b, [self.target(c)], sizes, [], blocks, stream)
+
+    def launch_with(
+        self,
+        sources: list[Any],
+        b: Any,
+        targets: list[Any],
+        sizes: Any,
+        words: list[Any],
+        blocks: Any,
+        stream: Any = (),
+    ) -> None:
+        """sources, targets: the tensor maps of A and C. sizes: rows, columns, depth. words: for begin."""
+        cluster, k_major = self.tuning.cluster, warpgroup.OperandMajorMode.K
         mma = hopper_helpers.make_trivial_tiled_mma(
             self.dtype, self.dtype, k_major, k_major, cutlass.Float32, (WORKERS, 1, 1), (GROUP_ROWS, self.columns)
         )
-        maps = [self.map_of(a, self.rows), self.map_of(b, self.columns // cluster), self.map_of(c, GROUP_ROWS, True)]
-        self.shards = a.shape[2] if cute.rank(a) == 3 else 1
-        sizes = (cute.size(a, mode=[0]), cute.size(b, mode=[0]), cute.size(a, mode=[1]))
         rows, columns = self.tiles(sizes)
         clusters = cutlass.min(Int32(blocks // cluster), Int32(rows * columns * self.shards))
-        self.kernel(mma, maps, sizes).launch(
+        self.kernel(mma, sources, self.map_of(b, self.columns // cluster), targets, sizes, words).launch(
             grid=(clusters * cluster, 1, 1),
             block=(THREADS, 1, 1),
             cluster=(cluster, 1, 1),
             min_blocks_per_mp=1,
             stream=stream,
         )
+
+    def source(self, matrix: Any) -> Any:
+        """The tensor map of A."""
+        return self.map_of(matrix, self.rows)
+
+    def target(self, matrix: Any) -> Any:
+        """The tensor map of C."""
+        return self.map_of(matrix, GROUP_ROWS, True)
 
     def map_of(self, matrix: Any, rows: int, is_target: bool = False) -> Any:
         """The tensor map of a matrix for boxes of a number of rows: an atom that carries it."""
@@ -148,7 +167,7 @@ class Matmul:
     # The device's half.
 
     @cute.kernel
-    def kernel(self, mma: cute.TiledMma, maps: Any, sizes: Any) -> None:
+    def kernel(self, mma: cute.TiledMma, sources: Any, b: Any, targets: Any, sizes: Any, words: Any) -> None:
         thread = cute.arch.thread_idx()[0]
         group = cute.arch.make_warp_uniform(thread // GROUP)
         stages, cluster = self.tuning.stages, self.tuning.cluster
@@ -157,22 +176,27 @@ class Matmul:
         pieces = [shared.allocate_tensor(self.dtype, one.outer, 1024, one.inner) for one in layouts]
         chunks = shared.allocate_array(cutlass.Int8, WORKERS * CHUNKS * CHUNK_BYTES, byte_alignment=1024)
         barriers = shared.allocate_array(Int64, 2 * stages, byte_alignment=8)
-        addresses = [tensor_maps.address_of(one) for one in maps]
+        sources, targets = ([tensor_maps.address_of(one) for one in group] for group in (sources, targets))
+        b = tensor_maps.address_of(b)
+        self.begin(words)
         if thread == 0:
             for at in cutlass.range_constexpr(stages):
                 cute.arch.mbarrier_init(barriers + at, 1)
                 cute.arch.mbarrier_init(barriers + stages + at, cluster * WORKERS * (GROUP // WARP))
             cute.arch.mbarrier_init_fence()
-            for one in addresses:
+            for one in (*sources, b, *targets):
                 tensor_maps.prefetch(one)
         self.meet()
+        self.met(thread)
         if group == 0:
             cute.arch.setmaxregister_decrease(LOADER_REGISTERS)
             if thread == 0:
-                self.load(addresses, pieces, barriers, sizes)
+                self.load(sources, b, pieces, barriers, sizes)
+            if thread >= WARP:
+                self.assist(thread - WARP)
         else:
             cute.arch.setmaxregister_increase(WORKER_REGISTERS)
-            self.multiply(mma, addresses, pieces, chunks, barriers, sizes, group - 1)
+            self.multiply(mma, targets, pieces, chunks, barriers, sizes, group - 1)
         if cutlass.const_expr(cluster > 1):
             cute.arch.cluster_arrive(aligned=False)
             cute.arch.cluster_wait()
@@ -196,11 +220,40 @@ class Matmul:
         width = cutlass.min(Int32(self.tuning.panel), across - first)
         row, column = (first + rest % width, rest // width)[:: 1 if self.tuning.along == "m" else -1]
         row = row * self.tuning.cluster + cute.arch.block_idx_in_cluster()
-        return row, column, Int32(self.shard(shard, sizes))
+        return row, column, Int32(self.shard(shard))
 
-    def shard(self, step: Any, sizes: Any) -> Any:
+    # What fused kernels do besides.
+
+    def begin(self, words: list[Any]) -> None:
+        """All threads, first."""
+
+    def met(self, thread: Any) -> None:
+        """All threads, when all of the block have begun."""
+
+    def assist(self, thread: Any) -> None:
+        """The warps of the first warpgroup that have nothing to do."""
+
+    def shard(self, step: Any) -> Any:
         """The shard that is computed in a step."""
         return step
+
+    def await_shard(self, shard: Any) -> None:
+        """The loading thread, before it loads rows of a shard."""
+
+    def load_a(self, stage: Any, sources: Any, k: Any, row: Any, shard: Any, counted: Any) -> None:
+        """Start the copy of a piece of A."""
+        tensor_maps.load(stage, sources[0], self.corner(k, row, shard), counted)
+
+    def finish(self, sums: Any, targets: Any, chunks: Any, place: Any, sizes: Any, group: Any, told: Any) -> Any:
+        """A warpgroup has a tile: write its rows. told: what it has to tell, which is given to the next call."""
+        for at in range(self.columns // COLUMNS):
+            self.write(self.rounded(sums, at), targets, chunks, place, at, group)
+        return told
+
+    def end(self, sizes: Any, group: Any, told: Any) -> None:
+        """A warpgroup has written all tiles."""
+
+    # What they have in common.
 
     def corner(self, column: Any, row: Any, shard: Any) -> tuple[Any, ...]:
         """Where a box of A or C begins."""
@@ -214,7 +267,7 @@ class Matmul:
         return cute.arch.block_idx()[0] // cluster, cute.arch.grid_dim()[0] // cluster, count
 
     @cute.jit
-    def load(self, maps: Any, pieces: Any, barriers: Any, sizes: Any) -> None:
+    def load(self, sources: Any, map_b: Any, pieces: Any, barriers: Any, sizes: Any) -> None:
         """One thread: all pieces of all tiles of this block, as far ahead as there are stages."""
         stages, cluster = self.tuning.stages, self.tuning.cluster
         number, step, count = self.numbers(sizes)
@@ -225,15 +278,15 @@ class Matmul:
         stage, parity = Int32(0), Int32(1)
         while number < count:
             row, column, shard = self.place(number, sizes)
+            self.await_shard(shard)
             k = Int32(0)
             while k < sizes[2]:
                 cute.arch.mbarrier_wait(barriers + stages + stage, parity)
                 cute.arch.mbarrier_arrive_and_expect_tx(barriers + stage, self.tuning.stage_bytes)
                 counted = full + stage * 8
-                corner = self.corner(k, row * self.rows, shard)
-                tensor_maps.load(a + stage * self.rows * ROW_BYTES, maps[0], corner, counted)
+                self.load_a(a + stage * self.rows * ROW_BYTES, sources, k, row * self.rows, shard, counted)
                 corner = (k, column * self.columns + mine)
-                tensor_maps.load(b + (stage * self.columns + mine) * ROW_BYTES, maps[1], corner, counted, cluster)
+                tensor_maps.load(b + (stage * self.columns + mine) * ROW_BYTES, map_b, corner, counted, cluster)
                 k += COLUMNS
                 stage += 1
                 if stage == stages:
@@ -243,7 +296,7 @@ class Matmul:
 
     @cute.jit
     def multiply(
-        self, mma: cute.TiledMma, maps: Any, pieces: Any, chunks: Any, barriers: Any, sizes: Any, group: Int32
+        self, mma: cute.TiledMma, targets: Any, pieces: Any, chunks: Any, barriers: Any, sizes: Any, group: Int32
     ) -> None:
         """A warpgroup: its rows of all tiles of this block."""
         stages = self.tuning.stages
@@ -253,7 +306,7 @@ class Matmul:
         b = mma.make_fragment_B(part.partition_B(pieces[1]))
         sums = cute.make_rmem_tensor(mma.partition_shape_C((self.rows, self.columns)), cutlass.Float32)
         stage, parity = Int32(0), Int32(0)
-        before = Int32(0)
+        before, told = Int32(0), Int64(0)
         while number < count:
             cute.arch.mbarrier_wait(barriers + stage, parity)
             self.step(mma, sums, a, b, stage, True)
@@ -275,9 +328,10 @@ class Matmul:
             if stage == stages:
                 stage = Int32(0)
                 parity = 1 - parity
-            self.finish(sums, maps, chunks, self.place(number, sizes), group)
+            told = self.finish(sums, targets, chunks, self.place(number, sizes), sizes, group, told)
             number += step
         bulk.await_written()
+        self.end(sizes, group, told)
 
     @cute.jit
     def step(self, mma: cute.TiledMma, sums: Any, a: Any, b: Any, stage: Int32, is_first: cutlass.Constexpr) -> None:
@@ -300,40 +354,38 @@ class Matmul:
                 cute.arch.mbarrier_arrive(barrier)
 
     @cute.jit
-    def finish(self, sums: Any, maps: Any, chunks: Any, place: Any, group: Int32) -> None:
-        """Write a warpgroup's rows of a tile."""
+    def write(self, words: Any, targets: Any, chunks: Any, place: Any, at: cutlass.Constexpr, group: Int32) -> None:
+        """64 columns of a warpgroup's rows of a tile, to all targets."""
         row, column, shard = place
-        for at in cutlass.range_constexpr(self.columns // COLUMNS):
-            chunk = Int32(chunks.toint()) + (group * CHUNKS + at % CHUNKS) * CHUNK_BYTES
-            self.chunk_free(group)
-            self.fill(sums, at, chunk)
-            self.chunk_full(group)
-            if cute.arch.thread_idx()[0] % GROUP == 0:
-                first = column * self.columns + at * COLUMNS
-                corner = self.corner(first, row * self.rows + group * GROUP_ROWS, shard)
-                tensor_maps.store(maps[2], corner, chunk)
-                bulk.end_group()
+        chunk = self.free_chunk(chunks, at, group)
+        thread = cute.arch.thread_idx()[0] % GROUP
+        line = thread // WARP * 16 + thread % 16
+        for pair in cutlass.range_constexpr(COLUMNS // 16):
+            vector = (2 * pair + thread % WARP // 16) ^ (line % 8)
+            tensor_maps.store_matrices(chunk + line * ROW_BYTES + vector * 16, words[4 * pair : 4 * pair + 4])
+        self.chunk_full(group)
+        if thread == 0:
+            corner = self.corner(column * self.columns + at * COLUMNS, row * self.rows + group * GROUP_ROWS, shard)
+            for one in targets:
+                tensor_maps.store(one, corner, chunk)
+            bulk.end_group()
+
+    def rounded(self, sums: Any, at: int) -> list[Any]:
+        """The words of 64 columns: two neighbours of a row each."""
+        values = [tensor_maps.word_of_float(sums[at * COLUMNS // 2 + i]) for i in range(COLUMNS // 2)]
+        return [narrow(values[i : i + 2], self.name) for i in range(0, len(values), 2)]
 
     @cute.jit
-    def chunk_free(self, group: Int32) -> None:
-        """Wait until the chunk before the last one has been read."""
+    def free_chunk(self, chunks: Any, at: cutlass.Constexpr, group: Int32) -> Int32:
+        """A chunk of shared memory, when what it held has been read."""
         if cute.arch.thread_idx()[0] % GROUP == 0:
             bulk.await_read()
-        cute.arch.barrier(barrier_id=1 + group, number_of_threads=GROUP)
+        self.meet_group(group)
+        return Int32(chunks.toint()) + (group * CHUNKS + at % CHUNKS) * CHUNK_BYTES
 
-    @cute.jit
-    def chunk_full(self, group: Int32) -> None:
+    def chunk_full(self, group: Any) -> None:
         tensor_maps.fence_shared()
-        cute.arch.barrier(barrier_id=1 + group, number_of_threads=GROUP)
+        self.meet_group(group)
 
-    @cute.jit
-    def fill(self, sums: Any, at: cutlass.Constexpr, chunk: Int32) -> None:
-        """Round 64 columns of the sums, and store them as a box lies in shared memory."""
-        thread = cute.arch.thread_idx()[0] % GROUP
-        row = thread // WARP * 16 + thread % 16
-        for pair in cutlass.range_constexpr(COLUMNS // 16):
-            first = (at * COLUMNS + pair * 16) // 2
-            values = [tensor_maps.word_of_float(sums[first + i]) for i in range(8)]
-            words = [narrow(values[i : i + 2], self.name) for i in range(0, 8, 2)]
-            vector = (2 * pair + thread % WARP // 16) ^ (row % 8)
-            tensor_maps.store_matrices(chunk + row * ROW_BYTES + vector * 16, words)
+    def meet_group(self, group: Any) -> None:
+        cute.arch.barrier(barrier_id=1 + group, number_of_threads=GROUP)
