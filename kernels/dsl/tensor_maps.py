@@ -91,6 +91,13 @@ def store_matrices(address: Any, words: list[Any], *, loc: Any = None, ip: Any =
 
 
 @dsl_user_op
+def store_shared_vector(address: Any, words: list[Any], *, loc: Any = None, ip: Any = None) -> None:
+    """Store 16 bytes to shared memory, at a 16-byte aligned address."""
+    text = "st.shared.v4.b32 [$0], {$1, $2, $3, $4};"
+    assemble(text, "r,r,r,r,r", [Int32(address), *map(Int32, words)], None, memory=True, loc=loc, ip=ip)
+
+
+@dsl_user_op
 def fence_shared(*, loc: Any = None, ip: Any = None) -> None:
     """Orders this thread's ordinary stores to shared memory before copies from there that follow."""
     assemble("fence.proxy.async.shared::cta;", "", [], None, memory=True, loc=loc, ip=ip)

@@ -1,8 +1,8 @@
 """matmul: C = A B^T on Hopper, persistent, warp specialised; the mainloop of all kernels of this folder.
 
 A is (rows, depth), B (columns, depth), C (rows, columns): bfloat16 or float16, rows contiguous, sums in float32. depth
-and columns are multiples of 8 (16 bytes, which tensor maps demand); rows are any number. In fused kernels A and C have
-a third dimension, shards: blocks of rows, one a rank, with tiles of their own.
+and columns are multiples of 8 (16 bytes, which tensor maps demand); rows are any number. In fused kernels rows are
+divided into shards, one a rank, each with tiles of its own.
 
 Roles. A block has three warpgroups. Of the first, one thread starts copies; it gives its registers to the other two,
 which multiply: each has 64 rows of a tile and all of its columns. Blocks are as many as SMs and take tiles in turn, so
@@ -256,8 +256,12 @@ class Matmul:
     # What they have in common.
 
     def corner(self, column: Any, row: Any, shard: Any) -> tuple[Any, ...]:
-        """Where a box of A or C begins."""
-        return (column, row) if self.shards == 1 else (column, row, shard)
+        """Where a box of A begins."""
+        return (column, row)
+
+    def target_corner(self, column: Any, row: Any, shard: Any) -> tuple[Any, ...]:
+        """Where a box of C begins."""
+        return (column, row)
 
     @cute.jit
     def numbers(self, sizes: Any) -> tuple[Int32, Int32, Int32]:
@@ -306,7 +310,7 @@ class Matmul:
         b = mma.make_fragment_B(part.partition_B(pieces[1]))
         sums = cute.make_rmem_tensor(mma.partition_shape_C((self.rows, self.columns)), cutlass.Float32)
         stage, parity = Int32(0), Int32(0)
-        before, told = Int32(0), Int64(0)
+        before, told = Int32(0), Int32(0)
         while number < count:
             cute.arch.mbarrier_wait(barriers + stage, parity)
             self.step(mma, sums, a, b, stage, True)
@@ -365,10 +369,14 @@ class Matmul:
             tensor_maps.store_matrices(chunk + line * ROW_BYTES + vector * 16, words[4 * pair : 4 * pair + 4])
         self.chunk_full(group)
         if thread == 0:
-            corner = self.corner(column * self.columns + at * COLUMNS, row * self.rows + group * GROUP_ROWS, shard)
-            for one in targets:
-                tensor_maps.store(one, corner, chunk)
+            first = column * self.columns + at * COLUMNS
+            self.store(targets, self.target_corner(first, row * self.rows + group * GROUP_ROWS, shard), chunk, shard)
             bulk.end_group()
+
+    def store(self, targets: Any, corner: Any, chunk: Any, shard: Any) -> None:
+        """Start the copies of a chunk, by one thread."""
+        for one in targets:
+            tensor_maps.store(one, corner, chunk)
 
     def rounded(self, sums: Any, at: int) -> list[Any]:
         """The words of 64 columns: two neighbours of a row each."""
