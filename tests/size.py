@@ -39,7 +39,7 @@ LIMITS = {
     "the core, code lines": 54_366,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_504,
-    "tests, code lines": 70_501,
+    "tests, code lines": 70_517,
     "Markdown, words": 29_685,
     "README.md, words": 1_600,
     "longest other page, words": 3_312,
