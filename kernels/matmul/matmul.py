@@ -93,10 +93,13 @@ class Tuning:
         return self.stages * (self.stage_bytes + 16) + WORKERS * CHUNKS * CHUNK_BYTES + 1024
 
 
+DEFAULT = Tuning()
+
+
 class Matmul:
     """The kernel. dtype: cutlass.BFloat16 or cutlass.Float16."""
 
-    def __init__(self, dtype: Any, tuning: Tuning = Tuning()) -> None:
+    def __init__(self, dtype: Any, tuning: Tuning = DEFAULT) -> None:
         self.dtype = dtype
         self.name = {cutlass.BFloat16: "bfloat16", cutlass.Float16: "float16"}[dtype]
         self.tuning = tuning
@@ -385,9 +388,11 @@ class Matmul:
 
     @cute.jit
     def free_chunk(self, chunks: Any, at: cutlass.Constexpr, group: Int32) -> Int32:
-        """A chunk of shared memory, when what it held has been read."""
+        """A chunk of shared memory, when what it held has been read. A tile of an odd number of chunks ends with the
+        one that the next tile begins with."""
+        is_first_again = at == 0 and self.columns // COLUMNS % CHUNKS
         if cute.arch.thread_idx()[0] % GROUP == 0:
-            bulk.await_read()
+            bulk.await_read(0 if is_first_again else CHUNKS - 1)
         self.meet_group(group)
         return Int32(chunks.toint()) + (group * CHUNKS + at % CHUNKS) * CHUNK_BYTES
 

@@ -20,7 +20,7 @@ from kernels.dsl import bulk, device
 from kernels.dsl.device import assemble
 from kernels.dsl.signals import Watch, wait_for
 from kernels.dsl.status import TILES
-from kernels.matmul.matmul import GROUP, WORKERS, Matmul, Tuning
+from kernels.matmul.matmul import DEFAULT, GROUP, WORKERS, Matmul, Tuning
 
 STATE_WORDS = 3
 """Words of the state: launches, blocks that have begun, blocks of all launches so far."""
@@ -49,7 +49,7 @@ class FusedMatmul(Matmul):
     tells_own = False
     """Whether other ranks are told of this one's own tiles."""
 
-    def __init__(self, dtype: Any, world_size: int, tuning: Tuning = Tuning()) -> None:
+    def __init__(self, dtype: Any, world_size: int, tuning: Tuning = DEFAULT) -> None:
         super().__init__(dtype, tuning)
         self.shards = world_size
 
@@ -63,7 +63,7 @@ class FusedMatmul(Matmul):
 
     @cute.jit
     def met(self, thread: Int32) -> None:
-        if thread == 0:
+        if thread == 0:  # noqa: SIM102 - both are conditions of the device
             if count_block(self.state + 4) == cute.arch.grid_dim()[0] - 1:
                 device.store_word(self.state, self.number)
                 device.store_word(self.state + 4, Int32(0))
@@ -94,7 +94,7 @@ class FusedMatmul(Matmul):
     def tell(self, told: Int32, sizes: Any, group: Int32) -> None:
         """By a warpgroup's storing thread: all that it stored is written. A part of a sum is told to its owner, a tile
         of one's own to all others, if they have to know (tells_own)."""
-        if cute.arch.thread_idx()[0] % GROUP == 0:
+        if cute.arch.thread_idx()[0] % GROUP == 0:  # noqa: SIM102
             if told != 0:
                 bulk.await_written()
                 half, shard = (told - 1) // self.shards, (told - 1) % self.shards
@@ -123,3 +123,13 @@ class FusedMatmul(Matmul):
         while index < count * (self.shards - 1):
             self.await_one(kind, self.after(self.rank, 1 + index // count), index % count, sizes)
             index += cute.arch.grid_dim()[0] * workers
+
+
+def shards_last(matrix: Any) -> Any:
+    """A matrix of (shards, rows, columns) as (rows, columns, shards), which lies as before."""
+    return cute.make_tensor(matrix.iterator, cute.select(matrix.layout, mode=[1, 2, 0]))
+
+
+def address(pointer: Any) -> Any:
+    """The address that a pointer is, as kernels take it."""
+    return Int64(pointer.toint())

@@ -4,9 +4,9 @@ Each rank multiplies its A (all rows, its part of the depth) and B. The rows of 
 its owner. A shard has tiles of its own, so its number of rows is any.
 
 ReduceScatter (inboxes). A rank computes the shards of the ranks after it, in order, and its own last. Tiles of others
-are rounded to C's type and pushed into the owner's inbox: a bulk store of 8 KiB for each 64 columns of a warpgroup, as
-its registers have them, so that the owner's same thread reads back 16 bytes at a time. The owner adds the inboxes to its
-own tile in registers, and writes C.
+are rounded to C's type and pushed into the owner's inbox: a bulk store of 8 KiB for 64 columns of a warpgroup, as
+its registers have them, so that the owner's same thread reads back 16 bytes at a time. The owner adds the inboxes to
+its own tile in registers, and writes C.
 
 AllReduce. The same, and the owner stores the finished tile into C of all ranks. A rank is done when all have come.
 
@@ -19,9 +19,9 @@ cp.async.bulk.wait_group 0 (not .read: that says only that shared memory was rea
 flag is told when the warpgroup has the next tile, so that nobody waits for the link. Who needs the rows acquires the
 flag by one thread, and passes it on by a barrier of the warpgroup; who then adds by a copy has a proxy fence between.
 
-Again and again. Inboxes are two, which launches take in turn. A rank that begins launch n + 2 has got tiles of all ranks
-in launch n + 1, so they have ended launch n and read that inbox. C of another rank is written only when that rank has
-told a tile of the same launch.
+Again and again. Inboxes are two, which launches take in turn. A rank that begins launch n + 2 has got tiles of all
+ranks in launch n + 1, so they have ended launch n and read that inbox. C of another rank is written only when that rank
+has told a tile of the same launch.
 
 Numerics. Inboxes: every rank's sum is rounded once to C's type, added in float32 in the order owner + 1, owner + 2, ..
 owner, and rounded: the same bits always.
@@ -38,7 +38,7 @@ from cutlass import Int32, Int64
 from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.arithmetic import Reduction
 from kernels.matmul.matmul import CHUNK_BYTES, COLUMNS, GROUP, WORKERS, Tuning
-from kernels.matmul.ranks import PARTS, WHOLE, FusedMatmul
+from kernels.matmul.ranks import PARTS, WHOLE, FusedMatmul, address, shards_last
 
 
 def half_tiles(rows: int, columns: int, tuning: Tuning) -> int:
@@ -211,7 +211,7 @@ class ReduceScatterByAdding(ReduceScatter):
     def finish(self, sums: Any, targets: Any, chunks: Any, place: Any, sizes: Any, group: Int32, told: Int32) -> Int32:
         self.tell(told, sizes, group)
         half, owner = self.half_tile(place, sizes, group), place[2]
-        if owner != self.rank:
+        if owner != self.rank:  # noqa: SIM102
             if cute.arch.thread_idx()[0] % GROUP == 0:
                 self.await_one(WHOLE, owner, half, sizes)
                 bulk.fence_proxies()
@@ -231,13 +231,3 @@ class ReduceScatterByAdding(ReduceScatter):
     def end(self, sizes: Any, group: Any, told: Any) -> None:
         self.tell(told, sizes, group)
         self.await_all(PARTS, sizes)
-
-
-def shards_last(matrix: Any) -> Any:
-    """A matrix of (shards, rows, columns) as (rows, columns, shards), which lies as before."""
-    return cute.make_tensor(matrix.iterator, cute.select(matrix.layout, mode=[1, 2, 0]))
-
-
-def address(pointer: Any) -> Any:
-    """The address that a pointer is, as kernels take it."""
-    return Int64(pointer.toint())
