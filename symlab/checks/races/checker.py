@@ -1093,7 +1093,7 @@ class Races(RaceChecker):
                 continue
             shadow.note(kept, stamp)
             tiles = _tiles([(places, factor) for _, places, factor, _ in entered], shadow.units)
-            if shadow.others and kept.kind == READ:
+            if shadow.hidden or (shadow.others and kept.kind == READ):
                 for _, places, factor, actor in entered:
                     self._restamp_beside(shadow, kept, _in_units(places, factor), actor, number, stamp)
             if tiles is not None:
@@ -1111,9 +1111,9 @@ class Races(RaceChecker):
     def _restamp_beside(
         self, shadow: Shadow, kept: Kept, units: Numbers, actors: int | Numbers, number: int, stamp: int
     ) -> None:
-        """Likewise what is kept of copies' reads that other readers took the place of. actors: one, or by unit."""
+        """Likewise what is kept of copies' reads and additions that others took the place of. actors: one, or by unit."""
         order = np.argsort(units, kind="stable")
-        for one, some, epochs in shadow.others:
+        for one, some, epochs in (*shadow.others, *shadow.hidden):
             if one == kept and (epochs & CODE_MASK == COPY_CODE).any():
                 found = order[np.minimum(np.searchsorted(units[order], some), len(units) - 1)]
                 mine = np.broadcast_to(actors, len(units))[found]
@@ -1149,7 +1149,7 @@ class Races(RaceChecker):
         some = epochs[places]
         each = len(some) // len(lanes)
         actors, chosen = np.repeat(one.run.actors[lanes], each), np.repeat(waited, each)
-        if shadow.others and kept.kind == READ:
+        if shadow.hidden or (shadow.others and kept.kind == READ):
             units = np.arange(places.start, places.stop) if isinstance(places, slice) else places
             self._restamp_beside(shadow, kept, units[chosen], actors[chosen], info.number, stamp)
         ours = ((some & CODE_MASK) == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == info.number)
