@@ -715,7 +715,7 @@ class Races(RaceChecker):
             run.released[scope].entries[lanes] = self.order.entries(run, lanes, scope, stamp)
 
     def _fence_maps(self, run: Running, lanes: Numbers, event: Fence) -> None:
-        """Of an acquire the maps; a release has nothing to do: whoever acquires has to know the stores."""
+        """Of an acquire the maps; a release has none: the thread that acquires has to know the stores."""
         if event.addresses is None:
             return
         self.order.settle(run, lanes)
@@ -1111,7 +1111,7 @@ class Races(RaceChecker):
     def _restamp_beside(
         self, shadow: Shadow, kept: Kept, units: Numbers, actors: int | Numbers, number: int, stamp: int
     ) -> None:
-        """Likewise what is kept of copies' reads and additions that others took the place of. actors: one, or by unit."""
+        """Likewise what is kept of copies' reads and additions whose places others took. actors: one, or by unit."""
         order = np.argsort(units, kind="stable")
         for one, some, epochs in (*shadow.others, *shadow.hidden):
             if one == kept and (epochs & CODE_MASK == COPY_CODE).any():
