@@ -1,5 +1,5 @@
 "use strict";
-// Without this script everything can be read; with it tables can be sorted.
+// Without this script everything can be read; with it tables can be sorted, and print shows what is folded.
 (() => {
   const value = (row, column) => {
     const cell = row.cells[column];
@@ -46,4 +46,13 @@
   };
   addEventListener("hashchange", unfold);
   unfold();
+
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = Array.from(document.querySelectorAll("details:not([open])"));
+    for (const one of opened) one.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const one of opened) one.open = false;
+  });
 })();

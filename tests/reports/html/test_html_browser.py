@@ -1,10 +1,17 @@
-"""The report as people see it, in a real browser, offline: on a phone and on a desk, sorted by hand."""
+"""The report as people see it, in a real browser, offline: on a phone and on a desk, sorted by hand, printed."""
+
+import re
+import shutil
+import subprocess
 
 import pytest
 
 from reports.html import page
 from tests.reports.html.test_html import SIMULATED, failed
 from tests.reports.synthetic import KIB, MIB, study
+
+PAPER_WIDTH = 1047
+"""Of A4, landscape, between margins of 10 mm, in CSS pixels."""
 
 RECORDS = [
     *study(worlds=2, sizes=(KIB, 64 * KIB, 4 * MIB)),
@@ -79,6 +86,36 @@ def test_the_best_of_each_size_is_not_cut_on_a_phone(opened):
     box = opened.page.locator("header .side .scroll").first
     assert box.locator("thead th").count() == 5
     assert box.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
+
+
+CONTRASTS = """() => {
+    const light = c => c.slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+    const numbers = text => text.match(/[\\d.]+/g).map(Number);
+    const found = {};
+    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+        const own = walk.currentNode.parentElement;
+        if (!walk.currentNode.textContent.trim() || own.closest("svg, script, style")) continue;
+        let behind = own, paper = [255, 255, 255];
+        for (; behind; behind = behind.parentElement) {
+            const colour = numbers(getComputedStyle(behind).backgroundColor);
+            if (colour.length < 4 || colour[3] > 0) { paper = colour; break; }
+        }
+        const [a, b] = [light(numbers(getComputedStyle(own).color)), light(paper)];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 4.5) found[own.tagName + "." + own.className] = ratio;
+    }
+    return found;
+}"""
+"""Texts of less contrast than WCAG 2 asks for at level AA."""
+
+
+@pytest.mark.parametrize(
+    "opened", [{"width": 1280, "color_scheme": one} for one in ("light", "dark")], indirect=True, ids=["light", "dark"]
+)
+def test_texts_have_the_contrast_of_level_aa(opened):
+    assert opened.page.evaluate(CONTRASTS) == {}
 
 
 @pytest.mark.parametrize("opened", BOTH, indirect=True, ids=["phone", "desk"])
@@ -158,6 +195,34 @@ def test_all_can_be_read_without_scripts(opened):
     assert opened.page.locator("#measured details td", has_text="one_shot").first.is_visible()
 
 
+def test_it_opens_in_a_sandboxed_frame_without_scripts(browser, report):
+    page = browser.new_page()
+    page.set_content('<iframe sandbox="" width="800" height="600"></iframe>')
+    page.locator("iframe").evaluate("(frame, text) => { frame.srcdoc = text }", report.read_text(encoding="utf-8"))
+    assert page.frame_locator("iframe").locator(".verdict").inner_text().endswith("did not pass.")
+    page.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opened", [{"width": PAPER_WIDTH}], indirect=True)
+def test_print_cuts_nothing_and_folds_nothing(opened, tmp_path):
+    opened.page.emulate_media(media="print")
+    opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert sideways(opened.page) <= 0
+    cut = opened.page.evaluate(
+        """width => Array.from(document.querySelectorAll("table, pre, svg[role=img], dl"))
+            .filter(one => one.getBoundingClientRect().right > width + 0.5)
+            .map(one => one.closest("section")?.id)""",
+        PAPER_WIDTH,
+    )
+    assert cut == []
+    assert opened.page.evaluate("document.querySelectorAll('details:not([open])').length") == 0
+    opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    path = tmp_path / "report.pdf"
+    opened.page.pdf(path=str(path), prefer_css_page_size=True)
+    assert path.read_bytes().startswith(b"%PDF")
+
+
 @pytest.mark.slow
 def test_the_answer_is_on_the_first_screen(browser, report):
     opened = Opened(browser, report, 1280)
@@ -202,3 +267,41 @@ def test_another_script_or_style_does_nothing(browser, tmp_path):
     refused = [one for one in opened.said if "Content Security Policy" in one]
     assert len(refused) >= 4, "the script, the style, the picture, the attributes"
     opened.page.close()
+
+
+@pytest.mark.slow
+def test_dark_is_dark_and_can_be_read(browser, report):
+    opened = Opened(browser, report, 1280, color_scheme="dark")
+    lightness = """one => {
+        const [r, g, b] = getComputedStyle(one[0])[one[1]].match(/[\\d.]+/g).map(Number);
+        return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
+    }"""
+
+    def of(what, key):
+        handle = opened.page.locator(what).first.element_handle()
+        return float(opened.page.evaluate(f"([one, key]) => ({lightness})([one, key])", [handle, key]))
+
+    assert of("body", "backgroundColor") < 0.12
+    for what in ("h1", ".facts dt", ".notes li", "tbody td", "a", ".counts .bad"):
+        assert of(what, "color") > 0.45, what
+    opened.page.emulate_media(media="print", color_scheme="dark")
+    assert of("body", "backgroundColor") > 0.95
+    assert of("h1", "color") < 0.2
+    opened.page.close()
+
+
+@pytest.mark.slow
+def test_on_paper_a_long_table_has_its_head_on_each_page(browser, tmp_path):
+    if shutil.which("pdftotext") is None:
+        pytest.skip("pdftotext is not installed: apt-get install poppler-utils")
+    report = tmp_path / "report.html"
+    sizes = tuple(KIB + 16 * number for number in range(60))
+    report.write_text(page(study(("one_shot", "nccl"), sizes, worlds=1), most_pictures=1), encoding="utf-8")
+    opened = Opened(browser, report, 1280)
+    opened.page.pdf(path=str(tmp_path / "report.pdf"), prefer_css_page_size=True)
+    opened.page.close()
+    line = ["pdftotext", "-layout", str(tmp_path / "report.pdf"), "-"]
+    pages = subprocess.run(line, check=True, capture_output=True, text=True).stdout.split("\f")
+    rows = [one for one in pages if len(re.findall(r"^ *\d{4} +(?:one_shot|nccl)\b", one, re.MULTILINE)) > 3]
+    assert len(rows) > 2
+    assert all("algbw" in one for one in rows)
