@@ -1097,7 +1097,7 @@ class Races(RaceChecker):
     def _restamp_beside(
         self, shadow: Shadow, kept: Kept, units: Numbers, actors: int | Numbers, number: int, stamp: int
     ) -> None:
-        """Likewise what is kept of copies' reads and additions that others took the place of. actors: one, or by unit."""
+        """Likewise what is kept of copies whose place others took. actors: one, or by unit."""
         order = np.argsort(units, kind="stable")
         for one, some, epochs in (*shadow.others, *shadow.hidden):
             if one == kept and (epochs & CODE_MASK == COPY_CODE).any():
