@@ -79,7 +79,7 @@ class FusedMatmul(Matmul):
         return (place[0] * self.tiles(sizes)[1] + place[1]) * WORKERS + group
 
     def flag(self, flags: Any, kind: int, source: Any, half: Any, sizes: Any) -> Any:
-        """Where a rank is told that a half tile has come from another: flags of several kinds are apart."""
+        """Where another rank signals a rank that a half tile has come; each kind of flag has its own."""
         return flags + (Int64(kind * self.shards + source) * self.half_tiles(sizes) + half) * 4
 
     def after(self, rank: Any, steps: Any) -> Any:
@@ -92,8 +92,8 @@ class FusedMatmul(Matmul):
 
     @cute.jit
     def tell(self, told: Int32, sizes: Any, group: Int32) -> None:
-        """By a warpgroup's storing thread: all that it stored is written. A part of a sum is told to its owner, a tile
-        of one's own to all others, if they have to know (tells_own)."""
+        """By a warpgroup's storing thread: all that it stored is written. Signal a part of a sum to its owner, an own
+        tile to all others, if they have to know (tells_own)."""
         if cute.arch.thread_idx()[0] % GROUP == 0:  # noqa: SIM102
             if told != 0:
                 bulk.await_written()

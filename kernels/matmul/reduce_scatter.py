@@ -14,14 +14,14 @@ ReduceScatterByAdding. A rank computes its own shard first and stores it to C; t
 theirs where they are, by cp.reduce.async.bulk.tensor. It needs no inbox and no pass over one. What it gives up: each
 addition rounds to C's type, and their order is free, so that results of more than two ranks differ from run to run.
 
-Order and scope. What a warpgroup stored is told by a flag for its rows of the tile, released at system scope after
+Order and scope. A warpgroup signals what it stored by a flag for its rows of the tile, released at system scope after
 cp.async.bulk.wait_group 0 (not .read: that says only that shared memory was read) by the thread that stored it. The
-flag is told when the warpgroup has the next tile, so that nobody waits for the link. Who needs the rows acquires the
-flag by one thread, and passes it on by a barrier of the warpgroup; who then adds by a copy has a proxy fence between.
+flag is set when the warpgroup has the next tile, so that no thread waits for the link. The warpgroup that needs the
+rows acquires the flag by one thread and passes it on by its barrier; before it adds by a copy it has a proxy fence.
 
-Again and again. Inboxes are two, which launches take in turn. A rank that begins launch n + 2 has got tiles of all
-ranks in launch n + 1, so they have ended launch n and read that inbox. C of another rank is written only when that rank
-has told a tile of the same launch.
+Repeated launches. There are two inboxes, which launches take in turn. A rank that begins launch n + 2 has got tiles
+of all ranks in launch n + 1, so they have ended launch n and read that inbox. C of another rank is written only when
+that rank has signalled a tile of the same launch.
 
 Numerics. Inboxes: every rank's sum is rounded once to C's type, added in float32 in the order owner + 1, owner + 2, ..
 owner, and rounded: the same bits always.
@@ -37,7 +37,8 @@ from cutlass import Int32, Int64
 
 from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.arithmetic import Reduction
-from kernels.matmul.matmul import CHUNK_BYTES, COLUMNS, GROUP, WORKERS, Tuning
+from kernels.dsl.tensor_maps import COLUMNS
+from kernels.matmul.matmul import CHUNK_BYTES, GROUP, WORKERS, Tuning
 from kernels.matmul.ranks import PARTS, WHOLE, FusedMatmul, address, shards_last
 
 

@@ -58,7 +58,7 @@ def audit(options: AuditOptions) -> int:
     """Check records against a list of items, or compare two sets.
 
     One RECORDS (a record file, a folder or a bundle) is checked against the list of items. Two of them,
-    BEFORE and AFTER, are compared. With --mlflow, one of two may be files, too.
+    BEFORE and AFTER, are compared.
     """
     return audited(options)
 
@@ -86,7 +86,7 @@ def sign(place: Path, key: Path) -> None:
 @click.option("--band", default="2%", metavar="PERCENT", show_default=True, help="Maximum change that is not named.")
 @click.option("--changed", "is_changed", is_flag=True, help="Show only cases whose times or data changed.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-def history(records: tuple[str, ...], uri: str | None, band: str, is_changed: bool, form: str) -> None:
+def history(records: tuple[str, ...], band: str, is_changed: bool, form: str) -> None:
     """Show how cases changed over commits and libraries.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of any number of commands. Each
@@ -94,7 +94,7 @@ def history(records: tuple[str, ...], uri: str | None, band: str, is_changed: bo
     """
     from symlab.evidence.history.history import history as of
 
-    print(of(read_records(records, uri), parse_band(band)).text(form, is_changed), end="")
+    print(of(read_records(records), parse_band(band)).text(form, is_changed), end="")
 
 
 @click.command("published", epilog=EXIT_CODES)
@@ -131,12 +131,12 @@ def published(root: Path, check: bool, is_audit: bool, signers: Path | None) -> 
 @click.command("bundle", epilog=EXIT_CODES)
 @takes_records
 @output_option(f"The bundle's name, which ends in {bundles.SUFFIX}.", required=True)
-def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
+def bundle(records: tuple[str, ...], output: Path) -> None:
     """Pack records into one compressed file.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Every command that takes RECORDS
     reads the bundle. Signatures are of folders: sign the one that the bundle lies in.
     """
-    found = read_records(records, uri)
+    found = read_records(records)
     size_bytes = bundles.write(found, output)
     print(f"{output}: {counted(len(found), 'record')}, {size_bytes} bytes")

@@ -1,4 +1,4 @@
-"""Matmuls fused with collectives, in the simulator: every bit over repeated launches, races, and weaker forms."""
+"""Matmuls fused with collectives, simulated: every bit over repeated launches, races, and what weaker forms do."""
 
 from dataclasses import dataclass
 

@@ -196,12 +196,6 @@ def test_all_that_is_published_has_a_history(capsys):
     assert re.search(r"\d+ cases on \d+ machines?, \d+ worlds, \d+ versions?", capsys.readouterr().out)
 
 
-def test_runs_of_mlflow_have_a_history(capsys, monkeypatch):
-    monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: stepping(24, 1.1, 12))
-    assert main(["history", "--mlflow", "sqlite:///x.db", "an experiment"]) == 0
-    assert "times changed in 1 of 1 case" in capsys.readouterr().out
-
-
 def test_a_wrong_band_is_one_line(tmp_path, capsys):
     place = kept(tmp_path / "records", stepping(2, 1.0, 1))
     assert main(["history", str(place), "--band", "200%"]) == 2
