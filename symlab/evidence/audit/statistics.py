@@ -42,7 +42,7 @@ from typing import Any
 
 from cases.gathered import gathered
 from cases.record.record import Record
-from symlab.evidence.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of, worlds_lag1
+from symlab.evidence.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of
 
 BAND = 0.02
 """Default band: changes within 2 % do not matter."""
@@ -89,9 +89,8 @@ class Judgement:
     """What is said about one case's times. worlds are those before and after.
 
     ratio is after over before, above 1 is slower; low and high are its 95 % interval; p is the test's p-value, and
-    corrected that of Holm's procedure. lag1 is the lag-1 correlation of the worlds in the order in which they ran. None
-    where there is no such figure. advice says what would help, or the reason why nothing can be compared; "" if there
-    is nothing to say.
+    corrected that of Holm's procedure. None where there is no such figure. advice says what would help, or the
+    reason why nothing can be compared; "" if there is nothing to say.
     """
 
     speed: Speed
@@ -102,7 +101,6 @@ class Judgement:
     p: float | None = None
     corrected: float | None = None
     advice: str = ""
-    lag1: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +197,7 @@ def judge(cases: Sequence[Sides], band: float = BAND) -> list[Judgement]:
         found = _verdict(test, p, pair, band, len(testable))
         if found.speed in (Speed.FASTER, Speed.SLOWER) and not _pairs_agree(cases[index]):
             found = replace(found, speed=Speed.INCONCLUSIVE, advice="too few pairs of worlds differ in this direction")
-        judged[index] = replace(found, lag1=worlds_lag1(cases[index].order, *pair))
+        judged[index] = found
     return [one for one in judged if one is not None]
 
 
@@ -310,7 +308,7 @@ def without_test(case: Sides, band: float, why: str) -> Judgement:
     ratio = statistics.median(case.after) / statistics.median(case.before)
     inside = 1 / (1 + band) <= ratio <= 1 + band
     speed = Speed.INSIDE if inside else Speed.OUTSIDE
-    return Judgement(speed, case.worlds, ratio, advice=why, lag1=worlds_lag1(case.order, case.before, case.after))
+    return Judgement(speed, case.worlds, ratio, advice=why)
 
 
 def _verdict(
