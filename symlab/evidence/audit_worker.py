@@ -1,36 +1,32 @@
-"""python -m symlab.evidence.audit_worker: recomputes what records say, for audits, which know neither Hydra nor torch.
-
-It reads one line of JSON, the fields of Asked, then the lines of a bundle, without timings.
-It writes JSON, a document a line: {"progress": ..} now and then, and last {"points": points by the names of the audit's
-items, "level": how much of the data was recomputed}.
-"""
+"""Recomputes what records say, in a process of its own (audit/worker.py): with Hydra, torch and the simulator."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from cases.documents import encoded
 from cases.record.record import Record
 from memory.forked import forked
-from reports.record.bundle import of_lines
+from reports.record.bundle import read
 from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.case.todays_code import sources
-from runner.interrupt import exit_code_of, interruptible
+from runner.interrupt import interruptible
 from runner.records.scrub import scrubbed_values
 from runner.request.experiments import CONF
 from runner.request.schema import Schema
+from runner.request_error import first_line
 from symlab.evidence.audit.items import Ground, Outcome, Point, listed, recomputed
 from symlab.evidence.audit.level import Recomputed
-from symlab.evidence.audit.worker import Rerun
+from symlab.evidence.audit.material import Answer, Asked, Material, name_of
+from symlab.evidence.audit.worker import Wanted
 from symlab.evidence.replay.commits import commits
 from symlab.evidence.replay.expected_cases import cases
 from symlab.evidence.replay.inputs_again import inputs
@@ -41,69 +37,54 @@ Say = Callable[[str], None]
 CACHE = Path(Schema().cache_dir)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to recompute. inputs_up_to_bytes: maximum size of the cases whose inputs are made again. rerun: how many
-    cases to run again, see replay/rerun.py. folder: where relative paths of brought kernels begin. places: where
-    the records were read; files there are not run for them. code: folders whose files may run beside the usual ones.
-    not_run: by command with a command.json, [[job, case id], ..] of the cases that it did not come to."""
-
-    inputs_up_to_bytes: int = 1 << 20
-    rerun: Mapping[str, Any] = field(default_factory=dict)
-    folder: str = "."
-    places: Sequence[str] = ()
-    code: Sequence[str] = ()
-    not_run: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
-
-
-def main() -> int:
-    """The worker: standard input to standard output. SIGINT and SIGTERM end it, with what it made removed."""
+def main(descriptor: int) -> None:
+    """The worker: it answers one question of a connection. SIGINT and SIGTERM end it, with what it made removed."""
+    connection = Connection(descriptor)
     last_s = time.monotonic() - 1.0
 
     def say(text: str) -> None:
         nonlocal last_s
         if time.monotonic() - last_s > 0.5:
             last_s = time.monotonic()
-            print(json.dumps({"progress": text}), flush=True)
+            connection.send(text)
 
-    try:
-        with interruptible():
-            asked = Asked(**json.loads(sys.stdin.readline()))
-            os.chdir(asked.folder)  # the folder of the audit: cases that run again take relative places from there
-            points, level = answer(of_lines((line.rstrip("\n") for line in sys.stdin), "the question"), asked, say)
-            plain = {name: [point.plain() for point in some] for name, some in points.items()}
-            print(json.dumps({"points": plain, "level": asdict(level)}), flush=True)
-    except KeyboardInterrupt as interrupt:
-        return exit_code_of(interrupt)
-    return 0
+    with interruptible():
+        places, given, wanted = connection.recv()
+        try:
+            records = read(places, _untimed) if given is None else list(map(_untimed, given))
+            connection.send(answer(Material(tuple(records), places), wanted, say))
+        except Exception as error:
+            connection.send(Answer(problem=f"the worker gave no answer ({first_line(error)[:200]})"))
 
 
-def answer(records: Sequence[Record], asked: Asked, say: Say) -> tuple[dict[str, list[Point]], Recomputed]:
+def _untimed(record: Record) -> Record:
+    """A record without its timing, which nothing here is held to."""
+    return replace(record, timing=None)
+
+
+def answer(material: Material, wanted: Wanted, say: Say) -> Answer:
     """Return the points by the names of the items that they belong to, and how much of the data was recomputed."""
-    folder = Path(asked.folder)
-    code = allowed_code(tuple(map(Path, asked.places)), tuple(map(Path, asked.code)), folder)
+    records, rerun = material.records, wanted.rerun
+    code = allowed_code(material.places, wanted.code)
     jobs = jobs_of(records)
-    composed, found = configurations(jobs, say, folder, code)
+    composed, found = configurations(jobs, say, code=code)
     # In a copy, before torch is imported here: both beside each other would take 200 MB more.
-    sourced = forked(lambda: sources(records, CACHE.expanduser(), say, folder, code))
-    again = _rerun(records, asked, say, code)
-    made = inputs(records, asked.inputs_up_to_bytes, say, folder, code, asked.rerun.get("patience_s"))
+    sourced = forked(lambda: sources(records, CACHE.expanduser(), say, code=code))
+    again = _rerun(records, wanted, say, code)
+    made = inputs(records, wanted.inputs_up_to_bytes, say, code=code, patience_s=rerun.patience_s)
+    names = [name_of(folder, document) for folder, document in material.commands.items()]
+    not_run = {name: material.not_run.get(name, frozenset()) for name in names}
     points = {
-        "configuration": list(
-            recomputed(found["verified"], *_of_jobs(found), "jobs composed again from their overrides")
-        ),
-        "commit": list(_commits(commits(records))),
-        "kernels": [
-            *_sources(sourced),
-            *_part(again["code"], "kernels"),
-        ],
-        "variables": list(_secrets(secrets(records))),
-        "inputs": list(_inputs(made)),
-        "data": [*_data(again), *_part(again["races"], "findings of the race checker")],
-        "cases": [*_cases(cases(jobs, composed), asked), *_refusals(records)],
-        "replay": [*_ran(again), *_part(again["counters"], "counters of the simulator")],
+        "configuration": recomputed(found["verified"], *_of_jobs(found), "jobs composed again from their overrides"),
+        "commit": _commits(commits(records)),
+        "kernels": (*_sources(sourced), *_part(again["code"], "kernels")),
+        "variables": _secrets(secrets(records)),
+        "inputs": _inputs(made),
+        "data": (*_data(again), *_part(again["races"], "findings of the race checker")),
+        "cases": (*_cases(cases(jobs, composed), not_run, material.places), *_refusals(records)),
+        "replay": (*_ran(again), *_part(again["counters"], "counters of the simulator")),
     }
-    return points, _level(again)
+    return Answer({name: tuple(some) for name, some in points.items()}, _level(again))
 
 
 def _of_jobs(found: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
@@ -113,14 +94,17 @@ def _of_jobs(found: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]
     return named[0], named[1]
 
 
-def _cases(found: Mapping[str, Any], asked: Asked) -> Iterator[Point]:
-    """Yield how the cases that the configurations ask for compare with the records, and those that did not run. Without
-    a command.json the last cases of a job may have been left out, or its command may have been interrupted before; one
-    before them was left out, but where single files of records were given."""
+def _cases(
+    found: Mapping[str, Any], not_run: Mapping[str, Collection[Asked]], places: Sequence[Path]
+) -> Iterator[Point]:
+    """Yield how the cases that the configurations ask for compare with the records, and those that did not run.
+    not_run: by command with a command.json, the cases that it did not come to. Without a command.json the last cases of
+    a job may have been left out, or its command may have been interrupted before; one before them was left out, but
+    where single files of records were given."""
     what = "cases that configurations ask for"
-    missing = [one for one in found["missing"] if one[1:] not in asked.not_run.get(one[0], [])]
-    is_whole = any(Path(place).suffix != ".json" for place in asked.places)
-    gone = [one for one in missing if one[0] in asked.not_run or (is_whole and one in found["passed_over"])]
+    missing = [one for one in found["missing"] if (one[1], one[2]) not in not_run.get(one[0], ())]
+    is_whole = any(place.suffix != ".json" for place in places)
+    gone = [one for one in missing if one[0] in not_run or (is_whole and one in found["passed_over"])]
     odd = [[case, f"missing of {command}"] for command, _, case in gone]
     odd += [[case, f"of {command}, not requested"] for command, _, case in found["unexpected"]]
     _, unsure = _of_jobs({**found, "different": []})
@@ -141,10 +125,10 @@ def _refusals(records: Sequence[Record]) -> Iterator[Point]:
     yield from recomputed(len(found["agree"]), found["different"], found["not_comparable"], "refusals on GPUs")
 
 
-def _rerun(records: Sequence[Record], asked: Asked, say: Say, code: AllowedCode) -> dict[str, Any]:
+def _rerun(records: Sequence[Record], wanted: Wanted, say: Say, code: AllowedCode) -> dict[str, Any]:
     from symlab.evidence.replay.rerun import rerun
 
-    return rerun(records, Rerun(**asked.rerun), say, code, asked.inputs_up_to_bytes)
+    return rerun(records, wanted.rerun, say, code, wanted.inputs_up_to_bytes)
 
 
 def _data(again: Mapping[str, Any]) -> Iterator[Point]:
@@ -282,7 +266,3 @@ def _leaves(value: Any, path: str) -> dict[str, Any]:
         return {path: value}
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     return {where: leaf for key, one in pairs for where, leaf in _leaves(one, f"{path}.{key}").items()}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from reports.table.text import counted
 
@@ -84,16 +84,6 @@ class Point:
             return ""
         share = f", {self.share[0]:,} of {self.share[1]:,}" if self.share is not None else ""
         return f"{self.ground}{share}"
-
-    def plain(self) -> list[Any]:
-        """Return the point as plain JSON values, which read takes."""
-        return [str(self.outcome), self.evidence, str(self.ground), self.share]
-
-    @staticmethod
-    def read(values: Sequence[Any]) -> Point:
-        """Return the point of plain JSON values."""
-        outcome, evidence, ground, share = values
-        return Point(Outcome(outcome), evidence, Ground(ground), tuple(share) if share else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from runner.case.inputs import digest_of, make_input
 from symlab.evidence import audit_worker
 from symlab.evidence.audit.items import Outcome as Judged
 from symlab.evidence.audit.items import Point
-from symlab.evidence.audit.worker import Rerun
+from symlab.evidence.audit.material import Material
+from symlab.evidence.audit.worker import Rerun, Wanted
 from symlab.evidence.replay import recomposed
 from symlab.evidence.replay.expected_cases import cases
 from symlab.evidence.replay.inputs_again import inputs
@@ -303,8 +304,8 @@ def test_what_was_made_again_is_told_of_its_item(two, monkeypatch):
     again = {"agree": [], "different": [], "stated": [], "not_comparable": [], "kernels": [], "seed": 0, "of": 1}
     monkeypatch.setattr(audit_worker, "_rerun", lambda *_: again | parts | {"at_commit": 0})
     monkeypatch.setattr(audit_worker, "_refusals", lambda *_: [Point(Judged.FINDING, "_refusals")])
-    points, _ = audit_worker.answer(two, audit_worker.Asked(), silent)
-    told = {(name, point.evidence.split()[-1]) for name, some in points.items() for point in some}
+    said = audit_worker.answer(Material(tuple(two)), Wanted(), silent)
+    told = {(name, point.evidence.split()[-1]) for name, some in said.points.items() for point in some}
     wanted = {("kernels", "code"), ("replay", "counters"), ("data", "races")}
     assert told >= wanted | {("cases", "_refusals")}
 
@@ -320,7 +321,7 @@ def test_findings_are_counted_by_record_and_by_case(two):
         "unexpected": [],
         "not_comparable": [],
     }
-    (cases_point,) = audit_worker._cases(found, audit_worker.Asked(not_run={"command": []}))
+    (cases_point,) = audit_worker._cases(found, {"command": []}, ())
     assert cases_point.evidence.startswith("1 of 3 cases that configurations ask for: a case: missing of command")
 
 
@@ -406,17 +407,17 @@ A, B, OVER = ["a", 0, "x"], ["b", 1, "y"], ["a", 0, "z"]
     [
         (found([], [], []), {"a": []}, ["VERIFIED"]),
         (found([A], [], []), {"a": []}, ["FINDING"]),
-        (found([A], [], []), {"a": [[0, "x"]]}, ["VERIFIED"]),
+        (found([A], [], []), {"a": [(0, "x")]}, ["VERIFIED"]),
         (found([A], [], []), {}, ["NOT COMPARABLE"]),
         (found([A, B], [], []), {"b": []}, ["NOT COMPARABLE", "FINDING"]),
         (found([A], [B], []), {}, ["NOT COMPARABLE", "FINDING"]),
         (found([], [], [["a", 0, "why"]]), {}, ["VERIFIED", "NOT COMPARABLE"]),
-        (found([A] * 4, [], []), {"a": [[0, "x"]]}, ["NOT CAPTURED"]),
+        (found([A] * 4, [], []), {"a": [(0, "x")]}, ["NOT CAPTURED"]),
     ],
 )
 def test_a_case_that_is_missing_may_not_have_run(cases, not_run, outcomes):
     """command.json says which did not; a bundle has none, and may be of a command that was interrupted."""
-    points = audit_worker._cases(cases, audit_worker.Asked(not_run=not_run))
+    points = audit_worker._cases(cases, not_run, ())
     assert [str(point.outcome) for point in points] == outcomes
 
 
@@ -430,6 +431,6 @@ def test_a_case_that_is_missing_may_not_have_run(cases, not_run, outcomes):
 )
 def test_a_case_that_a_bundles_command_passed_over_was_taken_away(places, outcomes):
     """A job runs its cases in order. Single files, and what a tracker holds, need not be all of a command."""
-    points = list(audit_worker._cases(found([A, OVER], [], []), audit_worker.Asked(places=places)))
+    points = list(audit_worker._cases(found([A, OVER], [], []), {}, list(map(Path, places))))
     assert [str(point.outcome) for point in points] == outcomes
     assert ("z: missing of a" in points[-1].evidence) == ("FINDING" in outcomes)

@@ -15,7 +15,7 @@ from reports.record.seal import MANIFEST
 from symlab.evidence.audit import worker
 from symlab.evidence.audit.checklist import check
 from symlab.evidence.audit.items import Outcome
-from symlab.evidence.audit.material import Answer, Material
+from symlab.evidence.audit.material import Material
 from tests.symlab.evidence.audit.complete_set import answer
 from tests.symlab.evidence.audit.tampered_kinds import KINDS, changed_tree
 from tests.symlab.evidence.audit.tampering import LOAD, UNFINDABLE, every, make_measured, put, reseal
@@ -81,13 +81,11 @@ def said(records, of, folder, is_rerun):
     if of == "measured":
         return answer()
     wanted = worker.Wanted(rerun=worker.Rerun(patience_s=None))
-    asked = audit_worker.Asked(**worker._question(Material(tuple(records), (folder,)), wanted))
     with ExitStack() as stack:
-        stack.enter_context(patch.object(audit_worker, "sources", lambda *_: {key: [] for key in SOURCES}))
+        stack.enter_context(patch.object(audit_worker, "sources", lambda *_, **__: {key: [] for key in SOURCES}))
         if not is_rerun:
             stack.enter_context(patch.object(audit_worker, "_rerun", lambda *_: NOT_RERUN))
-        points, level = audit_worker.answer(records, asked, lambda text: None)
-    return Answer(points, level)
+        return audit_worker.answer(Material(tuple(records), (folder,)), wanted, lambda text: None)
 
 
 def audited(folder, of, is_rerun=False):
