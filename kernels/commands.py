@@ -4,7 +4,6 @@ the code with kernels/matrix/codes.json or to write that.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from kernels.catalogue import SPECS
 from kernels.matrix import codes
 from kernels.matrix.matrix import LEGEND, rows
 from kernels.matrix.proofs import proofs
-from kernels.matrix.sheets import json_text, markdown, text
+from kernels.matrix.sheets import markdown, text
 from kernels.spec import KernelSpec
 
 README = Path(__file__).resolve().parent / "matrix" / "README.md"
@@ -33,32 +32,9 @@ def _ops(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> lis
     return [op for op in OPS if op.startswith(incomplete)]
 
 
-class _Kernels(click.Command):
-    """A command that says how an op is given where it stands alone, as a first argument of other programs does."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            ops = [one for one in given if one in OPS and f"extra argument ({one})" in error.message]
-            if not ops:
-                raise
-            raise click.UsageError(f"{error.message}, did you mean --op {ops[0]}?", ctx) from None
-
-
 @click.command(
     "kernels",
-    cls=_Kernels,
     epilog="\n\n".join([*LEGEND, "Exit codes: 0 done; 1 --verify found other code; 2 the request is wrong."]),
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("table", "markdown", "json")),
-    default="table",
-    show_default=True,
-    help="json lists every combination by itself.",
 )
 @click.option("--op", default="", metavar="OP", shell_complete=_ops, help="One op only, such as all_gather.")
 @click.option("--readme", is_flag=True, help="Write the matrix into kernels/matrix/README.md.")
@@ -74,7 +50,7 @@ class _Kernels(click.Command):
 )
 @click.pass_obj
 def kernels(
-    specs: Sequence[KernelSpec] | None, form: str, op: str, readme: bool, verify: bool, is_codes: bool, cache: Path
+    specs: Sequence[KernelSpec] | None, op: str, readme: bool, verify: bool, is_codes: bool, cache: Path
 ) -> int:
     """Print what each kernel takes, and where it is proven.
 
@@ -86,8 +62,8 @@ def kernels(
     if readme + verify + is_codes > 1:
         raise ValueError("--readme, --verify and --codes exclude each other: give one of them")
     for name, is_given in (("readme", readme), ("verify", verify), ("codes", is_codes)):
-        if is_given and (op or form != "table"):
-            raise ValueError(f"--{name} takes the whole matrix; leave --op and --format out")
+        if is_given and op:
+            raise ValueError(f"--{name} takes the whole matrix; leave --op out")
     if verify or is_codes:
         return _compile_all(SPECS if specs is None else specs, cache.expanduser(), verify)
     if readme:
@@ -95,13 +71,7 @@ def kernels(
         print("kernels/matrix/README.md: has the matrix as it is now")
         return 0
     proven = proofs()
-    found = rows(proven, op, codes.codes(codes.PLACE))
-    if form == "json":
-        print(json_text(found), end="")
-    elif form == "markdown":
-        print(markdown(found, proven), end="")
-    else:
-        print(text(found, proven, shutil.get_terminal_size((0, 0)).columns or None), end="")
+    print(text(rows(proven, op, codes.codes(codes.PLACE)), proven), end="")
     return 0
 
 

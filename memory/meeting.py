@@ -5,8 +5,8 @@ follow from that choice. Nothing hangs: a wait is a loop of short look-ups, so a
 and the deadline ends it. A rank that failed or left is named: it writes that down before it goes, and the parent does
 for one that was killed. And a rank that never came is named, too, because each has a key of its own.
 
-What is read is JSON of a known shape, and nothing else is taken: a process that reaches the store can end a run, in one
-line, but not make a rank run anything. With a memory.sealed_store.SealedStore as the store, only ranks can write.
+A memory.sealed_store.SealedStore is the store of all worlds: what another process writes there ends a run, in one line,
+and is not read.
 
 The client should be the meeting's alone: a store's client serves one call at a time, and one that blocks would hold
 the meeting up beyond its deadline.
@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from memory.fabric import DeadlineExceeded, Disagreement, FabricError, PeerLost
+from memory.fabric import DeadlineExceeded, Disagreement, PeerLost
 from memory.ranks import attributed, named
 
 FIRST_SLEEP_S = 50e-6
@@ -110,7 +110,7 @@ class Meeting:
         self._round += 1
         self._store.set(keys[self._rank], json.dumps([kind, note]))
         self._wait(keys, kind)
-        calls = [_read_call(rank, value) for rank, value in enumerate(self._store.multi_get(keys))]
+        calls = [json.loads(value) for value in self._store.multi_get(keys)]
         # All ranks have come this far, so none reads an earlier exchange any more.
         for key in self._stale:
             self._store.delete_key(key)
@@ -167,38 +167,10 @@ class Meeting:
         log = _log(self._run)
         if not self._store.check([log]):
             return []
-        return _read_log(self._store.get(log))
+        return [json.loads(line) for line in self._store.get(log).splitlines()]
 
     def _missing(self, keys: Sequence[str]) -> list[int]:
         return [rank for rank, key in enumerate(keys) if not self._store.check([key])]
-
-
-def _read_call(rank: int, value: bytes) -> tuple[str, str]:
-    """The kind and the note of a rank's exchange. FabricError for anything else."""
-    try:
-        call = json.loads(value)
-    except (ValueError, RecursionError):
-        call = None
-    match call:
-        case [str(kind), str(note)]:
-            return kind, note
-    raise FabricError(f"the message of rank {rank} in the world's store is not one that a rank writes", rank=rank)
-
-
-def _read_log(value: bytes) -> list[dict[str, Any]]:
-    """The lines of a log. FabricError for anything else."""
-    lines = []
-    for text in value.splitlines():
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            line = None
-        match line:
-            case {"rank": int() | None, "text": str()} if len(line) == 2:
-                lines.append(line)
-            case _:
-                raise FabricError("the log of failures in the world's store has a line that no rank writes")
-    return lines
 
 
 def lost(store: Store, run: int, rank: int | None, text: str) -> None:

@@ -1,9 +1,9 @@
 """A store whose values only the holders of one key can write: each is signed, and a wrong signature is an error.
 
 A TCPStore takes values from every process that reaches its port. Behind this class such a value ends the run in one
-line, before anything looks at it. What a process without the key can still do is delete and overwrite: that ends a run,
-too, and changes no result. A signature holds for one name in the store, so a value does not count under another one.
-Nothing is encrypted: a process that reaches the store can read all of it.
+line, before anything looks at it. What a process without the key can still do: delete and overwrite, which ends a run,
+too, and put there what the same key signed for the same name in an earlier run. A value does not count under another
+name. Nothing is encrypted: a process that reaches the store can read all of it.
 """
 
 from __future__ import annotations
@@ -79,5 +79,5 @@ class SealedStore:
 def _foreign(key: str) -> FabricError:
     return FabricError(
         f"the value of {key!r} in the world's store was not written by a rank of this world: another process reaches "
-        "the store, or the ranks have different keys"
+        "the store, or the ranks have different keys (SYMLAB_KEY)"
     )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from cases.record.record import Record
-from reports.numerics import study as studies
 from reports.record import bundle as bundles
 from reports.record.seal import digests_under
 from reports.record.writing import can_be_written, write_file
@@ -21,9 +20,6 @@ from reports.table.text import counted, csv_of, json_of
 from reports.table.unfinished import unfinished
 
 FORMATS = ("text", "markdown", "csv", "json")
-
-KINDS = ("curves", "distribution", "numerics")
-"""What `figure` draws, as reports.figures knows it."""
 
 CONSUMERS = ("nccl", "vllm", "sglang")
 """Whose tables `export` makes, as reports.export knows them."""
@@ -35,16 +31,9 @@ EXIT_CODES = "Exit codes: 0 done; 2 the request is wrong, or a file can't be rea
 
 def takes_records(function: Function) -> Function:
     """Add what every command has that reads records, see read_records."""
-    with_uri = click.option(
-        "--mlflow",
-        "uri",
-        metavar="URI",
-        help="Read the records from MLflow: sqlite:///mlflow.db, or the http://... of a server. RECORDS are then ids "
-        "of runs, or ids or names of experiments.",
-    )(function)
     return click.argument(
         "records", nargs=-1, required=True, metavar="RECORDS...", type=click.Path(), callback=_without_pages
-    )(with_uri)
+    )(function)
 
 
 def takes_as(kind: type) -> Callable[[Callable[[Any], int]], Callable[..., int]]:
@@ -75,21 +64,11 @@ def output_option(help: str, **more: Any) -> Callable[[Function], Function]:
     return click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help=help, **more)
 
 
-def read_records(records: tuple[str, ...], uri: str | None) -> list[Record]:
-    """The records that a command line names, from files or from MLflow."""
-    if uri is None:
-        found = bundles.read(records)
-        gc.freeze()  # they stay to the end: no search for cycles looks at them
-        return found
-    from reports.tracked import fetch
-
-    return fetch(uri, records)
-
-
-def _say_unfinished(records: tuple[str, ...], uri: str | None, found: Sequence[Record]) -> None:
-    """Say on standard error of which commands cases are missing."""
-    for line in unfinished(records, found) if uri is None else ():
-        print(f"symlab: {line}", file=sys.stderr)
+def read_records(records: tuple[str, ...]) -> list[Record]:
+    """The records that a command line names."""
+    found = bundles.read(records)
+    gc.freeze()  # they stay to the end: no search for cycles looks at them
+    return found
 
 
 @click.command("table", epilog=EXIT_CODES)
@@ -103,14 +82,15 @@ def _say_unfinished(records: tuple[str, ...], uri: str | None, found: Sequence[R
     help="csv and json have all values, unrounded, and the refused cases, too.",
 )
 @click.option("--wide", is_flag=True, help="A line a size, a column an algorithm (text and markdown).")
-def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool) -> None:
+def table(records: tuple[str, ...], form: str, wide: bool) -> None:
     """Print the table that a run ends with.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Several worlds of one case are
     one line.
     """
-    found = read_records(records, uri)
-    _say_unfinished(records, uri, found)
+    found = read_records(records)
+    for line in unfinished(records, found):  # of which commands cases are missing
+        print(f"symlab: {line}", file=sys.stderr)
     if form in ("csv", "json"):
         if wide:
             raise ValueError(f"--wide is for people; {form} has a line for each case")
@@ -125,24 +105,16 @@ def table(records: tuple[str, ...], uri: str | None, form: str, wide: bool) -> N
 
 @click.command("figure", epilog=EXIT_CODES)
 @takes_records
-@click.option(
-    "--kind",
-    type=click.Choice(KINDS),
-    default=KINDS[0],
-    show_default=True,
-    help="curves: time and bus bandwidth over bytes; distribution: samples against their median; numerics: errors over "
-    "bytes.",
-)
 @output_option("The figure's name, which ends in .svg or .png.", required=True)
-def figure(records: tuple[str, ...], uri: str | None, kind: str, output: Path) -> None:
-    """Draw times and bandwidths, samples, or errors over sizes.
+def figure(records: tuple[str, ...], output: Path) -> None:
+    """Draw times and bandwidths over sizes.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Each job is a row.
     """
-    found = read_records(records, uri)
+    found = read_records(records)
     from reports.figures import draw
 
-    draw(found, output, kind)
+    draw(found, output)
     print(f"{output}: written")
 
 
@@ -153,7 +125,7 @@ def figure(records: tuple[str, ...], uri: str | None, kind: str, output: Path) -
     "here]"
 )
 @click.option("--title", default="", help="The page's title.  [default: the ops and the machine]")
-def html(records: tuple[str, ...], uri: str | None, output: Path | None, title: str) -> None:
+def html(records: tuple[str, ...], output: Path | None, title: str) -> None:
     """Write one HTML file with tables, figures and environment.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz).
@@ -162,39 +134,14 @@ def html(records: tuple[str, ...], uri: str | None, output: Path | None, title: 
         if output.suffix not in (".html", ".htm"):
             raise ValueError(f"{output}: a report's name ends in .html")
         can_be_written(output)
-    found = read_records(records, uri)
+    found = read_records(records)
     from reports.html import page
     from reports.html.page_path import page_path
 
-    output = output or page_path(records if uri is None else ())
-    sealed = digests_under(records) if uri is None else {}
-    data = page(found, title, sealed=sealed).encode("utf-8")
+    output = output or page_path(records)
+    data = page(found, title, sealed=digests_under(records)).encode("utf-8")
     write_file(output, data)
     print(f"{output}: {counted(len(found), 'record')}, {len(data)} bytes")
-
-
-@click.command("study", epilog=EXIT_CODES)
-@takes_records
-@click.option("--format", "form", type=click.Choice(("text", "markdown")), default="text", show_default=True)
-@output_option("Draw the curves, too: a name that ends in .svg or .png.")
-def study(records: tuple[str, ...], uri: str | None, form: str, output: Path | None) -> None:
-    """Print errors over world sizes, for each accumulator.
-
-    RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz).
-    """
-    found = read_records(records, uri)
-    curves = studies.studied(found, least=2)
-    if not curves:
-        raise ValueError("none of these records is of a sum that was checked on two world sizes or more: no curve")
-    if form == "markdown":
-        print(studies.markdown(curves), end="")
-    else:
-        print(studies.here(curves))
-    if output is not None:
-        from reports.figures import draw_study
-
-        draw_study(curves, found, output)
-        print(f"{output}: written")
 
 
 @click.command("export", epilog=EXIT_CODES)
@@ -207,7 +154,7 @@ def study(records: tuple[str, ...], uri: str | None, form: str, output: Path | N
     help="Whose table to make.",
 )
 @output_option("Write the table to a file, and print what its comments say.  [default: print the table]")
-def export(records: tuple[str, ...], uri: str | None, consumer: str, output: Path | None) -> None:
+def export(records: tuple[str, ...], consumer: str, output: Path | None) -> None:
     """Make a table that NCCL, vLLM or SGLang loads.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of one type of GPU and one number
@@ -218,4 +165,4 @@ def export(records: tuple[str, ...], uri: str | None, consumer: str, output: Pat
         can_be_written(output)
     from reports.export.command import export as exported_to
 
-    exported_to(consumer, read_records(records, uri), output)
+    exported_to(consumer, read_records(records), output)

@@ -1,4 +1,4 @@
-"""What runs of MLflow say of records: metrics, parameters, tags, outcomes. The runner sends it, audits compare it."""
+"""What runs of MLflow say of records: metrics, parameters, tags, outcomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from cases.dtypes import SIGNIFICAND_BITS
 from cases.finding import counts_of
 from cases.record.record import Check, Record, Status
 from cases.record.timing import Timing
-from reports.numerics.study import MEASURES, Series
 from reports.record.leaves import leaves
 
 WORST_FIRST = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT, Status.WRONG, Status.REFUSED, Status.PASSED)
@@ -85,7 +84,7 @@ def metrics_of(record: Record) -> dict[str, float]:
 
 
 def _errors(check: Check, dtype: str) -> dict[str, float]:
-    """Relative errors are in units of u, the dtype's unit roundoff, of the results' root mean square: as in studies."""
+    """Relative errors are in units of u, the dtype's unit roundoff, of the results' root mean square."""
     # Not bound_used: it is 1 for every result that is rounded correctly, and would be read as an error.
     found: dict[str, float] = {
         "errors/wrong": check.wrong,
@@ -157,24 +156,6 @@ def _sizes(sizes: Any) -> str:
     if isinstance(sizes, dict):
         return " ".join(f"{key}={value}" for key, value in sizes.items() if value not in (None, []))
     return " ".join(map(str, sizes)) if isinstance(sizes, (list, tuple)) else str(sizes)
-
-
-def study_metrics(curve: Series) -> list[tuple[str, float, int]]:
-    """A study's curve as (name, value, step = world size); ranks_agree is 1 or 0. What is not finite stays out."""
-    found = []
-    for point in curve.points:
-        values = {measure.key: measure.value(point) for measure in MEASURES}
-        values |= {"ranks_agree": float(point.ranks_agree), "results": point.results}
-        for key, value in values.items():
-            if value is not None and math.isfinite(value):
-                found.append((f"study/{key}", float(value), point.world_size))
-    return found
-
-
-def study_parameters(curve: Series) -> dict[str, Any]:
-    """What a study's curve fixes."""
-    names = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
-    return {name: getattr(curve, name) for name in names} | {"world_sizes": " ".join(map(str, curve.sizes))}
 
 
 def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, str]:

@@ -16,11 +16,6 @@ LAYOUT = "4"
 """How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
 
 PARENT_TAG = "mlflow.parentRunId"
-STUDY = "study/"
-"""How the series tag of a study's curve begins: a child run without records of its own."""
-
-CURVE = ("op", "algorithm", "dtype", "accumulator", "reduction", "inputs")
-"""Parameters of a study's curve that are a case's keys, too: what the curve fixes."""
 
 
 def resolved_uri(uri: str, folder: Path | None = None) -> str:

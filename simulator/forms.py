@@ -9,7 +9,7 @@ from simulator.ptx.ir import Unsupported
 from simulator.run.decode import unsupported_forms
 
 LATER = (
-    *("wmma", "tcgen05.cp", "tcgen05.mma", "tcgen05.shift", "tensormap"),
+    *("wmma", "tcgen05.mma", "tcgen05.shift", "tensormap"),
     *("fence.proxy.tensormap::generic", "cp.async.bulk.tensor"),
 )
 """Forms that are planned: matrices, maps that a kernel changes, and copies of tensors by other modes than tile."""

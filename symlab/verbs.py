@@ -22,11 +22,10 @@ _CORE = (
     Verb("resume", "runner.command.verbs", RUN, "Run what an interrupted, killed or failed command left undone."),
     Verb("table", "reports.commands", LOOK, "Print the table that a run ends with."),
     Verb("html", "reports.commands", LOOK, "Write one HTML file with tables, figures and environment."),
-    Verb("figure", "reports.commands", LOOK, "Draw times and bandwidths, samples, or errors over sizes."),
+    Verb("figure", "reports.commands", LOOK, "Draw times and bandwidths over sizes."),
     Verb("dashboard", "runner.track.commands", MORE, "Open MLflow's dashboard on what was tracked."),
     Verb("kernels", "kernels.commands", MORE, "Print what each kernel takes, and where it is proven."),
     Verb("completion", "symlab.completion", MORE, "Print a script that completes words in a shell."),
-    Verb("study", "reports.commands", RECORDS, "Print errors over world sizes, for each accumulator."),
     Verb("export", "reports.commands", RECORDS, "Make a table that NCCL, vLLM or SGLang loads."),
     Verb("track", "runner.track.commands", RECORDS, "Send records to MLflow that were not sent."),
 )

@@ -1,13 +1,11 @@
 """The README's screenshots of MLflow, taken anew from a real server: `python -m tests.screenshots`. No test.
 
-It sends the records of 4 GPUs that are published here, runs the accumulator study (two minutes; --study FOLDER takes
-records that are there), starts `mlflow server` on a database of its own, and writes PNGs of 256 colours into
-reports/screenshots/. Chromium and playwright are needed, as for the browser tests, and Pillow, which matplotlib brings.
+It sends the records of 4 GPUs that are published here, starts `mlflow server` on a database of its own, and writes PNGs
+of 256 colours into reports/screenshots/. Chromium and playwright are needed, as for the browser tests, and Pillow,
+which matplotlib brings.
 """
 
-import argparse
 import io
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,20 +20,13 @@ PLACE = ROOT / "reports" / "screenshots"
 PUBLISHED = ROOT / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz"
 COLOURS = 256
 MOST_BYTES = 200_000
-MEASURED, STUDY = "h200-x4", "accumulators"
+MEASURED = "h200-x4"
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.screenshots", description="Take the README's screenshots.")
-    parser.add_argument(
-        "--study", type=Path, metavar="FOLDER", help="records of +exp=accumulator_study; else it is run"
-    )
-    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        database = folder / "mlflow.db"
-        for records, experiment in ((PUBLISHED, MEASURED), (options.study or study(folder), STUDY)):
-            assert send([str(records), "--uri", f"sqlite:///{database}", "--experiment", experiment]) == 0
+        database = Path(place) / "mlflow.db"
+        assert send([str(PUBLISHED), "--uri", f"sqlite:///{database}", "--experiment", MEASURED]) == 0
         from playwright.sync_api import sync_playwright
 
         with serving(database) as address, sync_playwright() as playwright:
@@ -45,36 +36,23 @@ def main():
     return 0
 
 
-def study(folder):
-    """The records of the study, made here."""
-    line = [sys.executable, "-m", "runner", "+exp=accumulator_study", "track=none", f"records={folder}/study"]
-    subprocess.run(line, cwd=ROOT, check=True)
-    return folder / "study"
-
-
 def ids(uri):
-    """The ids of both experiments and of the command that was measured."""
+    """The ids of the experiment and of its command."""
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)
-    measured, errors = (client.get_experiment_by_name(name).experiment_id for name in (MEASURED, STUDY))
-    (run,) = client.search_runs([measured], "tags.`symlab.series` = ''")
-    return str(measured), str(errors), str(run.info.run_id)
+    experiment = client.get_experiment_by_name(MEASURED).experiment_id
+    (run,) = client.search_runs([experiment], "tags.`symlab.series` = ''")
+    return str(experiment), str(run.info.run_id)
 
 
-def take(browser, address, measured, errors, run):
+def take(browser, address, measured, run):
     with page_of(browser, address, 1500, 1180) as page:
         open_view(page, address, measured, "Latency and bus bandwidth over bytes")
         search(page, "metrics.`latency/time_us` > 0 and params.dtype = 'bfloat16'")
         for metric in ("latency/time_us", "latency/time_us_p99", "bandwidth/busbw_gbps", "bandwidth/of_limit"):
             wait_for(page, metric, 9)
         keep(page, "latency-and-bandwidth.png")
-    with page_of(browser, address, 1500, 1080) as page:
-        open_view(page, address, errors, "Errors over ranks, by accumulator")
-        search(page, "metrics.`study/max_ulp_error` >= 0 and params.dtype = 'float8_e4m3fn'")
-        for metric in ("study/rms_relative_error", "study/max_relative_error", "study/rms_ulp_error"):
-            wait_for(page, metric, 3)
-        keep(page, "errors-by-accumulator.png")
     with page_of(browser, address, 1500, 1000) as page:
         report = open_report(page, address, measured, run)
         report.locator("h1").first.wait_for()

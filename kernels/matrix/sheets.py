@@ -1,44 +1,25 @@
-"""The matrix for people and for programs: aligned text, Markdown, JSON."""
+"""The matrix as aligned text and as Markdown."""
 
 from __future__ import annotations
 
-import json
-import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from cases.assumptions import sentence_of
 from cases.ops import collective
-from kernels.matrix.matrix import COLUMNS, LEGEND, Row, cells, exceptions
+from kernels.matrix.matrix import COLUMNS, LEGEND, Row, cells
 from kernels.matrix.proofs import Proof
 
 
-def text(rows: Sequence[Row], proven: Sequence[Proof], width: int | None = None) -> str:
-    """A table for each op, all with the same widths, then notes and legend.
-
-    width: the maximum number of characters of a line; None for any number. Where the tables are wider, a kernel's cells
-    have a line each; all other lines are wrapped.
-    """
+def text(rows: Sequence[Row], proven: Sequence[Proof]) -> str:
+    """A table for each op, all with the same widths, then notes and legend."""
     tables, notes = _tables(rows)
     lines_of_all = [line for lines in tables.values() for line in lines]
     widths = {name: max(len(name), *(len(line[name]) for line in lines_of_all)) for name in COLUMNS}
-    is_stacked = width is not None and 2 + sum(widths.values()) + 2 * (len(COLUMNS) - 1) > width
-    longest = max(map(len, COLUMNS))
-    parts = [] if is_stacked else ["  " + "  ".join(name.ljust(widths[name]) for name in COLUMNS).rstrip()]
+    parts = ["  " + "  ".join(name.ljust(widths[name]) for name in COLUMNS).rstrip()]
     for op, lines in tables.items():
-        parts += _wrapped(f"{op}: {collective(op).summary}", width)
-        for line in lines:
-            if is_stacked:
-                cells = [f"{name.ljust(longest)} {line[name]}" for name in COLUMNS if line[name].strip()]
-                parts += [*(part for cell in cells for part in _wrapped(cell, width)), ""]
-            else:
-                parts.append("  " + "  ".join(line[name].ljust(widths[name]) for name in COLUMNS).rstrip())
-    said = [part for one in (*notes, *LEGEND, *_assumed(rows), *_sources(proven)) for part in _wrapped(one, width)]
-    return "\n".join([*parts, *([] if is_stacked else [""]), *said]) + "\n"
-
-
-def _wrapped(line: str, width: int | None) -> list[str]:
-    return [line] if width is None else textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
+        parts.append(f"{op}: {collective(op).summary}")
+        parts += ["  " + "  ".join(line[name].ljust(widths[name]) for name in COLUMNS).rstrip() for line in lines]
+    return "\n".join([*parts, "", *notes, *LEGEND, *_assumed(rows), *_sources(proven)]) + "\n"
 
 
 def markdown(rows: Sequence[Row], proven: Sequence[Proof]) -> str:
@@ -50,11 +31,6 @@ def markdown(rows: Sequence[Row], proven: Sequence[Proof]) -> str:
             parts.append(f"| {'' if number else op} | {' | '.join(line[name] for name in COLUMNS)} |")
     remarks = [f"- {line}" for line in (*notes, *LEGEND, *_assumed(rows), *_sources(proven))]
     return _escaped("\n".join([*parts, "", *remarks])) + "\n"
-
-
-def json_text(rows: Sequence[Row]) -> str:
-    """A list with one object a kernel: every cell by itself, nothing shortened."""
-    return json.dumps([_object(row) for row in rows], indent=1) + "\n"
 
 
 def _tables(rows: Sequence[Row]) -> tuple[dict[str, list[Mapping[str, str]]], list[str]]:
@@ -91,38 +67,3 @@ def _sources(proven: Sequence[Proof]) -> list[str]:
 def _escaped(text: str) -> str:
     """Text whose brackets and asterisks mean nothing to Markdown."""
     return text.replace("[", "\\[").replace("*", "\\*")
-
-
-def _object(row: Row) -> dict[str, Any]:
-    spec = row.spec
-    return {
-        "op": spec.op,
-        "algorithm": spec.algorithm,
-        "summary": spec.summary,
-        "takes": [
-            {"dtype": dtype, "accumulator": accumulator, "reduction": reduction, "archs": list(archs)}
-            for (dtype, accumulator, reduction), archs in row.taken.items()
-        ],
-        "exceptions": exceptions(row),
-        "placements": list(spec.placements),
-        "needs_multicast": spec.needs_multicast,
-        "needs_alignment": row.is_aligned,
-        "max_size_bytes": spec.max_size_bytes,
-        "max_sizes": {str(ranks): most for ranks, most in spec.max_sizes.items()},
-        "assumptions": list(spec.assumptions),
-        "world_sizes": list(row.world_sizes),
-        "proven": [
-            {
-                "machine": proof.machine,
-                "date": proof.date,
-                "commit": proof.commit,
-                "passed": tally.passed,
-                "refused": tally.refused,
-                "world_sizes": list(tally.world_sizes),
-                "before_a_change": row.is_before_a_change(tally),
-                "code": tally.code,
-            }
-            for simulated in (True, False)
-            for proof, tally in row.tallies(simulated)
-        ],
-    }

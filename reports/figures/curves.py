@@ -64,8 +64,7 @@ def drawable(records: Sequence[Record]) -> list[Section]:
     sections, _ = split([record for record in records if record.case.size_bytes])
     if not sections:
         raise ValueError(
-            "none of these records has a timing, so there is nothing to draw; only real hardware gives one; "
-            "--kind numerics draws errors"
+            "none of these records has a timing, so there is nothing to draw; only real hardware gives one"
         )
     return sections
 

@@ -24,7 +24,6 @@ from matplotlib.path import Path
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from reports.table.compare import LIBRARY
 from reports.table.text import size_text
 
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS = (
@@ -112,16 +111,6 @@ def line_style(algorithm: str, is_ours: bool, is_second: bool = False) -> dict[s
         "markerfacecolor": style["color"] if is_ours else "white",
         "zorder": 3 if is_ours else 2.5,
     }
-
-
-_DASHES: dict[str, Any] = {"native": (0, (1, 1.5)), "float16": (0, (6, 2, 1, 2)), LIBRARY: (0, (4, 2))}
-"""An accumulator's, where curves are of errors; all others are solid."""
-
-
-def error_style(algorithm: str, accumulator: str) -> dict[str, Any]:
-    """How a curve of errors is drawn: the algorithm's colour and marker, the accumulator's dashes."""
-    look = line_style(algorithm, accumulator != LIBRARY)
-    return look | {"linestyle": _DASHES.get(accumulator, "-"), "linewidth": 1.5}
 
 
 def rendered(make: Callable[[], Figure], kind: str, identifier: str) -> bytes:
@@ -255,15 +244,6 @@ def sizes_axis(axes: Axes, sizes: Sequence[int], most: int = 10) -> None:
     name(axes.xaxis, "size")
 
 
-def ranks_axis(axes: Axes, sizes: Sequence[int]) -> None:
-    """A logarithmic axis of ranks, with a tick at each world size that is there."""
-    axes.set_xscale("log", base=2)
-    margin = (sizes[-1] / sizes[0]) ** 0.04 * 1.02
-    axes.set_xlim(sizes[0] / margin, sizes[-1] * margin)
-    fixed_ticks(axes.xaxis, list(sizes), [f"{size}" for size in sizes])
-    name(axes.xaxis, "ranks")
-
-
 def log_axis(axes: Axes, lowest: float, highest: float) -> None:
     """A logarithmic y axis from lowest to highest, with ticks at 1, 2 and 5 times powers of ten, or at fewer."""
     span = math.log10(highest / lowest) if lowest > 0 else 1.0
@@ -287,17 +267,6 @@ def linear_axis(axes: Axes, highest: float) -> None:
     step = next(unit * part for part in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0) if top / (unit * part) <= 9)
     ticks = [step * number for number in range(int(top / step) + 1)]
     fixed_ticks(axes.yaxis, ticks, [f"{tick:.6g}" for tick in ticks])
-
-
-def ulps_axis(axes: Axes, highest: float) -> None:
-    """A y axis of counts from 0: linear up to 1, logarithmic beyond."""
-    axes.set_yscale("symlog", linthresh=1)
-    axes.set_ylim(0, max(highest * 1.3, 1.0))
-    powers = range(math.ceil(math.log10(highest)) + 1 if highest > 1 else 1)
-    step = max(1, len(powers) // 6)
-    shown = [10.0**power for power in powers if not power % step]
-    ticks = [0.0, *(tick for tick in shown if tick <= max(highest * 1.3, 1.0))]
-    fixed_ticks(axes.yaxis, ticks, [f"{tick:g}".replace("e+0", "e") for tick in ticks])
 
 
 def fixed_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str], has_grid: bool = True) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from cases.record.record import Record, Status
 from reports.html.blocks import Block, Notes, Side, Table
 from reports.html.pictures import Album
-from reports.numerics import accuracy, study
-from reports.numerics.accuracy import Curve
-from reports.numerics.study import Measure, Point
 from reports.table.compare import Row, contestant_text, is_baseline, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet, line_of
-from reports.table.text import counted, number, size_text
+from reports.table.text import counted, size_text
 from reports.table.timed_table import variables_set
 
 _COLUMNS = ("size", "fastest", "time (us)", "busbw (GB/s)", "ours/base")
@@ -72,15 +68,9 @@ def rivals(records: Sequence[Record]) -> str:
 
 
 def blocks(real: Sequence[Record], simulated: Sequence[Record], album: Album) -> list[Block]:
-    """Return the answer: of a study its picture; of what was timed, the best of each size with its picture; else the
-    least errors with theirs, or how the cases of each algorithm ended. If all is simulated, it says what that means."""
-    makers: tuple[Callable[[], list[Block]], ...] = (
-        lambda: _of_study([*real, *simulated], album),
-        lambda: _of_times(real, album),
-        lambda: _of_errors([*real, *simulated], album),
-        lambda: _of_results([*real, *simulated]),
-    )
-    found = next((found for make in makers if (found := make())), [])
+    """Return the answer: of what was timed, the best of each size with its picture; else how the cases of each
+    algorithm ended. If all is simulated, it says what that means."""
+    found = _of_times(real, album) or _of_results([*real, *simulated])
     return [*found, Notes((SIMULATED,))] if simulated and not real else found
 
 
@@ -88,15 +78,6 @@ def _named(names: Sequence[str] | dict[str, None], noun: str) -> str:
     """Names once each, or their number."""
     each = list(dict.fromkeys(names))
     return ", ".join(each) if len(each) <= MOST_NAMES else counted(len(each), noun)
-
-
-def _of_study(records: Sequence[Record], album: Album) -> list[Block]:
-    curves = study.studied(records)
-    if not curves:
-        return []
-    kind = curves[0].picture
-    drawn = album.study(f"{', '.join(kind)}, over ranks", [one for one in curves if one.picture == kind], most=1)
-    return [Side((), tuple(drawn))] if drawn else []
 
 
 def _of_times(records: Sequence[Record], album: Album) -> list[Block]:
@@ -128,39 +109,6 @@ def _line(row: Row, judged: Sequence[Row]) -> Line:
         "ours/base": ratio,
     }
     return line_of(values, _FORMATS, {"fastest": "bold" if row.is_ours else ""})
-
-
-def _of_errors(records: Sequence[Record], album: Album) -> list[Block]:
-    """The least root-mean-square error of each size, in the first group that has any error."""
-    for group in accuracy.groups(records):
-        if all(curve.is_exact for curve in group.curves):
-            continue
-        drawn = album.errors(group, most=1)
-        points: dict[int, list[tuple[Point, Curve]]] = {}
-        for curve in group.curves:
-            for size, point in zip(curve.sizes, curve.points, strict=True):
-                points.setdefault(size, []).append((point, curve))
-        measure = group.measures[-1]  # the one that is drawn
-        lines = [_error_line(size, points[size], measure) for size in sorted(points)]
-        columns = tuple(lines[0].cells)
-        heading = f"Least error of each size: {group.heading}"
-        sheet = Sheet(heading, columns, (tuple(lines),), frozenset(columns) - {"least error"})
-        return [Side((Table(sheet),), tuple(drawn))]
-    return []
-
-
-def _error_line(size_bytes: int, points: Sequence[tuple[Point, Curve]], measure: Measure) -> Line:
-    """The curve with the least error of a size: the first one of those that are equal."""
-    known = [(value, point, curve) for point, curve in points if (value := measure.value(point)) is not None]
-    formats = {"size": size_text, measure.title: number, "max ulp": number}
-    values: dict[str, Any] = dict.fromkeys(("size", "least error", measure.title, "max ulp")) | {"size": size_bytes}
-    if not known:
-        return line_of(values, formats)
-    least, point, curve = min(known, key=lambda one: one[0])
-    others = sum(value == least for value, *_ in known) - 1
-    values["least error"] = curve.label + (f" and {counted(others, 'other')}" if others else "")
-    values |= {measure.title: least, "max ulp": point.max_ulp_error}
-    return line_of(values, formats, {"least error": "bold" if curve.is_ours else ""})
 
 
 def _of_results(records: Sequence[Record]) -> list[Block]:

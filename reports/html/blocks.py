@@ -85,13 +85,12 @@ def table_of(name: str, lines: Sequence[Line], titles: Mapping[str, str] | None 
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """Pictures, by their keys in the Album, side by side, or one below the other on a narrow screen. wide: the picture
-    scrolls sideways instead of shrinking. legend: names with their swatches (keys in the Album), above the pictures."""
+    """Pictures, by their keys in the Album, side by side, or one below the other on a narrow screen. legend: names with
+    their swatches (keys in the Album), above the pictures."""
 
     kind: ClassVar[str] = "pictures"
     svgs: tuple[str, ...]
     caption: str
-    wide: bool = False
     legend: tuple[tuple[str, str], ...] = ()
 
 

@@ -84,9 +84,7 @@ def _parts(
     found: list[Part | None] = [
         _audit_part(audit) if audit is not None else None,
         measurements.part(real, album),
-        outcomes.numerics_part(real, album, "numerics", "Numerics, on hardware"),
         outcomes.plain_part(real, "untimed", "Without times: on hardware, or before anything ran"),
-        outcomes.numerics_part(simulated, album, "numerics-simulated", "Numerics, simulated"),
         outcomes.plain_part(simulated, "simulated", "Simulated: results, and no times"),
         races.part(records),
         outcomes.refusals_part(records),

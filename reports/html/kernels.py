@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cases.gathered import gathered
 from cases.record.record import FabricInfo, KernelInfo, Record
-from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table, table_of
+from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table, table_of
 from reports.html.commands import yaml_line
 from reports.table.compare import device_text
 from reports.table.sheet import Sheet, line_of
@@ -14,8 +14,6 @@ from reports.table.text import counted, size_text
 
 SHORT = 12
 """Number of digits shown of a digest; the part Digests has all of them."""
-
-_KERNEL_COLUMNS = ("kernel", "cases", "arch", "grid x block", "PTX", "cubin", "sources", "compiler", "multimem")
 
 
 def part(records: Sequence[Record]) -> Part:
@@ -82,7 +80,7 @@ def _libraries(records: Sequence[Record]) -> list[Block]:
 
 
 def _kernels(records: Sequence[Record]) -> list[Block]:
-    """Return a line for each compiled PTX of each kernel, with the grids of all its cases."""
+    """Return a line for each kernel; the part Digests has those of all that was compiled."""
     found: dict[tuple[str, ...], list[KernelInfo]] = {}
     for record in records:
         if record.kernel is not None:
@@ -91,32 +89,7 @@ def _kernels(records: Sequence[Record]) -> list[Block]:
             found.setdefault(key, []).append(kernel)
     if not found:
         return []
-    lines, digests = [], []
-    for (name, ptx, cubin, source, compiler), kernels in sorted(found.items()):
-        digests += [ptx, cubin, source]
-        grids, blocks = sorted({one.grid for one in kernels}), sorted({one.block for one in kernels})
-        cells = {
-            "kernel": name,
-            "cases": len(kernels),
-            "arch": kernels[0].arch,
-            "grid x block": f"{_range(grids)} x {_range(blocks)}",
-            "PTX": short(ptx),
-            "cubin": short(cubin),
-            "sources": short(source),
-            "compiler": compiler,
-            "multimem": ", ".join(kernels[0].multimem) or "-",
-        }
-        lines.append(line_of(cells, styles=dict.fromkeys(("PTX", "cubin", "sources"), "code")))
-    columns = _KERNEL_COLUMNS if any(one.multimem for some in found.values() for one in some) else _KERNEL_COLUMNS[:-1]
-    table = Table(
-        Sheet("compiled", columns, (tuple(lines),), frozenset({"cases"})), titles=titles(digests), heading=False
-    )
-    said = Notes((f"PTX, cubin, sources: the first {SHORT} digits of their SHA-256; in full under Digests",))
-    return [
-        Heading("kernels", "Kernels", listed=False),
-        _by_name(found),
-        Fold(f"Each that was compiled: {len(found)}", (table, said)),
-    ]
+    return [Heading("kernels", "Kernels", listed=False), _by_name(found)]
 
 
 def _by_name(found: Mapping[tuple[str, ...], Sequence[KernelInfo]]) -> Table:

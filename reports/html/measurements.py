@@ -1,4 +1,4 @@
-"""The part of the page on hardware measurements: a summary of all sections, then curves, table and spread of each."""
+"""The part of the page on hardware measurements: a summary, then curves, table, percentiles of each section."""
 
 from __future__ import annotations
 
@@ -34,11 +34,8 @@ def part(records: Sequence[Record], album: Album) -> Part | None:
     blocks.append(Fold("How to read the pictures", (Notes(HOW_TO_READ),)))
     for number, (section, some, sheet) in enumerate(zip(sections, judged, sheets, strict=True), start=1):
         blocks.append(Heading(anchor(number), section.heading))
-        drawn = album.curves(section.heading, some, limit_gbps(section.records))
-        blocks += drawn
+        blocks += album.curves(section.heading, some, limit_gbps(section.records))
         blocks.append(Table(sheet, heading=False))
-        if drawn:
-            blocks += album.spread(section.heading, some)
         percentiles = Table(spread.sheet(section), heading=False)
         blocks.append(Fold("Percentiles of the samples", (percentiles, Notes((spread.CAPTION,)))))
     return Part("measured", "Measured on hardware", tuple(blocks))

@@ -1,4 +1,4 @@
-"""How cases ended: the verdict at the top, cases without times, refusals and failures with reasons, numeric errors."""
+"""How cases ended: the verdict at the top, cases without times, refusals and failures with reasons."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from cases.record.record import Record, Status
 from reports.html import races
 from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table, table_of
-from reports.html.pictures import DASHES, Album
-from reports.numerics import accuracy, study
 from reports.table import table
 from reports.table.compare import device_text, heading, is_simulated, split
 from reports.table.sheet import Line, line_of
@@ -122,36 +120,6 @@ def refusals_part(records: Sequence[Record]) -> Part:
     if not blocks:
         blocks.append(Notes(("Nothing was refused, and nothing failed.",)))
     return Part("reasons", "Refusals and failures", tuple(blocks))
-
-
-def numerics_part(records: Sequence[Record], album: Album, anchor: str, title: str) -> Part | None:
-    """Return the part of errors over sizes and over ranks; None if no case is a sum of floats."""
-    groups = accuracy.groups(records)
-    if not groups:
-        return None
-    blocks: list[Block] = []
-    curves = study.studied(records, least=2)
-    kinds = dict.fromkeys(one.picture for one in curves)
-    for number, kind in enumerate(kinds, start=1):
-        own = [one for one in curves if one.picture == kind]
-        text = f"{', '.join(kind)}, over ranks"
-        drawn = album.study(text, own)
-        if drawn:
-            blocks += [Heading(f"{anchor}-ranks-{number}", text), *drawn]
-    if curves:
-        blocks += [Table(sheet) for sheet in study.sheets_of(curves)]
-    sheets = accuracy.sheets(records)
-    exact = []
-    for number, (group, sheet) in enumerate(zip(groups, sheets, strict=True), start=1):
-        drawn_errors = album.errors(group)
-        if all(curve.is_exact for curve in group.curves):
-            exact.append(sheet)
-            continue
-        blocks += [Heading(f"{anchor}-{number}", group.heading), *drawn_errors, Table(sheet, heading=False)]
-    if exact:
-        blocks += [Heading(f"{anchor}-exact", "Without any error"), *map(Table, exact)]
-    lines = [*accuracy.CAPTIONS, DASHES, *(study.captions(curves)[-1:] if curves else [])]
-    return Part(anchor, title, (Notes(tuple(lines)), *blocks))
 
 
 def _refusals(records: Sequence[Record]) -> list[Line]:

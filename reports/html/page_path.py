@@ -19,7 +19,7 @@ def page_path(places: Sequence[Path | str]) -> Path:
     """Return the usual path of a page of the records in these places.
 
     Of one file or folder it is `<its name>.html` beside it, or beside the outermost folder with a manifest that it lies
-    in. Of several places, and of none (records from MLflow), it is report.html in the working folder.
+    in. Of several places it is report.html in the working folder.
     """
     if len(places) != 1:
         return Path(USUAL_NAME)

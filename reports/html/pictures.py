@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any
 
 from reports.html.blocks import Notes, Pictures
-from reports.numerics.accuracy import Curve, Group
-from reports.numerics.study import Measure, Series, measures_of
 from reports.table.compare import LIMIT_LABEL, Row, contestants, is_second
 from reports.table.text import counted
 
@@ -26,19 +24,9 @@ HOW_TO_READ = (
     "dashed with hollow ones",
     "time against size has two logarithmic axes; bus bandwidth is beside it, with the measured limit of the link; "
     "lines are the median over worlds, bands reach from the lowest world to the highest",
-    "samples: each against the median of its algorithm at its size, a stroke a sample (strokes that would cover one "
-    "another are drawn once); the thick bar reaches from the 5th to the 95th percentile, the thin line from the "
-    "smallest to the largest sample, the marker stands at the median; the axis is linear to 5 %, logarithmic beyond",
-)
-DASHES = (
-    "pictures of errors: an algorithm has its colour and marker, an accumulator its dashes: float32 solid, native "
-    "dotted, float16 dash-dotted, a library's own dashed; ulps are linear to 1, logarithmic beyond"
 )
 _CURVES = "Time and bus bandwidth against size"
 _TIME = "Time against size"
-_SPREAD = "Every sample against the median of its algorithm and size"
-_ERRORS = "Errors against size"
-_STUDY = "Errors against the number of ranks"
 
 
 class Album:
@@ -51,7 +39,7 @@ class Album:
         self.most = self.left = most
         self.missing: list[str] = []
         self._orders: dict[str, Callable[[], str]] = {}
-        self._swatches: dict[tuple[str, str, bool, bool], str] = {}
+        self._swatches: dict[tuple[str, bool, bool], str] = {}
 
     @property
     def swatches(self) -> tuple[str, ...]:
@@ -70,11 +58,11 @@ class Album:
             return []
         timed = [row for row in judged if row.timings]
         entries = [
-            (self._swatch(own[0].algorithm, "", own[0].is_ours, is_second(own, timed)), name)
+            (self._swatch(own[0].algorithm, own[0].is_ours, is_second(own, timed)), name)
             for name, own in contestants(timed).items()
         ]
         if limit is not None and most > 1:
-            entries.append((self._swatch(LIMIT_LABEL, "", False), LIMIT_LABEL))
+            entries.append((self._swatch(LIMIT_LABEL, False), LIMIT_LABEL))
 
         def draw(measure: str) -> Any:
             from reports.figures import curves
@@ -86,55 +74,6 @@ class Album:
         worlds = any(len(row.timings) > 1 for row in judged)
         bands = "; bands: from the lowest world to the highest." if worlds else "."
         return [Pictures(svgs, (_CURVES if most > 1 else _TIME) + bands, legend=tuple(entries))]
-
-    def spread(self, heading: str, judged: Sequence[Row]) -> list[Pictures]:
-        """Order the distribution of a section's samples, which shares the legend of its curves."""
-        if not self._has_room(1, f"samples of {heading}"):
-            return []
-
-        def draw() -> Any:
-            from reports.figures import distribution
-
-            return distribution.single(judged)
-
-        svg = self._order(draw, f"samples against their median, by size: {heading}")
-        return [Pictures((svg,), f"{_SPREAD}.", wide=True)]
-
-    def errors(self, group: Group, most: int = 2) -> list[Pictures]:
-        """Order errors over sizes; nothing if all are 0 or if there is only one size. most: maximum number of
-        measures, the last ones of the group's."""
-        sizes = {size for curve in group.curves for size in curve.sizes}
-        if len(sizes) < 2 or all(curve.is_exact for curve in group.curves):
-            return []
-        if not self._has_room(most, f"errors of {group.heading}"):
-            return []
-
-        about = f"against size: {group.heading}"
-        return [self._errors(group.curves, group.measures[-most:], about, f"{_ERRORS}.")]
-
-    def study(self, heading: str, series: Sequence[Series], most: int | None = None) -> list[Pictures]:
-        """Order errors over world sizes of the series that share a picture. most: maximum number of measures."""
-        measures = measures_of(series)[:most]
-        if not self._has_room(len(measures), f"errors over ranks of {heading}"):
-            return []
-
-        return [self._errors(series, measures, f"against ranks: {heading}", f"{_STUDY}.")]
-
-    def _errors(
-        self, curves: Sequence[Curve] | Sequence[Series], measures: Sequence[Measure], about: str, caption: str
-    ) -> Pictures:
-        """Order a picture of each measure."""
-
-        def draw(measure: Measure) -> Any:
-            from reports.figures import errors
-
-            return errors.single(curves, measure)
-
-        entries = [
-            (self._swatch(one.algorithm, one.accumulator, one.accumulator != "library"), one.label) for one in curves
-        ]
-        svgs = tuple(self._order(partial(draw, measure), f"{measure.title}, {about}") for measure in measures)
-        return Pictures(svgs, caption, legend=tuple(dict.fromkeys(entries)))
 
     def left_out(self) -> list[Notes]:
         """Return a note about the pictures that were not drawn, if any."""
@@ -165,22 +104,17 @@ class Album:
         self._orders[key] = order
         return key
 
-    def _swatch(self, name: str, accumulator: str, is_ours: bool, is_dotted: bool = False) -> str:
-        """Order a swatch, unless it was ordered before, and return its key.
-
-        With an accumulator it is that of a line of errors; the name LIMIT_LABEL is that of the link's limit.
-        """
-        if (name, accumulator, is_ours, is_dotted) not in self._swatches:
+    def _swatch(self, name: str, is_ours: bool, is_dotted: bool = False) -> str:
+        """Order a swatch, unless it was ordered before, and return its key. LIMIT_LABEL is that of the link's limit."""
+        if (name, is_ours, is_dotted) not in self._swatches:
             key = f"swatch{len(self._swatches) + 1}"
 
             def order() -> str:
                 from reports.figures import style
 
-                look = (
-                    style.error_style(name, accumulator) if accumulator else style.line_style(name, is_ours, is_dotted)
-                )
-                return style.swatch(style.OF_LIMIT if name == LIMIT_LABEL else look, key)
+                look = style.OF_LIMIT if name == LIMIT_LABEL else style.line_style(name, is_ours, is_dotted)
+                return style.swatch(look, key)
 
             self._orders[key] = order
-            self._swatches[name, accumulator, is_ours, is_dotted] = key
-        return self._swatches[name, accumulator, is_ours, is_dotted]
+            self._swatches[name, is_ours, is_dotted] = key
+        return self._swatches[name, is_ours, is_dotted]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reports.record.seal import digest_of
 from reports.table.average import too_slow
+from reports.table.text import has_many, is_long
 from runner.command.console import Console, failures, summary
 from runner.command.to_mlflow import short_path
 
@@ -28,9 +30,7 @@ def report(
     """
     shown = short_path(folder)
     if records and not console.is_quiet:
-        from reports.numerics.closing_text import console_report
-
-        console.say(console_report(records, shown, TOLD_BELOW))
+        console.say(_table(records, shown))
     console.announce(summary(records, expected))
     failed = failures(records, shown)
     if failed:
@@ -43,6 +43,18 @@ def report(
         given_up = "" if is_lost else "the work was stopped, "
         console.warn(f"symlab: error: {stopped}; {given_up}what is finished is intact")
     console.announce(f"records: {shown}{_digest(folder)}")
+
+
+def _table(records: Sequence[Record], folder: str) -> str:
+    """The table; of more than text.MAX_LINES lines a summary, with the command that prints the whole."""
+    from reports.table import table
+
+    whole = "" if has_many(records) else table.console_table(records, elsewhere=TOLD_BELOW)
+    if whole and not is_long(whole):
+        return whole
+    from reports.table import brief
+
+    return f"{brief.text(records)}\n\nthe whole table: symlab table {shlex.quote(folder)}"
 
 
 def _digest(folder: Path) -> str:

@@ -1,17 +1,15 @@
-"""What `symlab run --plan` says: the cases of a command, what will be refused and why, the memory, the time.
+"""What `symlab run --plan` says: the cases of a command, what will be refused and why, the memory.
 
 Nothing is run and nothing is created: no folder of records, no database, no entry of the cache.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cases.case import UNIFORM, Case
-from cases.documents import encoded
 from cases.gathered import gathered
 from cases.refusal import Refusal
 from reports.table.sheet import Line, Sheet, room_here, text, wrapped
@@ -20,8 +18,7 @@ from runner.case.cases import rules_of
 from runner.case.contestant import spec_for
 from runner.case.host_memory import NOTHING_KEPT, gibibytes, host_bytes_needed
 from runner.case.memory_needed import heap_bytes_needed, is_too_large
-from runner.command.durations import Durations, durations_in, kind_of
-from runner.command.plan import Command, PreparedJob
+from runner.command.plan import Command
 from runner.command.refusals import refusal_in
 from runner.environment.host import available_bytes
 from runner.launch.workers import SLURM, workers_given
@@ -54,41 +51,26 @@ _COLUMNS: dict[str, Callable[[Case], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCase:
-    """A case of a command: its job, counted from 1; why it will be refused; seconds, None if unknown (0: refused)."""
+    """A case of a command: its job, counted from 1; why it will be refused."""
 
     job: int
     case: Case
     refusal: Refusal | None
-    seconds: float | None
-
-
-def expected_cases(command: Command, durations: Durations) -> list[ExpectedCase]:
-    """Return what is expected of each case, in the order in which they run."""
-    found = []
-    for job in command.jobs:
-        for case in job.cases:
-            refusal = refusal_in(job, case)
-            seconds = 0.0 if refusal else durations.of(_kind(job, case))
-            found.append(ExpectedCase(job.composed.number + 1, case, refusal, seconds))
-    return found
-
-
-def _kind(job: PreparedJob, case: Case) -> str:
-    return kind_of(encoded(case), job.composed.configuration, job.request.fabric.simulated)
 
 
 def plan_text(command: Command, heading: Sequence[str], memory: Callable[[], int | None] = available_bytes) -> str:
-    """Return what is planned, as lines: the heading, the table, refusals, memory and time.
+    """Return what is planned, as lines: the heading, the table, refusals and memory.
 
     memory gives the bytes that this process can still take; None if the system does not report it.
     """
-    durations = durations_in(command.jobs[0].request.records)
-    cases = expected_cases(command, durations)
+    cases = [
+        ExpectedCase(job.composed.number + 1, case, refusal_in(job, case)) for job in command.jobs for case in job.cases
+    ]
     reasons = list(dict.fromkeys(str(one.refusal) for one in cases if one.refusal))
     whole = len(cases) <= MAX_LINES
     sheet = _case_by_case(cases, reasons, len(command.jobs) > 1) if whole else _grouped(cases, reasons)
     room = room_here()
-    said = [*_refusals(cases, reasons), _memory(command, memory()), _time(cases, durations, command)]
+    said = [*_refusals(cases, reasons), _memory(command, memory())]
     below = [part for line in (*said, "nothing was run (--plan)") for part in wrapped(line, room)]
     above = [part for line in heading for part in wrapped(line, room)]
     return "\n".join([*above, "", text([sheet], [], room).rstrip(), "", *below])
@@ -97,14 +79,14 @@ def plan_text(command: Command, heading: Sequence[str], memory: Callable[[], int
 def _case_by_case(cases: Sequence[ExpectedCase], reasons: Sequence[str], is_sweep: bool) -> Sheet:
     """The table with a line a case."""
     axes = _varying(cases)
-    columns = [*(["job"] if is_sweep else []), *dict.fromkeys(["algorithm", *axes]), "size", "expected", "time"]
+    columns = [*(["job"] if is_sweep else []), *dict.fromkeys(["algorithm", *axes]), "size", "expected"]
     lines = []
     for one in cases:
         cells = {name: str(_COLUMNS[name](one.case)) for name in columns if name in _COLUMNS}
-        cells |= {"job": str(one.job), "size": format_bytes(one.case.size_bytes), "time": _seconds_text(one.seconds)}
+        cells |= {"job": str(one.job), "size": format_bytes(one.case.size_bytes)}
         cells["expected"] = f"refused [{reasons.index(str(one.refusal)) + 1}]" if one.refusal else "runs"
         lines.append(Line({name: cells[name] for name in columns}))
-    numeric = frozenset({"job", "ranks", "size", "time", "root", "offset", "seed"})
+    numeric = frozenset({"job", "ranks", "size", "root", "offset", "seed"})
     return Sheet(_heading(cases, axes), tuple(columns), (tuple(lines),), numeric)
 
 
@@ -114,7 +96,7 @@ def _grouped(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> Sheet:
     names = [name for name in _COLUMNS if name == "algorithm" or name in axes]
     while len(groups := _groups(cases, names)) > MAX_LINES and len(names) > 1:
         names.pop()
-    columns = (*names, *([] if "ranks" in names else ["ranks"]), "sizes", "cases", "refused", "time")
+    columns = (*names, *([] if "ranks" in names else ["ranks"]), "sizes", "cases", "refused")
     lines = []
     for values, members in groups.items():
         cells = {name: str(value) for name, value in zip(names, values, strict=True)}
@@ -125,10 +107,9 @@ def _grouped(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> Sheet:
             "sizes": _span([one.case.size_bytes for one in members], format_bytes),
             "cases": f"{len(members):,}",
             "refused": f"{refused:,} [{', '.join(map(str, numbers))}]" if refused else "0",
-            "time": _total_text([one.seconds for one in members if one.refusal is None]),
         }
         lines.append(Line({name: cells[name] for name in columns}))
-    return Sheet(_heading(cases, axes), columns, (tuple(lines),), frozenset({"ranks", "cases", "time"}))
+    return Sheet(_heading(cases, axes), columns, (tuple(lines),), frozenset({"ranks", "cases"}))
 
 
 def _groups(cases: Sequence[ExpectedCase], names: Sequence[str]) -> dict[tuple[object, ...], list[ExpectedCase]]:
@@ -215,80 +196,6 @@ def _of_custom(custom: CustomJob, request: ResolvedRequest) -> tuple[int, int]:
 
     here = custom_host_bytes(custom.spec, request, request.fabric, request.world_size, custom.ptx)
     return here, custom_heap_bytes(custom.spec, request.world_size, request.fabric.simulated)
-
-
-def _time(cases: Sequence[ExpectedCase], durations: Durations, command: Command) -> str:
-    """The sum of what cases took before, from how many records, and for how many cases it is unknown."""
-    running = [one for one in cases if one.refusal is None]
-    known = [one.seconds for one in running if one.seconds is not None]
-    folder = command.jobs[0].request.records.name
-    kinds = {_kind(job, case) for job in command.jobs for case in job.cases}
-    of_these = sum(len(durations.seconds.get(kind, ())) for kind in kinds)
-    source = f"from {counted(of_these, 'record')} of such cases in {folder}/"
-    if durations.left_out:
-        source += f" ({durations.left_out:,} older ones were not read)"
-    if not known:
-        none = (
-            f"no record in {folder}/ is of these cases" if durations.records else f"there are no records in {folder}/"
-        )
-        return f"time: unknown, {none}"
-    of_some = "" if len(known) == len(running) else f" for {len(known):,} of {counted(len(running), 'case')}"
-    rest = f"; unknown for {len(running) - len(known):,}" if len(known) < len(running) else ""
-    spread = " on the launcher's workers" if command.launch is not None else ""
-    return (
-        f"time: about {duration_text(_whole_time_s(running, command))}{of_some}{rest}{spread} "
-        f"({source}; starting up is not included)"
-    )
-
-
-def _whole_time_s(cases: Sequence[ExpectedCase], command: Command) -> float:
-    """Seconds that the known cases take: one after another, or on the workers of a launcher.
-
-    Workers take jobs one at a time, in order, as soon as they are free. Groups of workers work one after another, but
-    for Slurm's, which work at the same time.
-    """
-    by_job: dict[int, float] = {}
-    for one in cases:
-        by_job[one.job - 1] = by_job.get(one.job - 1, 0.0) + (one.seconds or 0.0)
-    if command.launch is None:
-        return sum(by_job.values())
-    from runner.command.groups import groups_for
-    from runner.launch.workers import SLURM
-
-    times = []
-    for group in groups_for(command.launch, command):
-        free_at = [0.0] * group.workers
-        for job in group.jobs:
-            heapq.heapreplace(free_at, free_at[0] + by_job.get(job, 0.0))
-        times.append(max(free_at))
-    return max(times) if command.launch.name == SLURM else sum(times)
-
-
-def duration_text(seconds: float) -> str:
-    """A time for people: "0.4 s", "48 s", "3 min 20 s", "2 h 5 min"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def _seconds_text(seconds: float | None) -> str:
-    return "unknown" if seconds is None else "" if seconds == 0 else duration_text(seconds)
-
-
-def _total_text(seconds: Sequence[float | None]) -> str:
-    """The sum of what is known, with a + where something is not; "" where nothing runs."""
-    if not seconds:
-        return ""
-    known = [one for one in seconds if one is not None]
-    if not known:
-        return "unknown"
-    return _seconds_text(sum(known)) + ("+" if len(known) < len(seconds) else "")
 
 
 def _span(values: Sequence[int], written: Callable[[int], str]) -> str:

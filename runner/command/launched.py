@@ -2,26 +2,22 @@
 
 Workers take jobs, and keep records in the command's folder. This process starts them, takes their records into its
 table and to MLflow as they appear, says how far all of them are, and names what was lost: a worker that the scheduler
-cancelled, a node that died, a job that took its process with it. It keeps no record of its own making, but for workers
-that see another file system: theirs come back with the launcher's job.
+cancelled, a node that died, a job that took its process with it. It keeps no record of its own making.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import secrets
 import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from hydra.core.utils import JobStatus
 
 from cases.record.record import load
 from cases.record.shared import Known
@@ -37,7 +33,7 @@ from runner.interrupt import shielded
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.joblib_workers import end_joblib, reason_of_end, release_semaphores
-from runner.launch.supervisor import FINISHED, Returned, Supervisor
+from runner.launch.supervisor import FINISHED, Supervisor
 from runner.launch.workers import JOBLIB, SLURM, Group
 from runner.records.command_json import COMMAND_JSON, RecordedWorker
 from runner.records.scrub import scrubbed
@@ -61,9 +57,6 @@ WAITING_S = 10.0
 
 LEAST_ROOM = 1 << 16
 """Bytes that a folder of records must have room for: with less, a full disk is why workers end."""
-
-MOST_STARTS = 2
-"""Number of times that joblib's workers are started: joblib ends all of them if one is killed."""
 
 MOST_NAMED = 20
 """Number of lost jobs that are named in full."""
@@ -145,7 +138,6 @@ class Launched:
         self._seen: dict[int, _Seen] = {}
         self._now: list[_Seen] = []
         self._started: list[tuple[Started, str]] = []
-        self._returned: set[str] = set()
         self._asked_slurm_s = 0.0
         self._lost: dict[int, str] = {}
         self._claimed: dict[int, int] = {}
@@ -175,18 +167,10 @@ class Launched:
 
     def _run(self, groups: Sequence[Group]) -> None:
         """Start the workers of some groups, and watch them to their end."""
-        for attempt in range(MOST_STARTS):
-            self._now = []
-            for group in groups:
-                self._start(group, self._names[id(group)])
-            self._watch()
-            jobs = [job for group in groups for job in group.jobs if self._missing[job]]
-            died = [started.error for started, _ in self._started if started.error is not None]
-            if not jobs or self._request.name != JOBLIB or not died or attempt + 1 == MOST_STARTS:
-                break
-            self._console.warn(f"symlab: {reason_of_end(died[0])}; the jobs that it did are started again")
-            for job in jobs:
-                self._files.release(job)
+        self._now = []
+        for group in groups:
+            self._start(group, self._names[id(group)])
+        self._watch()
         self._name_lost([job for group in groups for job in group.jobs])
 
     def _start(self, group: Group, name: str) -> None:
@@ -200,8 +184,6 @@ class Launched:
             cases={job: frozenset(case.id for case in self._jobs[job].cases) for job in group.jobs},
             base=self._command.folder or Path.cwd(),
             launcher=self._request.name,
-            first=first,
-            workers=group.workers,
             beside=group.beside,
         )
         is_here = self._request.name != SLURM
@@ -241,19 +223,11 @@ class Launched:
             self._look()
             if all(one.is_over for one in self._now):
                 break
-            if not any(self._missing.values()) and self._is_shared:
+            if not any(self._missing.values()):
                 self._wait_for_ends()
                 break
             time.sleep(LOOK_S)
-        if self._request.name == JOBLIB:
-            for started, _ in self._started:
-                started.wait(GONE_S)
         self._look()
-
-    @property
-    def _is_shared(self) -> bool:
-        """Whether workers have been seen through the command's folder."""
-        return any(one.state is not None for one in self._now)
 
     def _wait_for_ends(self) -> None:
         """All jobs are done: cancel workers that still wait for a place, and let the others end."""
@@ -268,15 +242,11 @@ class Launched:
     def _look(self) -> None:
         """Take what is new: records, what workers say, what Slurm says of them."""
         for one in self._now:
-            said = self._files.state(one.number)
-            # What a worker returned at its end is newer than a state that a full disk kept it from replacing.
-            if said is not None and (one.state is None or not one.state.ended or said.starts > one.state.starts):
-                one.state = said
+            one.state = self._files.state(one.number) or one.state
         if self._request.name == SLURM:
             self._ask_slurm()
         else:
             self._look_at_processes()
-        self._take_returned()
         self._take_records()
         self._tell()
 
@@ -328,33 +298,6 @@ class Launched:
                     one.gone = "its process is gone"
                 elif started.is_over and (started.error is not None or one.state is None):
                     one.gone = reason_of_end(started.error) if started.error is not None else FINISHED
-
-    def _take_returned(self) -> None:
-        """Store the records of workers that see another file system: they came back with the launcher's jobs."""
-        for one in self._returned_now():
-            for name, content in one.files.items():
-                self._store.take(name, content)
-            if one.files or one.state.ended:  # a worker whose disk is full could not write that it ended
-                self._seen[one.state.number].state = one.state
-
-    def _returned_now(self) -> Iterator[Returned]:
-        if self._request.name == JOBLIB:
-            for started, name in self._started:
-                if started.is_over and started.error is None and name not in self._returned:
-                    self._returned.add(name)
-                    values = [one.return_value for one in started.returns if one.status == JobStatus.COMPLETED]
-                    yield from (value for value in values if isinstance(value, Returned))
-            return
-        if self._is_shared:
-            return
-        for path in sorted(self._submitit_folder.rglob("*_0_result.pkl")):
-            if str(path) not in self._returned:
-                self._returned.add(str(path))
-                outcome, found = pickle.loads(path.read_bytes())
-                if outcome != "success" or found.status != JobStatus.COMPLETED:
-                    continue
-                if isinstance(value := found.return_value, Returned):
-                    yield value
 
     @property
     def _submitit_folder(self) -> Path:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from runner.command.plan import PreparedJob
     from runner.command.running import Tools
     from runner.request.compose import ComposedJob
-    from runner.world.launched import Leader, OwnCommand
+    from runner.world.launched import Leader
 
 
-def led(work: Callable[[Leader | None], int], compose: Callable[[], OwnCommand], runs: bool = True) -> int:
+def led(work: Callable[[Leader | None], int], runs: bool = True) -> int:
     """Do work in this process; where a launcher started many, in that of rank 0, which the others follow.
 
-    work gets the leader of the launcher's world, or None without one, and returns the exit code. compose makes the same
-    command in another rank's process. runs says whether work needs the others at all. RequestError as work raises it.
+    work gets the leader of the launcher's world, or None without one, and returns the exit code. runs says whether it
+    needs the others at all. RequestError as work raises it.
     """
     outer = find(os.environ)
     if outer is None:
@@ -32,7 +32,7 @@ def led(work: Callable[[Leader | None], int], compose: Callable[[], OwnCommand],
     from runner.world.launched import Leader, follow
 
     if outer.rank > 0:
-        return follow(outer, compose) if runs else 0
+        return follow(outer) if runs else 0
     if not runs:
         return work(None)
     leader = Leader(outer)
@@ -51,11 +51,8 @@ def led(work: Callable[[Leader | None], int], compose: Callable[[], OwnCommand],
     return code
 
 
-def led_tools(
-    tools: Tools, leader: Leader | None, jobs: Sequence[ComposedJob | PreparedJob], own: Callable[[], OwnCommand]
-) -> Tools:
-    """Return the tools of a process that may lead a launcher's world: NVSHMEM's world is that one. own gives the
-    command as each of its ranks has it."""
+def led_tools(tools: Tools, leader: Leader | None, jobs: Sequence[ComposedJob | PreparedJob]) -> Tools:
+    """Return the tools of a process that may lead a launcher's world: NVSHMEM's world is that one."""
     if leader is None:
         return tools
     if all(job.request.fabric.simulated for job in jobs):
@@ -63,4 +60,4 @@ def led_tools(
         return tools
     from runner.world.fabrics import joining
 
-    return replace(tools, make_world=joining(leader, own()))
+    return replace(tools, make_world=joining(leader))

@@ -15,10 +15,9 @@ from cases.record.request import RecordedEnvironment, as_today
 from reports.tracking import database_path, resolved_uri
 from runner.case.allowed_code import AllowedCode
 from runner.case.bringing import refuse_requested
-from runner.command.joined import JoinedCommand
 from runner.command.plan import Command, PreparedJob
 from runner.command.runnable_jobs import prepared
-from runner.command.unfinished_cases import Left, check_folder_of, document_in
+from runner.command.unfinished_cases import Left
 from runner.records.command_json import COMMAND_JSON, AskedJob, CommandDocument
 from runner.records.scrub import WITHHELD, scrubbed
 from runner.request.compose import ComposedJob
@@ -33,21 +32,6 @@ if TYPE_CHECKING:
 
 UNTRACKED = "none"
 """In place of a tracking URI: what is left is not sent to MLflow."""
-
-
-def recorded_command(folder: Path, code: AllowedCode) -> JoinedCommand:
-    """Return the command of a records folder as a rank of a launcher's world has it.
-
-    RequestError if it is not here, or if it names files that may not run.
-    """
-    folder = folder.absolute()
-    check_folder_of(folder)
-    document = document_in(folder)
-    base = working_folder(folder, document)
-    jobs = [_composed(folder, job, base, UNTRACKED) for job in document.jobs]
-    for job in jobs:
-        refuse_requested(job.request, base, code)
-    return JoinedCommand(jobs, base)
 
 
 def rebuilt(

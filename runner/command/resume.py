@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from runner.case.allowed_code import AllowedCode, allowed_code
 from runner.command.leading import led_tools
-from runner.command.recorded_jobs import UNTRACKED, rebuilt, recorded_command
+from runner.command.recorded_jobs import UNTRACKED, rebuilt
 from runner.command.resumption import changed_since, console_of, nothing_left
 from runner.command.running import Earlier, Tools
 from runner.command.session import run_command
@@ -119,7 +119,7 @@ def _resumed(
             store.set_aside(name)
     except StoreError as error:
         raise RequestError(f"{error} (RECORDS)") from error
-    tools = led_tools(tools, leader, command.jobs, lambda: recorded_command(folder, code))
+    tools = led_tools(tools, leader, command.jobs)
     return run_command(
         command, console_of(left, command, changed, is_quiet), tools, Earlier(store, document, left.kept)
     )

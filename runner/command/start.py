@@ -5,9 +5,8 @@ Nearly everything is imported only when it is needed: --help and --cfg have to b
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from runner.command.heading import headline
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from runner.request.compose import ComposedJob
     from runner.request.launching import LaunchRequest
     from runner.request.options import RunOptions
-    from runner.world.launched import Leader, OwnCommand
+    from runner.world.launched import Leader
 
 
 def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None) -> int:
@@ -30,13 +29,7 @@ def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None)
     given is the command line as records keep it, options what it says, tools what tests work with. RequestError for a
     wrong request.
     """
-
-    def compose() -> OwnCommand:
-        from runner.command.joined import composed_command
-
-        return composed_command(options)
-
-    return led(lambda leader: _answer(given, options, tools, leader), compose, options.runs)
+    return led(lambda leader: _answer(given, options, tools, leader), options.runs)
 
 
 def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, leader: Leader | None) -> int:
@@ -54,16 +47,9 @@ def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, lead
     # Hydra takes a fifth of a second to import: after the options have been looked at.
     from runner.request.compose import compose_command, hydra_over
 
-    with hydra_over(options.config_dir) as hydra:
+    with hydra_over(options.config_dir):
         if options.cfg:
-            from runner.command.shown_configuration import show_configuration
-
-            show_configuration(options)
-            return 0
-        if options.info:
-            compose_command(options.overrides, options.multirun)
-            with _logging_restored():
-                hydra.show_info(options.info, config_name="config", overrides=_plain(options.overrides))
+            _show_configuration(options)
             return 0
         jobs, launch = compose_command(options.overrides, options.multirun)
     if launch is not None and leader is not None:
@@ -77,8 +63,23 @@ def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, lead
     return _run(given, jobs, tools, leader, options.quiet, launch)
 
 
+def _show_configuration(options: RunOptions) -> None:
+    """--cfg job: the composed configuration as YAML; a document for each job of a sweep."""
+    from omegaconf import OmegaConf
+
+    from runner.request.compose import plan_jobs
+    from runner.request.composer import Composer
+
+    composer = Composer()
+    planned = plan_jobs(options.overrides, options.multirun, composer)
+    documents = [OmegaConf.to_yaml(composer.composition(lines).config) for lines in planned]
+    for number, (lines, document) in enumerate(zip(planned, documents, strict=True), start=1):
+        head = f"---\n# job {number} of {len(planned)}: {' '.join(lines)}\n" if len(planned) > 1 else ""
+        print(f"{head}{document}", end="")
+
+
 def _show_plan(given: Sequence[str], jobs: Sequence[ComposedJob], launch: LaunchRequest | None) -> None:
-    """--plan: what would run, what would be refused, the memory, the time. RequestError if nothing can run."""
+    """--plan: what would run, what would be refused, the memory. RequestError if nothing can run."""
     from runner.command.forecast import plan_text
     from runner.command.refusals import refuse_if_nothing_can_run
 
@@ -103,29 +104,5 @@ def _run(
 
         check_here(launch)
 
-    def own() -> OwnCommand:
-        from runner.command.joined import JoinedCommand
-
-        return JoinedCommand(jobs)
-
     command, console = ready(given, jobs, leader.outer if leader else None, is_quiet, launch=launch)
-    return run_command(command, console, led_tools(tools or Tools(), leader, command.jobs, own))
-
-
-@contextlib.contextmanager
-def _logging_restored() -> Iterator[None]:
-    """Hydra's --info prints through handlers that it leaves in the root logger."""
-    import logging
-
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    try:
-        yield
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
-
-
-def _plain(overrides: Sequence[str]) -> list[str]:
-    """Overrides as Hydra itself takes them."""
-    return [f"+{one}" if one.startswith("exp=") else one for one in overrides]
+    return run_command(command, console, led_tools(tools or Tools(), leader, command.jobs))

@@ -4,33 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import Any
 
 from runner.request.options import ALLOWED, RunOptions
 from runner.request_error import RequestError
 from runner.verb import PLACE, argument, option, verb
-
-if TYPE_CHECKING:
-    from runner.command.joined import JoinedCommand
-
-REFUSED = {
-    ("--run", "-r"): "run decides by -m and hydra.mode, leave it out",
-    ("--config-path", "-cp"): "conf/ is always the first folder of configurations, add one with --config-dir",
-    ("--config-name", "-cn"): "every run begins with conf/config.yaml, choose an experiment with +exp=NAME",
-    ("--experimental-rerun",): "Hydra's pickled jobs are not written, use symlab replay RECORDS",
-    ("--shell-completion", "-sc"): "use symlab completion bash",
-    ("--hydra-help",): "symlab run --help lists the flags of Hydra that run takes",
-}
-"""Flags of Hydra's that have no meaning here, each with the reason and what to use."""
-
-
-def _refused(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
-    """Refuse a flag of Hydra's, with the reason."""
-    names = tuple(parameter.opts)
-    if value and not ctx.resilient_parsing:
-        raise RequestError(f"{names[0]} is unsupported ({names[0]}), {REFUSED[names]}")
 
 
 @verb("run", RunOptions, add_help_option=False)
@@ -38,20 +16,10 @@ def run(options: RunOptions, given: tuple[str, ...], tools: Any) -> int:
     """Run an experiment: on GPUs, or in the simulator."""
     from runner.command.start import start
 
-    shown = [name for name in ("plan", "cfg", "info") if getattr(options, name)]
-    if len(shown) > 1:
-        raise RequestError(f"--{shown[0]} and --{shown[1]} exclude each other (--{shown[1]}), give one of them")
-    if not options.cfg and not options.help and (options.resolve or options.package):
-        name = "--resolve" if options.resolve else "--package"
-        raise RequestError(f"{name} has no effect without --cfg ({name}), add --cfg job")
+    if options.plan and options.cfg:
+        raise RequestError("--plan and --cfg exclude each other (--cfg), give one of them")
     return start(given, options, tools)
 
-
-for _names in REFUSED:
-    _takes_value = _names[0] in ("--config-path", "--config-name", "--experimental-rerun")
-    run.params.append(
-        click.Option(_names, is_flag=not _takes_value, expose_value=False, hidden=True, callback=_refused)
-    )
 
 EPILOG = """\
 Exit codes are those of the whole command: 0 all passed, or some passed and the others were refused; 1 a case was wrong
@@ -91,15 +59,8 @@ def resume(options: ResumeOptions, given: tuple[str, ...], tools: Any) -> int:
     RECORDS is the folder of the command's records. The rest runs with the same configuration, into the same folder and
     the same run of MLflow.
     """
-    from runner.case.allowed_code import allowed_code
     from runner.command.leading import led
-    from runner.command.recorded_jobs import recorded_command
     from runner.command.resume import resume as resumed
 
-    def joined() -> JoinedCommand:
-        return recorded_command(options.records, allowed_code([options.records], options.code, changed=True))
-
     lines = list(options.launcher) or None
-    return led(
-        lambda leader: resumed(options.records, options.uri, tools, leader, options.quiet, options.code, lines), joined
-    )
+    return led(lambda leader: resumed(options.records, options.uri, tools, leader, options.quiet, options.code, lines))

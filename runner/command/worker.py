@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from runner.command.ahead import CompiledAhead
 from runner.command.console import Console
-from runner.command.joined import JoinedCommand
 from runner.command.leading import led, led_tools
 from runner.command.plan import PreparedJob, prepare
 from runner.command.running import Asked, JobRunner, Tools, numbered
@@ -50,9 +49,9 @@ class Content:
     """The work of a launch, as each of its workers gets it.
 
     asked is what all records say of the command. jobs are those of this launch, cases the ids that each has to run, by
-    the job's number. base is where relative paths of brought kernels begin. launcher names Hydra's launcher, and first
-    and workers are the number of its first worker and the number of them; beside is the maximum number of workers on
-    one machine at once. Under Slurm a worker finds a smaller one by what it was given of its node.
+    the job's number. base is where relative paths of brought kernels begin. launcher names Hydra's launcher;
+    beside is the maximum number of workers on one machine at once. Under Slurm a worker finds a smaller one by what it
+    was given of its node.
     """
 
     asked: Asked
@@ -60,8 +59,6 @@ class Content:
     cases: Mapping[int, frozenset[str]]
     base: Path | None
     launcher: str
-    first: int
-    workers: int
     beside: int
 
 
@@ -75,9 +72,7 @@ def main() -> int:
     with interruptible():
         try:
             threading.Thread(target=_end_with_input, daemon=True).start()
-            return led(
-                lambda leader: _Worker(orders, content, leader).run(), lambda: JoinedCommand(content.jobs, content.base)
-            )
+            return led(lambda leader: _Worker(orders, content, leader).run())
         except KeyboardInterrupt as interrupt:
             return exit_code_of(interrupt)
 
@@ -125,8 +120,7 @@ class _Worker:
         from runner.command.means import usual_means
 
         self._keep()
-        jobs, base = self._content.jobs, self._content.base
-        tools = led_tools(Tools(capture=self._captured), self._leader, jobs, lambda: JoinedCommand(jobs, base))
+        tools = led_tools(Tools(capture=self._captured), self._leader, self._content.jobs)
         surroundings = Surroundings(tools.capture, self._store)
         surroundings.look()
         silent = Console(is_quiet=True)
@@ -142,14 +136,11 @@ class _Worker:
 
     def _taken(self) -> Iterator[ComposedJob]:
         """The jobs that this worker takes: first those that it had taken before it was started again."""
-        content, number = self._content, self._orders.worker
-        if not self._orders.is_shared:
-            yield from content.jobs[number - content.first :: content.workers]
-            return
+        number = self._orders.worker
         mine = set()
         if self._state.starts > 1 or self._had_process:
             mine = {job for job, worker in self._files.claims().items() if worker == number}
-        for job in content.jobs:
+        for job in self._content.jobs:
             if self._files.is_stopped:
                 return
             if job.number in mine or self._files.claim(job.number, number):

@@ -90,11 +90,6 @@ class LaunchFiles:
             file.write(str(worker))
         return True
 
-    def release(self, job: int) -> None:
-        """Let any worker take a job again."""
-        with contextlib.suppress(OSError):
-            (self.folder / "claims" / str(job)).unlink()
-
     def claims(self) -> dict[int, int]:
         """Return the worker of each job that was taken. A claim whose writer was killed at once counts as worker -1."""
         found = {}

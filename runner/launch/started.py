@@ -25,7 +25,6 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -43,7 +42,7 @@ CONFIGURATION = "workers"
 
 
 class Work(Protocol):
-    """What a worker does. It is pickled, its classes by name; what it returns comes back with the launcher's job."""
+    """What a worker does. It is pickled, its classes by name."""
 
     def __call__(self, worker: int) -> Any: ...
 
@@ -78,7 +77,6 @@ class Started:
         """Start workers, whose numbers follow each other. options replace the launcher's own; folder takes files."""
         self.workers = tuple(workers)
         self.error: BaseException | None = None
-        self.returns: Sequence[JobReturn] = ()
         made = _made_launcher(request, work, options, folder)
         self._name = request.name
         self._thread = threading.Thread(target=self._launch, args=(made,), name="hydra-launcher", daemon=True)
@@ -89,10 +87,6 @@ class Started:
         """Whether the launcher has returned or raised."""
         return not self._thread.is_alive()
 
-    def wait(self, patience_s: float) -> None:
-        """Wait until the launcher has returned or raised, for at most this time."""
-        self._thread.join(patience_s)
-
     def _launch(self, launcher: Launcher) -> None:
         """Processes that start here get a terminal's Ctrl-C, too. They don't take it: the command tells its workers to
         end, and sbatch is to finish what it submits, which is cancelled then. Those of submitit_local have sessions of
@@ -102,7 +96,7 @@ class Started:
         if self._name != SUBMITIT_LOCAL:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            self.returns = launcher.launch([[] for _ in self.workers], self.workers[0])
+            launcher.launch([[] for _ in self.workers], self.workers[0])
         except BaseException as error:
             self.error = error
 

@@ -24,7 +24,7 @@ from memory.owned_folder import is_alive
 from memory.pickling import dumps
 from reports.second_process import module_command
 from runner.environment.host import now_text
-from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
+from runner.launch.files import LaunchFiles, WorkerState
 from runner.world.launcher import find
 
 FINISHED = "finished"
@@ -39,15 +39,6 @@ MOST_LOG = 2000
 """Characters of what a process said last that are kept to say why it ended."""
 
 INTERRUPTED = {128 + int(number): number.name for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """What a worker gives back. files is empty where its records are in the command's folder already; else they are all
-    files of the worker's own folder, by name."""
-
-    state: WorkerState
-    files: Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +61,14 @@ class Supervisor:
     process: int = 0
     began: int = 0
 
-    def __call__(self, worker: int) -> Returned:
+    def __call__(self, worker: int) -> WorkerState:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_without_interrupts())
             stack.enter_context(at_work(self.process if self.host == socket.gethostname() else 0))
-            folder, files = Path(self.folder), LaunchFiles(Path(self.folder))
-            is_shared = files.is_of(self.token)
-            if not is_shared:
-                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="symlab-worker-"))) / folder.name
-                files = LaunchFiles(folder)
-                files.create(self.token)
-            state = _Watch(self, worker, folder, files, is_shared).run()
-            outer = find(os.environ)
-            if outer is not None and outer.rank > 0:
-                return Returned(state, {})
-            return Returned(state, {} if is_shared else _contents(folder))
+            files = LaunchFiles(Path(self.folder))
+            if not files.is_of(self.token):
+                raise RuntimeError(f"{self.folder} is not here: workers need the command's file system")
+            return _Watch(self, worker, files).run()
 
     def environment(self, worker: int) -> dict[str, str]:
         """Return the variables of a worker's process."""
@@ -94,25 +78,23 @@ class Supervisor:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """The orders of a worker's process: the launch's content, its number, its folder, whether the command has the same
-    folder."""
+    """The orders of a worker's process: the launch's content, its number, the folder of the command's records."""
 
     content: bytes
     worker: int
     folder: str
-    is_shared: bool
 
 
 class _Watch:
     """One worker at work."""
 
-    def __init__(self, launch: Supervisor, worker: int, folder: Path, files: LaunchFiles, is_shared: bool) -> None:
+    def __init__(self, launch: Supervisor, worker: int, files: LaunchFiles) -> None:
         self._launch = launch
         self._worker = worker
         self._files = files
         outer = find(os.environ)
         self._follows = outer is not None and outer.rank > 0
-        self._orders = dumps(Orders(launch.content, worker, str(folder), is_shared))
+        self._orders = dumps(Orders(launch.content, worker, launch.folder))
         before = files.state(worker)
         self._state = WorkerState(
             worker,
@@ -268,13 +250,6 @@ def _ignored_by_children() -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
-
-
-def _contents(folder: Path) -> dict[str, bytes]:
-    """All files of a worker's own folder, by name, but for those of the launch."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.endswith(".tmp")]
-    names = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {name: path.read_bytes() for name, path in names.items() if not name.startswith(f"{LAUNCH}/")}
 
 
 def _submission(environment: Mapping[str, str]) -> str:

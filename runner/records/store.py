@@ -37,13 +37,6 @@ MAX_BROUGHT_BYTES = 1 << 20
 """Of the files of one brought kernel or custom job; what is beyond is recorded by its digest alone."""
 
 
-_OF_A_WORKER = re.compile(
-    r"[A-Za-z0-9_.+=-]+\.(json|yaml|diff)|shared/[0-9a-f]{64}\.json|ptx/[0-9a-f]{64}\.ptx|"
-    r"brought/[0-9a-f]+/[A-Za-z0-9_.+=-]+\.txt"
-)
-"""Names of files that a worker writes into its folder."""
-
-
 class StoreError(ValueError):
     """Something could not be kept; the message says what, where, why, and what to do. Nothing half-written is
     left."""
@@ -174,17 +167,6 @@ class Store:
                 kept = (folder / kept).as_posix()
             entries.append({**entry, "kept": kept})
         return {"files": entries}
-
-    def take(self, name: str, content: bytes) -> None:
-        """Keep a file that a worker wrote in a folder of its own, by its name there. What is there already stays.
-
-        StoreError for a name that no worker writes, and if there is no place for it.
-        """
-        if not _OF_A_WORKER.fullmatch(name) or name == COMMAND_JSON:
-            raise StoreError(f"a worker gave a file {name!r}, which no worker writes; it was not kept")
-        path = self.folder / name
-        if not path.exists():
-            self._write(path, content.decode("utf-8"), f"a worker's {name}")
 
     def sweep(self) -> None:
         """Remove what killed workers had not finished writing."""

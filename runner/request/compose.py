@@ -18,7 +18,6 @@ from typing import Any
 
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -53,8 +52,8 @@ class ComposedJob:
 
 
 @contextmanager
-def hydra_over(config_dir: Path | None = None, *, primary: Path | None = None) -> Iterator[Any]:
-    """Hydra with conf/ as its configuration; gives its internal object, for --info.
+def hydra_over(config_dir: Path | None = None, *, primary: Path | None = None) -> Iterator[None]:
+    """Hydra with conf/ as its configuration.
 
     config_dir is a folder that is searched after conf/, as with Hydra's own --config-dir. primary is a folder in place
     of conf/. RequestError for a folder that is missing or incomplete.
@@ -67,7 +66,7 @@ def hydra_over(config_dir: Path | None = None, *, primary: Path | None = None) -
     ConfigStore.instance().store(name="schema", node=Schema)
     with initialize_config_dir(config_dir=str(conf.resolve()), version_base="1.3", job_name="symlab"):
         read_with_care(config_dir)
-        yield GlobalHydra.instance().hydra
+        yield
 
 
 def compose_jobs(arguments: Sequence[str], multirun: bool) -> tuple[ComposedJob, ...]:

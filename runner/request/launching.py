@@ -12,7 +12,6 @@ import importlib.util
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -45,20 +44,6 @@ _LEAST = {
     "mem_gb": 0,
 }
 """The smallest value of options that are numbers; Slurm takes a memory of 0 for all of a node's."""
-
-_LOKY = "joblib's workers are processes of loky"
-_ONE_TASK = "a worker is one task of joblib's, which takes jobs until none is left"
-
-_ONLY: dict[str, tuple[tuple[object, ...], str]] = {
-    "backend": ((None, "loky"), _LOKY),
-    "prefer": ((None, "processes"), _LOKY),
-    "require": ((None,), _LOKY),
-    "timeout": ((None,), _ONE_TASK),
-    "pre_dispatch": ((None, "all", "2*n_jobs"), _ONE_TASK),
-    "batch_size": ((None, "auto", "1"), _ONE_TASK),
-    "mmap_mode": ((None, "r", "r+", "w+", "c"), "joblib maps files as r, r+, w+ or c"),
-}
-"""Values of joblib's options that it obeys here, and why it does not obey others."""
 
 _LINE = re.compile(r"[+~]*hydra(/launcher\b|\.launcher[.=@])")
 
@@ -141,8 +126,7 @@ def options_of(name: str) -> list[str]:
     """Return the names of a launcher's options; none for one that is unknown or not installed."""
     if name not in PACKAGES or not _installed(PACKAGES[name][0]):
         return []
-    module = importlib.import_module(f"{PACKAGES[name][0]}.config")
-    found = {one.name for one in dataclasses.fields(getattr(module, _CONFIGURATIONS[name]))} - {"_target_"}
+    found = {one.name for one in dataclasses.fields(_configuration(name))} - {"_target_"}
     if name == "submitit_local":
         found.add("setup")
     elif name == "submitit_slurm":
@@ -169,40 +153,24 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
     for option, value in options.items():
         where = f"hydra.launcher.{option}"
         if option == "_target_":
-            if value != _plugin(name):
-                raise RequestError(f"{name} is the plugin {_plugin(name)} ({where}={value}), leave it out")
+            if value != (plugin := _configuration(name)._target_):
+                raise RequestError(f"{name} is the plugin {plugin} ({where}={value}), leave it out")
             continue
         if option not in known:
             raise RequestError(_no_option(name, option, where))
         least = _LEAST.get(option)
         if least is not None and isinstance(value, int) and value < least:
             raise RequestError(f"{option} is {value} ({where}), give {least} or more")
-        if name == "joblib" and option in _ONLY and value not in _ONLY[option][0]:
-            raise RequestError(f"{_ONLY[option][1]} ({where}={value}), leave it out")
-    if name == "joblib":
-        _check_joblib(options)
-    elif re.search(r"[\s,]", jobs := str(options.get("name") or "")):
+        if name == "joblib" and option != "n_jobs" and value != getattr(_configuration(name), option):
+            raise RequestError(f"of joblib's options only n_jobs has an effect ({where}={value}), leave it out")
+    if name == "joblib" and options.get("n_jobs") == 0:
+        raise RequestError("no worker was asked for (hydra.launcher.n_jobs), give 1 or more, or -1: one for each core")
+    if name != "joblib" and re.search(r"[\s,]", jobs := str(options.get("name") or "")):
         raise RequestError(
             f"'{jobs}': squeue takes it for several names (hydra.launcher.name), leave out spaces and commas"
         )
 
 
-def _plugin(name: str) -> str:
-    """The class that Hydra makes of a launcher's options."""
-    module = importlib.import_module(f"{PACKAGES[name][0]}.config")
-    return str(getattr(module, _CONFIGURATIONS[name])._target_)
-
-
-def _check_joblib(options: Mapping[str, Any]) -> None:
-    """RequestError for numbers and places of joblib's options that it would only find wrong once it starts workers."""
-    from joblib.disk import memstr_to_bytes
-
-    if options.get("n_jobs") == 0:
-        raise RequestError("no worker was asked for (hydra.launcher.n_jobs), give 1 or more, or -1: one for each core")
-    if (size := options.get("max_nbytes")) and not str(size).isdecimal():
-        try:
-            memstr_to_bytes(str(size))
-        except ValueError:
-            raise RequestError(f"'{size}' is no size (hydra.launcher.max_nbytes), write it as 1M or 500K") from None
-    if (place := options.get("temp_folder")) and not Path(str(place)).is_dir():
-        raise RequestError(f"{place} is no folder (hydra.launcher.temp_folder), make it first, or leave it out")
+def _configuration(name: str) -> Any:
+    """The dataclass of a launcher's options."""
+    return getattr(importlib.import_module(f"{PACKAGES[name][0]}.config"), _CONFIGURATIONS[name])

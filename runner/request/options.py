@@ -48,20 +48,11 @@ class Overrides:
 class RunOptions(Overrides):
     """What a command line of `symlab run` asks for, its flags as Hydra means them.
 
-    cfg, info and plan show something instead of running; package and resolve say how cfg shows it, shows_all that
-    help shows rare keys, too. What each does, the help of usage.py says.
+    cfg and plan show something instead of running; shows_all: help shows rare keys, too. What each does, the help of
+    usage.py says.
     """
 
-    cfg: str | None = option("", "-c", type=click.Choice(("job", "hydra", "all")))
-    package: str | None = option("", "-p")
-    resolve: bool = option("", default=False)
-    info: str | None = option(
-        "",
-        "-i",
-        is_flag=False,
-        flag_value="all",
-        type=click.Choice(("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")),
-    )
+    cfg: str | None = option("", "-c", type=click.Choice(("job",)))
     help: bool = option("", "-h", default=False)
     shows_all: bool = option("", "--all", default=False)
     version: bool = option("", default=False)
@@ -71,7 +62,7 @@ class RunOptions(Overrides):
     @property
     def runs(self) -> bool:
         """Whether cases are to run; otherwise something is only shown."""
-        return not (self.cfg or self.info or self.help or self.version or self.plan)
+        return not (self.cfg or self.help or self.version or self.plan)
 
 
 def config_dir_of(arguments: Sequence[str]) -> str:

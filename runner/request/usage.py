@@ -36,12 +36,9 @@ options:
   -m, --multirun          sweep: key=1,2,4 or 'key=range(1,5)', in every combination; +exp=a,b runs
                           each experiment with its own sweep
   -cd, --config-dir DIR   take configurations from DIR (laid out as conf/), too
-  --plan                  show the cases, what would be refused and why, the memory and the
-                          time, and run nothing
-  -c, --cfg PART          show the configuration in place of running it: job, hydra or all;
-      -p, --package KEY   only that part of it, and --resolve: with interpolations resolved
-  -i, --info [TOPIC]      what Hydra composes from: all, config, defaults, defaults-tree, plugins,
-                          searchpath
+  --plan                  show the cases, what would be refused and why, and the memory,
+                          and run nothing
+  -c, --cfg job           show the configuration in place of running it
   -q, --quiet             say only errors, warnings, and the last lines: the summary and where the
                           records are
   -h, --help              this text; --help --all has every key

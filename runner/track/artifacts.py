@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cases.record.record import Record
-from reports.numerics.study import markdown, studied
 from reports.record import bundle
 from reports.record.seal import MANIFEST, SIGNATURE, digest_of
 from reports.table import table
 from reports.table.compare import split
-from reports.tracked import BUNDLE_NAME, CONFIGURATION_FOLDER
 from runner.records.command_json import COMMAND_JSON
 from runner.request_error import first_line
 
-REPORT_NAME, TABLE_NAME = "report.html", "table.md"
+REPORT_NAME, TABLE_NAME, BUNDLE_NAME = "report.html", "table.md", f"records{bundle.SUFFIX}"
 FIGURES_FOLDER = "figures"
+CONFIGURATION_FOLDER = "configuration"
+"""What was asked for, the manifest, and what was signed."""
 
 _MOST_SECTIONS = 6
 """Maximum number of rows of a picture: no more while a user waits. `symlab figure` draws more."""
@@ -35,7 +35,7 @@ def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
     if records:
         makers |= {
             BUNDLE_NAME: lambda: bundle.write(records, folder / BUNDLE_NAME, is_quick=True),
-            TABLE_NAME: lambda: (folder / TABLE_NAME).write_text(_tables(records), encoding="utf-8"),
+            TABLE_NAME: lambda: (folder / TABLE_NAME).write_text(table.markdown(records), encoding="utf-8"),
             REPORT_NAME: lambda: (folder / REPORT_NAME).write_text(_page(records, origin), encoding="utf-8"),
             FIGURES_FOLDER: lambda: _figures(folder / FIGURES_FOLDER, records),
         }
@@ -55,11 +55,6 @@ def _configuration(folder: Path, origin: Path) -> None:
         if path.is_file():
             folder.mkdir(exist_ok=True)
             shutil.copyfile(path, folder / path.name)
-
-
-def _tables(records: Sequence[Record]) -> str:
-    curves = studied(records)
-    return "\n".join([table.markdown(records), *([markdown(curves)] if curves else [])])
 
 
 def _page(records: Sequence[Record], origin: Path) -> str:
@@ -87,15 +82,11 @@ def _first_sections(records: Sequence[Record]) -> list[Record]:
 def _figures(folder: Path, records: Sequence[Record]) -> None:
     """The pictures that these records give, each as SVG and as PNG."""
     timed = any(record.timing is not None and record.case.size_bytes for record in records)
-    curves = studied(records)
-    if not timed and not curves:
+    if not timed:
         return
-    from reports.figures import SUFFIXES, draw, draw_study
+    from reports.figures import SUFFIXES, draw
 
     folder.mkdir()
     drawn = _first_sections(records)
     for suffix in SUFFIXES:
-        if timed:
-            draw(drawn, folder / f"time_and_bandwidth{suffix}")
-        if curves:
-            draw_study(curves, records, folder / f"errors_over_ranks{suffix}")
+        draw(drawn, folder / f"time_and_bandwidth{suffix}")

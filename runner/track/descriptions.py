@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cases.record.record import Record
-from reports.numerics.study import Series
 from reports.table import table
 from reports.table.compare import device_text
 from reports.table.text import counted, reason_of, size_text
@@ -32,16 +31,6 @@ def series_note(records: Sequence[Record], cases_not_run: int, report: str) -> s
     lines += ["", *(f"- {reason}" for reason in reasons[:_MOST_REASONS])]
     lines += [f"- and {len(reasons) - _MOST_REASONS} more" for _ in reasons[_MOST_REASONS:][:1]]
     return _cut("\n".join([*lines, "", f"A series of one command, whose report is {report}."]))
-
-
-def curve_note(curve: Series, report: str) -> str:
-    """Of a study's curve."""
-    ranks = ", ".join(map(str, curve.sizes))
-    return (
-        f"Errors over ranks ({ranks}) of {curve.name}; step = ranks. Relative errors are in units of u, the data "
-        f"type's unit roundoff, of the results' root mean square.\n\nMade of several series of one command, whose "
-        f"report is {report}."
-    )
 
 
 def command_note(

@@ -16,8 +16,8 @@ from reports.table.compare import is_baseline
 COLOUR_TAG = "mlflow.runColor"
 """MLflow draws a run in this colour wherever it shows it."""
 
-ACCUMULATORS = {"native": "#d55e00", "float16": "#009e73", "float32": "#0072b2"}
-"""Of Okabe and Ito's palette, which people who see no red or no green can tell apart."""
+_SHADES = (0.0, -0.45, 0.4, -0.65, 0.62, -0.25)
+"""Of jobs, in order: how far a colour goes towards black (below 0) or white."""
 
 _IN_THE_NAME = ("op", "algorithms", "dtype", "accumulator", "reduction", "world_size")
 
@@ -64,15 +64,17 @@ def differing(overrides: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...
 
 
 def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, str]:
-    """The tags of a series, and the colour that its algorithm has in every picture: paler for a baseline, whose dashes
-    MLflow does not draw."""
+    """The tags of a series, and its colour: its algorithm's in every picture, paler for a baseline, whose dashes MLflow
+    does not draw, and in a shade for each job of a sweep."""
     from reports.figures import look
 
-    colour = str(look(records[0].case.algorithm)["color"])
+    colour = shaded(str(look(records[0].case.algorithm)["color"]), _SHADES[records[0].request.job % len(_SHADES)])
     tags = sent.series_tags(records, cases_not_run)
-    return tags | {COLOUR_TAG: paler(colour) if is_baseline(records[0]) else colour}
+    return tags | {COLOUR_TAG: shaded(colour, 0.5) if is_baseline(records[0]) else colour}
 
 
-def paler(colour: str) -> str:
-    """A colour, #rrggbb, halfway to white."""
-    return "#" + "".join(f"{(int(colour[place : place + 2], 16) + 255) // 2:02x}" for place in (1, 3, 5))
+def shaded(colour: str, amount: float) -> str:
+    """A colour, #rrggbb, moved by amount towards white, or towards black where amount is below 0."""
+    end = 255 if amount > 0 else 0
+    values = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#" + "".join(f"{int(value + (end - value) * abs(amount)):02x}" for value in values)

@@ -7,6 +7,8 @@ Everything comes from records, so that what could not be sent while the command 
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -17,8 +19,7 @@ from urllib.parse import quote
 
 from cases.record.record import Record
 from cases.record.request import RecordedRequest
-from reports import tracked, tracking
-from reports.numerics.study import Series, studied
+from reports import tracking
 from reports.record import bundle
 from reports.sent import (
     INCOMPLETE,
@@ -29,10 +30,7 @@ from reports.sent import (
     parameters_of,
     run_status,
     status_tag,
-    study_metrics,
-    study_parameters,
 )
-from reports.tracked import RECORDS_FOLDER
 from reports.tracking import (
     COMMAND_TAG,
     COMPLETE_TAG,
@@ -48,8 +46,8 @@ from reports.tracking import (
 from runner.records.command_json import command_document_of
 from runner.track import artifacts
 from runner.track.database import make_ready
-from runner.track.descriptions import charts_link, command_note, curve_note, report_link, series_note
-from runner.track.names import COLOUR_TAG, Kept, differing, ptx_paths, series_name, series_of, series_tags
+from runner.track.descriptions import charts_link, command_note, report_link, series_note
+from runner.track.names import Kept, differing, ptx_paths, series_name, series_of, series_tags
 from runner.track.pages import (
     DIGEST_TAG,
     NOTE_TAG,
@@ -61,11 +59,17 @@ from runner.track.pages import (
     view_key,
 )
 from runner.track.problems import check_place
-from runner.track.standing import Standing, comparisons, section_of, standings, study_colours
+from runner.track.standing import Standing, comparisons, section_of, standings
 from runner.track.views import Drawn, command_tags, command_views, experiment_tags
 
 NUMBER_TAG = "symlab.number"
 """Of a command's run: which one of this name it is in its experiment. From the second on it stands in the names."""
+
+RECORDS_FOLDER = "records"
+"""Of a series' run: its records, one file each."""
+
+PATIENCE_S = 5
+"""How long a server may take to answer."""
 
 ARTIFACTS = "mlartifacts"
 """The folder of artifacts beside a database in a file."""
@@ -210,7 +214,7 @@ class CommandRun:
         return [one for one in asked if one not in present]
 
     def finish(self, kept: Sequence[Kept]) -> list[str]:
-        """Complete the parent: its outcome, the curves of studies, the report and what goes with it; then end it.
+        """Complete the parent: its outcome, the report and what goes with it; then end it.
 
         Gives a sentence for each part of the report that could not be made.
         """
@@ -221,11 +225,8 @@ class CommandRun:
         if manifest is not None:
             times += [manifest.started] if manifest.end is None else [manifest.end.ended]
         ended_ms = max(map(milliseconds, times))
-        curves = studied(records)
-        for number, (curve, colour) in enumerate(zip(curves, study_colours(curves), strict=True), 1):
-            self._send_curve(curve, colour, records, ended_ms, number)
         self._place(series_of(kept))
-        self._show(records, bool(curves))
+        self._show(records)
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
             problems = artifacts.build(Path(folder), records, self._folder)
             self._send_files(self.run_id, folder)
@@ -263,7 +264,7 @@ class CommandRun:
                 self._log(self._children[name], (), {}, changed)
                 self._standings[name] = there | changed
 
-    def _show(self, records: Sequence[Record], has_curves: bool) -> None:
+    def _show(self, records: Sequence[Record]) -> None:
         """Save the views of this command in the experiment, in place of the oldest ones."""
         sections: dict[str, bool] = {}
         for record in records:
@@ -271,7 +272,7 @@ class CommandRun:
             sections[name] = sections.get(name, False) or record.timing is not None
         began = min((record.started for record in records), key=milliseconds, default="")
         title = f"{self._numbered(self._title)}, {began[:16].replace('T', ' ')}".removesuffix(", ")
-        views = command_views(Drawn(self._command, title, sections, has_curves))
+        views = command_views(Drawn(self._command, title, sections))
         present = self._client.get_experiment(self._experiment_id).tags
         for key, value in command_tags(present, views, time.time_ns() // 1_000_000).items():
             if value is not None:
@@ -282,15 +283,14 @@ class CommandRun:
 
     def show_again(self, kept: Sequence[Kept]) -> None:
         """Save the views of a command that was sent before: those of later ones may have taken their room."""
-        records = [one.record for one in kept]
-        self._show(records, bool(studied(records)))
+        self._show([one.record for one in kept])
 
     def close(self, status: str) -> None:
         """End every run that is still open. Never raises: it's the way out."""
         opened, self._open = self._open[::-1], []
         with contextlib.suppress(Exception):
             if opened and self._uri.startswith("http"):
-                tracking.check_server(self._uri, tracked.PATIENCE_S)  # MLflow would wait a minute for each run
+                tracking.check_server(self._uri, PATIENCE_S)  # MLflow would wait a minute for each run
             for run_id in opened:
                 with contextlib.suppress(Exception):
                     self._client.set_terminated(run_id, status)
@@ -325,27 +325,6 @@ class CommandRun:
                 (Path(folder) / "ptx" / path.name).symlink_to(path)
             self._send_files(run_id, folder)
         self._end(run_id, run_status(records, missing), max(milliseconds(record.ended) for record in records))
-
-    def _send_curve(self, curve: Series, colour: str, records: Sequence[Record], ended_ms: int, number: int) -> None:
-        """A curve of a study, from several jobs, as an ended child run: metrics with step = world size.
-
-        A point's time is that of its last record: sent again, it is the same point, and not doubled.
-        """
-        ended: dict[int, int] = {}
-        for record in records:
-            case = record.case
-            ended[case.world_size] = max(ended.get(case.world_size, 0), milliseconds(record.ended))
-        metrics = [(key, value, ended[step], step) for key, value, step in study_metrics(curve)]
-        tags = {
-            "status": "STUDY",
-            **({COLOUR_TAG: colour} if colour else {}),
-            PLACE_TAG: f"{number:04d}",
-            NOTE_TAG: curve_note(curve, self._report),
-        }
-        name = self._numbered(f"study {curve.name}")
-        started = min((record.started for record in records), key=milliseconds)
-        run_id = self._child(f"{tracking.STUDY}{curve.name}", name, started, metrics, study_parameters(curve), tags)
-        self._end(run_id, "FINISHED", ended_ms)
 
     def _child(
         self,
@@ -419,8 +398,8 @@ class CommandRun:
 
 
 def _standing_tags(standing: Standing) -> dict[str, str]:
-    """The tags by which views find, sort and colour a series."""
-    return {SECTION_TAG: standing.section, PLACE_TAG: f"{standing.place:04d}", COLOUR_TAG: standing.colour}
+    """The tags by which views find and sort a series."""
+    return {SECTION_TAG: standing.section, PLACE_TAG: f"{standing.place:04d}"}
 
 
 def milliseconds(timestamp: str) -> int:
@@ -429,7 +408,7 @@ def milliseconds(timestamp: str) -> int:
 
 def _client(uri: str) -> Any:
     check_place(uri)
-    tracked.prepare(uri)
+    _prepare(uri)
     from mlflow import MlflowClient
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
@@ -441,6 +420,27 @@ def _client(uri: str) -> Any:
     if path is not None:
         make_ready(path, make)
     return MlflowClient(tracking_uri=resolved_uri(uri))
+
+
+def _prepare(uri: str) -> None:
+    """Import MLflow, quietly; before, see whether a server answers. Raises Unreachable, why in one line, if not.
+
+    MLflow reads its settings from the environment and has no other way: these are set for this process, where the user
+    has not set them. A server that answered and goes away: MLflow tries again for a minute.
+    """
+    for name, value in {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "5",
+        "MLFLOW_HTTP_REQUEST_TIMEOUT": str(PATIENCE_S),
+    }.items():
+        os.environ.setdefault(name, value)
+    if uri.startswith("http"):
+        tracking.check_server(uri, PATIENCE_S)
+    import mlflow
+
+    del mlflow
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _experiment(client: Any, uri: str, name: str) -> str:

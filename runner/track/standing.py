@@ -1,4 +1,4 @@
-"""Where a series stands among those of its command: its section, its place in the charts, its colour there.
+"""Where a series stands among those of its command: its section, and its place in the charts.
 
 MLflow draws at most the first 20 runs of a view. The views order runs by their place, so that the fastest of ours and
 the baselines of each section are among those that are drawn.
@@ -10,19 +10,14 @@ import itertools
 import math
 import re
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cases.gathered import gathered
 from cases.record.record import Record, Status
-from reports.numerics.study import Series
 from reports.sent import WORST_FIRST, worst
 from reports.table.compare import is_baseline, rows, split
-from runner.track.names import ACCUMULATORS, Kept, paler
-
-_SHADES = (0.0, -0.45, 0.4, -0.65, 0.62, -0.25)
-"""Of an algorithm's variants, in order: how far its colour goes towards black (below 0) or white."""
+from runner.track.names import Kept
 
 WORST_RATIO = "worst/ours_over_base"
 """Metric of a command: the largest of its ratios, below 1 where ours are faster at all sizes."""
@@ -36,7 +31,6 @@ class Standing:
 
     section: str
     place: int
-    colour: str
 
 
 def section_of(record: Record) -> str:
@@ -58,10 +52,7 @@ def standings(series: Mapping[str, Sequence[Kept]]) -> dict[str, Standing]:
         ((turn, number, key) for number, keys in enumerate(ordered) for turn, key in enumerate(keys)),
         key=lambda one: one[:2],
     )
-    colours = _colours(members)
-    return {
-        key: Standing(section_of(members[key][0]), place, colours[key]) for place, (_, _, key) in enumerate(turns, 1)
-    }
+    return {key: Standing(section_of(members[key][0]), place) for place, (_, _, key) in enumerate(turns, 1)}
 
 
 def _ordered(members: Mapping[str, Sequence[Record]]) -> list[str]:
@@ -110,53 +101,6 @@ def _times(records: Sequence[Record]) -> dict[int, float]:
         if record.timing is not None and record.timing.median_us > 0
     )
     return {size: statistics.median(times) for size, times in found.items()}
-
-
-def _colours(members: Mapping[str, Sequence[Record]]) -> dict[str, str]:
-    """The colour of each series: its algorithm's, as in every picture; where one algorithm has several series (dtypes,
-    accumulators, ranks, jobs), or algorithms have one colour, a shade each. Where accumulators are all that differs,
-    the colour is theirs."""
-    from reports.figures import look
-
-    by_algorithm = gathered(((records[0].case.op, records[0].case.algorithm), key) for key, records in members.items())
-    if len(by_algorithm) == 1 and (found := _by_accumulator(members)):
-        return found
-    found = {}
-    used: Counter[tuple[str, str]] = Counter()
-    for (op, algorithm), keys in by_algorithm.items():
-        colour = str(look(algorithm)["color"])
-        for key in keys:
-            base = paler(colour) if is_baseline(members[key][0]) else colour
-            found[key] = shaded(base, _SHADES[used[op, base] % len(_SHADES)])
-            used[op, base] += 1
-    return found
-
-
-def study_colours(curves: Sequence[Series]) -> list[str]:
-    """Return the colour of each curve of studies: its accumulator's, a shade for each algorithm; "" for a library's."""
-    found: list[str] = []
-    algorithms: dict[str, dict[str, None]] = {}
-    for curve in curves:
-        own = algorithms.setdefault(curve.accumulator, {})
-        number = list(own | {curve.algorithm: None}).index(curve.algorithm)
-        own[curve.algorithm] = None
-        base = ACCUMULATORS.get(curve.accumulator, "")
-        found.append(base and shaded(base, _SHADES[number % len(_SHADES)]))
-    return found
-
-
-def _by_accumulator(members: Mapping[str, Sequence[Record]]) -> dict[str, str]:
-    """A colour for each accumulator; nothing unless each series has one of its own."""
-    own = {key: records[0].case.accumulator for key, records in members.items()}
-    is_told = len(own) > 1 and len(set(own.values())) == len(own) and set(own.values()) <= set(ACCUMULATORS)
-    return {key: ACCUMULATORS[name] for key, name in own.items()} if is_told else {}
-
-
-def shaded(colour: str, amount: float) -> str:
-    """A colour, #rrggbb, moved by amount towards white, or towards black where amount is below 0."""
-    end = 255 if amount > 0 else 0
-    values = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return "#" + "".join(f"{round(value + (end - value) * abs(amount)):02x}" for value in values)
 
 
 def comparisons(records: Sequence[Record]) -> list[tuple[str, float, int]]:

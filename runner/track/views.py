@@ -98,17 +98,6 @@ ERRORS = View(
     (*_PARAMETERS, *_OUTCOME),
     closed=("bandwidth", "latency", "simulator"),
 )
-STUDY = View(
-    "symlab-study",
-    "Errors over ranks, by accumulator",
-    "metrics.`study/max_ulp_error` >= 0",
-    (
-        *(Chart(f"study/{name}") for name in ("rms_relative_error", "max_relative_error")),
-        *(Chart(f"study/{name}") for name in ("rms_ulp_error", "ranks_agree")),
-        *(Chart(f"study/{name}", is_shown=False) for name in ("max_ulp_error", "results")),
-    ),
-    _PARAMETERS[:4],
-)
 COMMANDS = View(
     "symlab-commands",
     "Commands: status, counts, worst ratio",
@@ -123,23 +112,22 @@ COMMANDS = View(
     order="attributes.start_time",
     is_ascending=False,
 )
-VIEWS = (COMMANDS, TIME, ERRORS, STUDY)
+VIEWS = (COMMANDS, TIME, ERRORS)
 """The views that each experiment has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What there is to draw of a command: sections, by name, each with times or without; and whether it is a study."""
+    """What there is to draw of a command: sections, by name, each with times or without."""
 
     command: str
     title: str
     sections: Mapping[str, bool]
-    has_curves: bool = False
 
 
 def command_views(drawn: Drawn) -> list[View]:
-    """The views of one command: that of all its series, or of a study's curves, first; where it has several sections,
-    one for each of the first."""
+    """The views of one command: that of all its series first; where it has several sections, one for each of the
+    first."""
     own = command_filter(drawn.command)
     key = view_key(drawn.command)
 
@@ -148,12 +136,9 @@ def command_views(drawn: Drawn) -> list[View]:
 
     views = []
     is_timed = any(drawn.sections.values())
-    if drawn.has_curves:
-        views.append(made(STUDY, 0, f"{drawn.title}, over ranks", STUDY.search))
-    else:
-        of_all = TIME.search if is_timed else f"tags.`{SERIES_TAG}` != ''"
-        views.append(made(TIME if is_timed else ERRORS, 0, drawn.title, of_all))
-    if len(drawn.sections) > 1 or drawn.has_curves:
+    of_all = TIME.search if is_timed else f"tags.`{SERIES_TAG}` != ''"
+    views.append(made(TIME if is_timed else ERRORS, 0, drawn.title, of_all))
+    if len(drawn.sections) > 1:
         for number, (name, timed) in enumerate(list(drawn.sections.items())[:MOST_SECTIONS], 1):
             kind = TIME if timed else ERRORS
             views.append(made(kind, number, f"{drawn.title}: {name}", f"tags.`{SECTION_TAG}` = '{name}'"))
@@ -161,8 +146,8 @@ def command_views(drawn: Drawn) -> list[View]:
 
 
 NOTE = (
-    "Every run without a parent is a command of symlab; its children are series (one algorithm of one job), and curves "
-    "of studies. A command's run holds the report: Artifacts, report.html.\n\n"
+    "Every run without a parent is a command of symlab; its children are series (one algorithm of one job). "
+    "A command's run holds the report: Artifacts, report.html.\n\n"
     "Under **Views** (above, on the page of runs) stand charts of all series: "
     + "; ".join(view.name for view in VIEWS)
     + ", and those of the latest commands. There, narrow the search: `params.dtype = 'bfloat16' and "

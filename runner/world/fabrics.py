@@ -22,7 +22,7 @@ from symlab.rooms import check, has
 if TYPE_CHECKING:
     from memory.meeting import Store
     from memory.nvshmem_fabric import NvshmemFabric
-    from runner.world.launched import Leader, OwnCommand
+    from runner.world.launched import Leader
     from runner.world.launcher import Outer
     from runner.world.preload import Preloaded
     from runner.world.rank import FabricOpener
@@ -306,12 +306,12 @@ def make_world(fabric: FabricRequest, world_size: int, say: Callable[[str], None
     return _simulated(fabric, world_size)
 
 
-def joining(leader: Leader, own: OwnCommand) -> WorldMaker:
-    """A maker of worlds for rank 0 of a launcher's world: NVSHMEM's is that one. own is rank 0's command."""
+def joining(leader: Leader) -> WorldMaker:
+    """A maker of worlds for rank 0 of a launcher's world: NVSHMEM's is that one."""
 
     def make(fabric: FabricRequest, world_size: int, say: Callable[[str], None]) -> World:
         if fabric.name == FabricName.nvshmem:
-            return leader.world(joined_opener(fabric), own)
+            return leader.world(joined_opener(fabric))
         return _simulated(fabric, world_size)
 
     return make

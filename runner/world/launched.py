@@ -1,10 +1,8 @@
 """The world that an outer launcher started: rank 0 leads, the others follow, through a store they all reach.
 
-Every rank composes the command from its own command line, and rank 0 alone carries it out. It gives orders (open the
-fabric, run a program, end), one after another; every rank answers each. Orders and answers are JSON
-(runner/world/plain.py): an order names a program of the project and gives it plain data, and it names kernels by
-digests, which each rank looks up in its own command. So a process that reaches the store can't have code of its own
-run; with a key in the launcher's environment (runner/world/launcher.py) it can't give an order either.
+Rank 0 alone carries the command out. It gives orders (open the fabric, run a program, close it), one after another;
+every rank answers each. Orders and answers are pickles, signed with a key that only this user's processes have
+(runner/world/launcher.py): what another process writes into the store is never unpickled.
 
 A rank's programs run in a thread of their own, so that the main thread can say where they hang, and can
 end the process. Such a world can't be replaced after a failure, for its processes are the launcher's: what is left of
@@ -13,25 +11,35 @@ the command fails at once, and says why.
 
 from __future__ import annotations
 
+import base64
 import contextlib
-import functools
-import json
 import math
 import os
+import pickle
 import queue
 import signal
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
 from memory.fabric import Fabric, FabricError
+from memory.pickling import dumps
 from memory.process_group import join_world
 from runner.world.launcher import Outer
 from runner.world.loopback import keep_on_loopback
-from runner.world.plain import NotPlain, Vocabulary
-from runner.world.rank import Answer, FabricOpener, Work, execute, failure_answer, take_answer, whereabouts
+from runner.world.rank import (
+    Answer,
+    FabricOpener,
+    Work,
+    execute,
+    failure_answer,
+    pickled,
+    pickled_work,
+    take_answer,
+    whereabouts,
+)
 from runner.world.world import GRACE_S, LINGER_S, Argument, Outcomes, Result, WorldFailure, failure_of
 
 if TYPE_CHECKING:
@@ -50,63 +58,24 @@ TICK_S = 0.1
 END = "end"
 
 
-class OwnCommand(Protocol):
-    """What a rank makes of its own command line."""
-
-    @property
-    def digest(self) -> str:
-        """Equal on two ranks just when they were asked for the same."""
-        ...
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """What orders and answers may speak of, and the kernels that they may name."""
-        ...
-
-    def opener(self) -> FabricOpener:
-        """What opens the fabric that was asked for."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Order:
     """What every rank is to do: "open", "run" or "close".
 
-    digest is that of rank 0's command. program and argument are of a "run": the program's name, and JSON. limit_s is
-    when rank 0 gives up, None: never.
+    limit_s is when rank 0 gives up, None: never. content is a pickle: of an "open" the opener, of a "run" the program
+    and its argument.
     """
 
     do: str
-    digest: str
     limit_s: float | None
-    program: str = ""
-    argument: str = ""
-
-    def to_json(self) -> str:
-        return json.dumps([self.do, self.digest, self.limit_s, self.program, self.argument])
-
-    @staticmethod
-    def read(text: bytes) -> Order:
-        """NotPlain for anything but an order."""
-        match _json(text):
-            case [
-                "open" | "run" | "close" as do,
-                str(digest),
-                int() | float() | None as limit_s,
-                str(program),
-                str(argument),
-            ] if limit_s is None or math.isfinite(limit_s):
-                return Order(do, digest, limit_s, program, argument)
-        raise NotPlain("the store holds something else than an order where rank 0 writes its orders")
+    content: bytes = b""
 
 
 class _RankThread:
     """One rank: opens its fabric and runs programs, all in one thread; its owner gives orders and takes answers."""
 
-    def __init__(self, outer: Outer, first: Callable[[], object] | None = None) -> None:
-        """first is called before anything that is ordered; what it raises is left to a later call of it."""
+    def __init__(self, outer: Outer) -> None:
         self._outer = outer
-        self._first = first
         self._orders: queue.SimpleQueue[Callable[[], Answer]] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self._fabric: NvshmemFabric | None = None
@@ -127,13 +96,13 @@ class _RankThread:
         """Where the rank is that has not answered."""
         return ("late", *whereabouts(self._thread.ident, self._fabric))
 
-    def open(self, opener: Callable[[], FabricOpener]) -> Answer:
+    def open(self, opener: FabricOpener) -> Answer:
         """In the thread: open the fabric."""
         outer = self._outer
         if outer.is_local:
             keep_on_loopback(os.environ)
         join_world(outer.rank, outer.world_size, outer.connect_unsigned)
-        self._fabric = opener()(outer.connect(), outer.rank, outer.world_size)
+        self._fabric = opener(outer.connect(), outer.rank, outer.world_size)
         return ("result", None)
 
     def run(
@@ -155,9 +124,6 @@ class _RankThread:
         return ("result", None)
 
     def _serve(self) -> None:
-        if self._first is not None:
-            with contextlib.suppress(Exception):
-                self._first()
         while True:
             work = self._orders.get()
             try:
@@ -170,10 +136,9 @@ class _RankThread:
 class JoinedWorld:
     """The launcher's world, as rank 0 has it. It lasts as long as the command: close() leaves it to its leader."""
 
-    def __init__(self, outer: Outer, store: Store, own: OwnCommand) -> None:
+    def __init__(self, outer: Outer, store: Store) -> None:
         self._outer = outer
         self._store = store
-        self._own = own
         self._rank = _RankThread(outer)
         self._order = 0
         self._problem = ""
@@ -202,26 +167,24 @@ class JoinedWorld:
 
     def open(self, opener: FabricOpener) -> None:
         """Open the fabrics of all ranks. Raises WorldFailure."""
-        order = Order("open", self._own.digest, START_DEADLINE_S)
-        self._do(order, lambda: self._rank.open(lambda: opener))
+        self._do(Order("open", START_DEADLINE_S, dumps(opener)), lambda: self._rank.open(opener))
 
     def run(
         self, program: Callable[[Fabric, Argument], Result], argument: Argument, deadline_s: float | None
     ) -> list[Result]:
         """program(fabric, argument) on every rank, as in ProcessWorld; the results by rank.
 
-        ValueError for a program that orders can't name, and for an argument that is no plain data.
+        ValueError for what can't be sent to other processes.
         """
         if self._problem:
             raise FabricError(f"this world was hurt, and there is no other: {self._problem}")
-        words = self._own.vocabulary
-        order = Order("run", self._own.digest, deadline_s, words.program_name(program), words.written(argument))
+        order = Order("run", deadline_s, pickled_work(program, argument))
         number = self._order + 1
         return self._do(order, lambda: self._rank.run(number, lambda: (program, argument), _as_it_is, deadline_s))
 
     def finish(self) -> None:
         """Close the fabrics of all ranks. Raises WorldFailure."""
-        self._do(Order("close", self._own.digest, CLOSE_S), self._rank.close)
+        self._do(Order("close", CLOSE_S), self._rank.close)
 
     def _do(self, order: Order, work: Callable[[], Answer]) -> list[Any]:
         """Let all ranks carry out an order; work is this rank's part of it."""
@@ -229,7 +192,7 @@ class JoinedWorld:
         run = Outcomes(self.world_size)
         try:
             self._order += 1
-            self._store.set(f"order/{self._order}", order.to_json())
+            self._store.set(f"order/{self._order}", _sent(order))
             self._rank.order(work)
             self._gather(run, math.inf if limit_s is None else time.monotonic() + limit_s)
             if run.failed():
@@ -276,10 +239,10 @@ class JoinedWorld:
         return found
 
     def _received(self, key: str) -> Answer:
-        """Another rank's answer. Where there is something else, that is the rank's failure."""
+        """Another rank's answer. What no rank wrote is that rank's failure."""
         try:
-            return _read_answer(self._store.get(key))
-        except (FabricError, NotPlain) as error:
+            return cast("Answer", _received(self._store.get(key)))
+        except FabricError as error:
             return failure_answer(error)
 
     def _take(self, run: Outcomes, rank: int, answer: Answer) -> None:
@@ -289,8 +252,7 @@ class JoinedWorld:
             if answer[2]:
                 run.waiting.add(rank)
         else:
-            is_own = rank == self._outer.rank
-            take_answer(run, rank, answer, _as_it_is if is_own else self._own.vocabulary.read)
+            take_answer(run, rank, answer, _as_it_is if rank == self._outer.rank else pickle.loads)
 
 
 class Leader:
@@ -304,14 +266,11 @@ class Leader:
         self._server: object = None
         self._ended = False
 
-    def world(self, opener: FabricOpener, own: OwnCommand) -> JoinedWorld:
-        """The world, with its fabrics opened by the opener. own is rank 0's command.
-
-        Raises WorldFailure after any failure of it.
-        """
+    def world(self, opener: FabricOpener) -> JoinedWorld:
+        """The world, with its fabrics opened by the opener. Raises WorldFailure after any failure of it."""
         if self._world is None:
             self._store = self._store or self._connected()
-            self._world = JoinedWorld(self.outer, self._store, own)
+            self._world = JoinedWorld(self.outer, self._store)
             self._opener = opener
             self._world.open(opener)
         if self._world.problem:
@@ -361,11 +320,10 @@ class Leader:
             time.sleep(LONGEST_SLEEP_S)
 
 
-def follow(outer: Outer, compose: Callable[[], OwnCommand]) -> int:
+def follow(outer: Outer) -> int:
     """The life of every rank but 0: do what rank 0 orders, print nothing, end as it says. Gives the exit code.
 
-    compose makes this rank's command of its own command line; it is called once, in the rank's thread. The main thread
-    alone decides: it ends even where a program hangs in the other.
+    The main thread alone decides: it ends even where a program hangs in the other.
     """
     if threading.current_thread() is threading.main_thread():
         # Rank 0 decides what a Ctrl-C means; a signal that ends this process need not wait.
@@ -374,7 +332,7 @@ def follow(outer: Outer, compose: Callable[[], OwnCommand]) -> int:
     # Neither the launcher nor rank 0 may be there any more: that is for them to tell.
     with contextlib.suppress(Exception):
         store = outer.connect()
-        code = _Follower(outer, store, compose).follow()
+        code = _Follower(outer, store).follow()
         store.set(f"farewell/{outer.rank}", "")
         return code
     return 1
@@ -383,12 +341,10 @@ def follow(outer: Outer, compose: Callable[[], OwnCommand]) -> int:
 class _Follower:
     """A rank that follows rank 0."""
 
-    def __init__(self, outer: Outer, store: Store, compose: Callable[[], OwnCommand]) -> None:
+    def __init__(self, outer: Outer, store: Store) -> None:
         self._outer = outer
         self._store = store
-        self._compose = functools.cache(compose)
-        # A sweep of thousands of jobs takes rank 0 as long: both begin at once.
-        self._rank = _RankThread(outer, self._compose)
+        self._rank = _RankThread(outer)
 
     def follow(self) -> int:
         """Carry out one order after another until the end; returns the exit code."""
@@ -416,8 +372,8 @@ class _Follower:
         answer: Answer | None = None
         late_s = math.inf
         try:
-            order = Order.read(self._store.get(f"order/{number}"))
-        except (FabricError, NotPlain) as error:
+            order = cast("Order", _received(self._store.get(f"order/{number}")))
+        except FabricError as error:
             answer = failure_answer(error)
         else:
             if order.limit_s is not None:
@@ -429,49 +385,25 @@ class _Follower:
                 return int(self._store.get(END))
             if answer is None and time.monotonic() > late_s:
                 answer = self._rank.late()
-        self._store.set(f"answer/{number}/{self._outer.rank}", json.dumps(answer))
+        self._store.set(f"answer/{number}/{self._outer.rank}", _sent(answer))
         return None
 
     def _done(self, number: int, order: Order) -> Answer:
         """In the rank's thread: do what an order says."""
-        own = self._compose()
-        if own.digest != order.digest:
-            raise FabricError(
-                f"its command line asks for something else than that of rank 0 (digests {own.digest[:12]} and "
-                f"{order.digest[:12]}): start all ranks with the same one"
-            )
-        words = own.vocabulary
-        if order.do == "open":
-            answer = self._rank.open(own.opener)
-        elif order.do == "close":
-            answer = self._rank.close()
-        else:
-
-            def unpacked() -> Work:
-                return words.program(order.program), words.read(order.argument)
-
-            return self._rank.run(number, unpacked, words.written, order.limit_s)
-        return (answer[0], words.written(answer[1]))
+        if order.do == "run":
+            return self._rank.run(number, lambda: pickle.loads(order.content), pickled, order.limit_s)
+        kind, result = self._rank.open(pickle.loads(order.content)) if order.do == "open" else self._rank.close()
+        return kind, pickled(result)
 
 
-def _read_answer(text: bytes) -> Answer:
-    """An answer as another rank wrote it. NotPlain for anything else."""
-    match _json(text):
-        case ["result", str()] as answer:
-            return tuple(answer)
-        case ["failure", str(), str(), str(), int() | None, str()] as answer:
-            return tuple(answer)
-        case ["late", str(), bool()] as answer:
-            return tuple(answer)
-    raise NotPlain("the store holds something else than an answer where this rank writes its answers")
+def _sent(message: object) -> str:
+    """A message as the store takes it."""
+    return base64.b64encode(dumps(message)).decode("ascii")
 
 
-def _json(text: bytes) -> Any:
-    """The value of JSON text; None if it is not JSON."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+def _received(text: bytes) -> object:
+    """What _sent was given. The text was signed: the store has seen to that."""
+    return pickle.loads(base64.b64decode(text))
 
 
 def _as_it_is(value: Any) -> Any:

@@ -128,7 +128,8 @@ def whereabouts(thread_id: int | None, fabric: Fabric | None) -> tuple[str, bool
     return described_frame(frame), file in files or str(Path(file).parent) in homes
 
 
-def _pickled(result: object) -> bytes:
+def pickled(result: object) -> bytes:
+    """A result for another process. FabricError if it can't be sent."""
     try:
         return dumps(result)
     except Exception as error:
@@ -169,7 +170,7 @@ class _Rank:
 
     def _executed(self, fabric: NvshmemFabric, number: int, work: bytes, deadline_s: float | None) -> Answer:
         """Run what the parent sent: a pickle, which came through a pair of sockets that no other process has."""
-        return execute(fabric, number, lambda: pickle.loads(work), _pickled, deadline_s)
+        return execute(fabric, number, lambda: pickle.loads(work), pickled, deadline_s)
 
     def _open(self, rank: int, world_size: int, port: int, key: bytes, opener: bytes) -> None:
         import torch

@@ -19,7 +19,8 @@ USUAL = (
 )
 RARE = (
     *("async_stores", "bulk", "clusters", "convert_float8", "convert_modes", "hints"),
-    *("lane_copies", "matrices", "mbarriers", "modes", "sets", "system", "tcgen05", "tensor_copies", "warp", "wgmma"),
+    *("lane_copies", "matrices", "mbarriers", "modes", "sets", "system", "tcgen05", "tcgen05_products"),
+    *("tensor_copies", "tensor_maps", "warp", "wgmma"),
 )
 
 if TYPE_CHECKING:

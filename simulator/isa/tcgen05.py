@@ -1,9 +1,8 @@
-"""tcgen05: products of matrices whose results lie in tensor memory, its allocation, and copies to and from registers.
+"""tcgen05: tensor memory, its allocation, and copies to and from registers and out of shared memory.
 
-What a warp does together (alloc, dealloc, ld, st) takes place in its step, what one thread begins (mma, commit) later
-(simulator/run/tensor_cores.py). With cta_group::2 both blocks of a pair hold half of A, B and D. tcgen05.wait and fence
-have nothing left to do. No GPU has confirmed any of this: layouts are those of the PTX ISA and of CuTe, sums those of
-MMA-Sim.
+What a warp does together (alloc, dealloc, ld, st) takes place in its step, what one thread begins (mma, cp, commit)
+later (simulator/run/tensor_cores.py). tcgen05.wait and fence have nothing left to do. No GPU has confirmed any of this:
+layouts are those of the PTX ISA and of CuTe. Products are in tcgen05_products.py.
 """
 
 from __future__ import annotations
@@ -16,22 +15,21 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.bulk import MULTICAST, aims_of, mask_reader
-from simulator.isa.matrices import WARP, product, whole_warps
+from simulator.isa.matrices import WARP, whole_warps
 from simulator.isa.mbarriers import barrier_reader
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import BARRIER_BYTES, READERS, shared_place, shared_reader, store_rows
-from simulator.memory.descriptors import ROW_BYTES, extent_of, places_of, refused
+from simulator.memory.descriptors import ROW_BYTES, places_of, refused
 from simulator.memory.space import LaneFault
-from simulator.memory.tensor_memory import LANES, SIZES, split
-from simulator.number.products import BITS, Precision
+from simulator.memory.tensor_memory import SIZES, split
 from simulator.observe.events import TensorMoment, tell
-from simulator.ptx.ir import Address, Immediate, Instruction, Operand, Vector
+from simulator.ptx.ir import Immediate, Instruction, Operand, Vector
 
 GROUPS = ("cta_group::1", "cta_group::2")
 _WARPS = "sync aligned"
 
 
-def _is_pair(instruction: Instruction) -> bool:
+def is_by_pair(instruction: Instruction) -> bool:
     return "cta_group::2" in instruction.qualifiers
 
 
@@ -84,15 +82,15 @@ def _alloc(instruction: Instruction, bind: Binder) -> Run:
 
             lanes = np.asarray(frame.view.lanes)[first : first + WARP]
             block = int(frame.batch.blocks_of(lanes[:1])[0])
-            found = (block, _checked(wanted[warp], first), _is_pair(instruction), store)
-            with _of(first):
+            found = (block, _checked(wanted[warp], first), is_by_pair(instruction), store)
+            with blamed(first):
                 cores.ask(lanes, instruction, *found)
 
     return run
 
 
 @contextmanager
-def _of(position: int) -> Iterator[None]:
+def blamed(position: int) -> Iterator[None]:
     """What goes wrong is of one lane."""
     try:
         yield
@@ -110,7 +108,7 @@ def _dealloc(instruction: Instruction, bind: Binder) -> Run:
         starts, counts = _uniform(frame, address, "the address"), _uniform(frame, columns, "the number of columns")
         for warp, first in enumerate(firsts):
             count = _checked(counts[warp], first)
-            with _of(first):
+            with blamed(first):
                 frame.batch.tensor_cores.free(int(blocks[first]), starts[warp], count)
 
     return run
@@ -221,7 +219,7 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
         for warp, (block, lanes, columns) in enumerate(cells):
             first = warp * WARP
             memory = frame.batch.tensor_cores.memory
-            with _of(first):
+            with blamed(first):
                 words = memory.read(block, lanes, columns, "tcgen05.ld")
             if halves:
                 words = words[:, 0::2] & 0xFFFF | words[:, 1::2] << 16
@@ -251,7 +249,7 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
         for warp, found in enumerate(cells):
             words = rows[warp * WARP : warp * WARP + WARP]
             memory = frame.batch.tensor_cores.memory
-            with _of(warp * WARP):
+            with blamed(warp * WARP):
                 memory.write(*found, words, "tcgen05.st")
             who = np.asarray(frame.view.lanes)[warp * WARP : warp * WARP + WARP]
             _tell(frame, instruction, "stored", who, found)
@@ -301,7 +299,7 @@ def _commit(instruction: Instruction, bind: Binder) -> Run:
         for position, keys in enumerate(each):
             lane, row = int(frame.view.lanes[position]), batch.shared.shape[1]
             for key in keys:
-                with _of(position):
+                with blamed(position):
                     batch.mbarriers.check(key)
             blocks = tuple(key // row for key in keys)
             batch.tensor_cores.issue(lane, instruction, _Arrival(batch, keys), blocks)
@@ -325,213 +323,120 @@ class _Arrival:
         self.batch.tensor_cores.report(work, "committed", mbarriers=places)
 
 
-# Products
+# Copies from shared memory
 
 
-KINDS: dict[str, tuple[str, ...]] = {
-    "f16": ("f16", "bf16"),
-    "tf32": ("", "", "tf32"),
-    "f8f6f4": ("e4m3", "e5m2"),
-    "i8": ("u8", "s8"),
+_COPIED = {
+    "128x256b": (128, 2, ((0, 1, 32),)),
+    "4x256b": (4, 2, ((0, 32, 32),)),
+    "128x128b": (128, 1, ((0, 1, 32),)),
+    "64x128b.warpx2::02_13": (64, 1, ((0, 1, 32), (64, 1, 32))),
+    "64x128b.warpx2::01_23": (64, 1, ((0, 1, 64), (32, 1, 64))),
+    "32x128b.warpx4": (32, 1, tuple((first, 1, 32) for first in (0, 32, 64, 96))),
 }
-"""Types of A and B by their numbers in an instruction's descriptor."""
-_RESULTS = ("f16", "f32", "s32")
-_DEPTH_BYTES = 32
+"""By shape its rows, units of 16 bytes of a row, and of each of the copies that it leaves the first lane, lanes from a
+row to the next one, and from 32 rows to the next ones."""
+_NARROW = {"b4x16_p64": (4, 2), "b6x16_p32": (6, 1)}
+"""Sources of 16 elements and padding in 16 bytes, which become bytes: bits of an element, and bits below it there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the 32 bits of an instruction's descriptor say. kinds: types of D, A and B; negates, turned: of A and B;
-    turned matrices are those whose rows follow each other."""
+def unpacked(units: Lanes, bits: int, count: int = 16) -> Lanes:
+    """The elements of units of 16 bytes, as many each, as codes in bytes: (units, count)."""
+    every = np.unpackbits(units.reshape(-1, ROW_BYTES), axis=1, bitorder="little")[:, : bits * count]
+    found: Lanes = every.reshape(len(every), count, bits) @ (1 << np.arange(bits, dtype=np.uint8))
+    return found.astype(np.uint8)
 
-    kinds: tuple[str, str, str]
-    rows: int
-    columns: int
-    negates: tuple[bool, bool]
-    turned: tuple[bool, bool]
-    saturates: bool
 
-    @staticmethod
-    def of(bits: int, kind: str, is_pair: bool) -> Shape:
-        """Read a descriptor. Raises LaneFault for one that the kind does not have."""
-        names = [KINDS[kind][at] if (at := bits >> low & 7) < len(KINDS[kind]) else "" for low in (7, 10)]
-        result = _RESULTS[bits >> 4 & 3] if bits >> 4 & 3 < 3 else ""
-        rows, columns = (bits >> 24 & 31) * 16, (bits >> 17 & 63) * 8
-        told = f"the instruction descriptor {bits:#010x} of .kind::{kind}"
-        allowed = {"i8": ("s32",), "tf32": ("f32",)}.get(kind, ("f16", "f32"))
-        if not all(names) or result not in allowed:
-            listed = ", ".join(one for one in KINDS[kind] if one)
-            raise LaneFault(
-                0, f"{told} has types that the simulator does not have; it has {listed} into {', '.join(allowed)}"
-            )
-        if bits & 7 or bits >> 30:
-            raise LaneFault(0, f"{told} is of a sparse or shifted matrix, which the simulator does not have")
-        unit = 8 if rows == 64 and not is_pair else 16
-        if rows not in ((128, 256) if is_pair else (64, 128)) or columns % unit or not unit <= columns <= 256:
-            text = f"{told} says {rows} rows and {columns} columns; cta_group::{1 + is_pair} has"
-            raise LaneFault(0, f"{text} {'128 or 256' if is_pair else '64 or 128'} rows, and at most 256 columns")
-        turned = (bool(bits >> 15 & 1), bool(bits >> 16 & 1))
-        if any(turned) and kind == "tf32":
-            raise LaneFault(
-                0, f"{told} is of transposed matrices of 32-bit elements, which the simulator does not have"
-            )
-        return Shape(
-            (result, names[0], names[1]),
-            rows,
-            columns,
-            (bool(bits >> 13 & 1), bool(bits >> 14 & 1)),
-            turned,
-            bool(bits >> 3 & 1),
-        )
+def read_rows(batch: Any, block: int, places: Lanes, what: str) -> Lanes:
+    """Rows of 16 bytes of a block's shared memory as bytes, (*places, 16). Raises LaneFault for poison."""
+    units = (places + block * batch.shared.shape[1]) // ROW_BYTES
+    if not batch.shared_written.reshape(-1, ROW_BYTES)[units].all():
+        raise LaneFault(0, f"{what} in shared memory that was never written (poison)")
+    if batch.shared_start >= 0:
+        batch.space.settle_at(batch.shared_start + units.reshape(-1) * ROW_BYTES, ROW_BYTES)
+    found: Lanes = batch.shared.reshape(-1, ROW_BYTES)[units]
+    return found
 
-    def cells(self, is_pair: bool) -> tuple[Lanes, Lanes]:
-        """Lanes and columns of D in one block, from its address on."""
-        row, column = np.arange(self.rows >> is_pair)[:, None], np.arange(self.columns)[None, :]
-        if len(row) == LANES:
-            return row + 0 * column, column + 0 * row
-        if is_pair:
-            half = column // (self.columns // 2)
-            return row + 64 * half, column - half * (self.columns // 2) + 0 * row
-        return row // 16 * 32 + row % 16 + 0 * column, column + 0 * row
+
+def checked_places(places: Lanes, bits: int, name: str, size: int) -> Lanes:
+    """The places that a descriptor says. Raises LaneFault for one that points outside shared memory."""
+    if reason := refused(bits):
+        raise LaneFault(0, f"the descriptor of {name}, {bits:#x}, {reason}")
+    low, high = int(places.min()), int(places.max()) + ROW_BYTES
+    if low < 0 or high > size:
+        text = f"the descriptor of {name}, {bits:#x}, reads bytes {low:#x} to {high:#x} of shared memory"
+        raise LaneFault(0, f"{text}: outside the block's {size} bytes")
+    return places
 
 
 @operation(
-    *(f"tcgen05.mma.{group}.kind::{kind}" for group in GROUPS for kind in KINDS),
-    neutral=" ".join(f"collector::a::{word}" for word in ("fill", "use", "lastuse", "discard")),
+    *(
+        f"tcgen05.cp.{group}.{shape}{narrow}"
+        for group in GROUPS
+        for shape in _COPIED
+        for narrow in ("", *(f".b8x16.{word}" for word in _NARROW))
+    )
 )
-def _multiply(instruction: Instruction, bind: Binder) -> Run:
-    """D = A B + D, or A B, by one thread."""
-    d, a, b, shape, *rest = instruction.operands
-    mask = rest.pop(0).parts if isinstance(rest[0], Vector) else ()  # type: ignore[union-attr]
-    keeps, *scale = rest
-    assert len(scale) <= 1
-    divides = scale[0].bits if scale and isinstance(scale[0], Immediate) else 0
-    kind = next(word for word in instruction.qualifiers if word.startswith("kind::"))[6:]
-    assert 0 <= divides < 16
-    assert not scale or kind in ("f16", "tf32")
-    assert len(mask) in (0, 8 if _is_pair(instruction) else 4)
-    is_held = isinstance(a, Address)
-    results, right, described = shared_reader(d, bind), bind.read(b, "u8"), bind.read(shape, "u4")
-    left: Any = shared_reader(a, bind) if is_held else bind.read(a, "u8")
-    predicate = bind.read(keeps, "?")
-    hidden = [bind.read(one, "u4") for one in mask]
+def _copy(instruction: Instruction, bind: Binder) -> Run:
+    """Rows of shared memory into columns of tensor memory, in each block of a pair from its own."""
+    target, source = instruction.operands
+    addresses, descriptors = shared_reader(target, bind), bind.read(source, "u8")
+    words = frozenset(instruction.qualifiers)
+    shape = next(known for name, known in _COPIED.items() if words.issuperset(name.split(".")))
+    narrow = next((_NARROW[word] for word in words if word in _NARROW), None)
 
     def run(frame: LaneFrame) -> None:
-        held = left(frame) if is_held else frame.regs[left]
-        columns = [results(frame), held, frame.regs[right], frame.regs[described], frame.regs[predicate]]
-        columns += [frame.regs[one] for one in hidden]
-        rows = zip(*(np.broadcast_to(one, frame.count).tolist() for one in columns), strict=True)
-        for position, (to, of_a, of_b, bits, adds, *masked) in enumerate(rows):
+        pairs = (np.broadcast_to(one, frame.count).tolist() for one in (addresses(frame), frame.regs[descriptors]))
+        for position, (to, bits) in enumerate(zip(*pairs, strict=True)):
             lane, cores = int(frame.view.lanes[position]), frame.batch.tensor_cores
             block = int(frame.batch.blocks_of(np.array([lane]))[0])
-            with _of(position):
-                blocks = cores.blocks_of(block, _is_pair(instruction))
-                found = Shape.of(bits, kind, _is_pair(instruction))
-                one = _Product(frame.batch, blocks, found, to, of_a, of_b, is_held, adds, divides, masked)
-                one.check()
-            cores.issue(lane, instruction, one, blocks)
+            with blamed(position):
+                blocks = cores.blocks_of(block, is_by_pair(instruction))
+                act = _Copy(frame.batch, blocks, shape, narrow, to, bits)
+                act.check()
+            cores.issue(lane, instruction, act, blocks)
 
     return run
 
 
 @dataclass(slots=True)
-class _Product:
-    """One mma of a thread. blocks: one, or a pair. d: the address of D; a, b: descriptors, or A's address in tensor
-    memory (is_held). masked: bits of lanes of D that stay as they are, 32 a word."""
+class _Copy:
+    """One cp of a thread. shape, narrow: of the tables; to: its address; bits: its descriptor."""
 
     batch: Any
     blocks: tuple[int, ...]
-    shape: Shape
-    d: int
-    a: int
-    b: int
-    is_held: bool
-    adds: bool
-    divides: int
-    masked: list[int]
-
-    @property
-    def is_pair(self) -> bool:
-        return len(self.blocks) == 2
+    shape: tuple[int, int, tuple[tuple[int, int, int], ...]]
+    narrow: tuple[int, int] | None
+    to: int
+    bits: int
 
     def check(self) -> None:
         """Raise LaneFault for memory that the blocks do not have."""
-        lanes, columns = self._cells()
+        self._places()
         for block in self.blocks:
-            self.batch.tensor_cores.memory.check(block, lanes, columns, "D of tcgen05.mma")
-        for name in ("B",) if self.is_held else ("A", "B"):
-            self._places(name)
-        if self.is_held and self.shape.rows >> self.is_pair != LANES:
-            raise LaneFault(
-                0, "A of tcgen05.mma in tensor memory of fewer than 128 rows a block: the simulator has 128"
-            )
+            self.batch.tensor_cores.memory.check(block, *self._cells(), "what tcgen05.cp writes")
+
+    def _places(self) -> Lanes:
+        rows, units, _ = self.shape
+        found = places_of(self.bits, rows, False)[:, :units]
+        return checked_places(found, self.bits, "tcgen05.cp", self.batch.shared_bytes)
 
     def _cells(self) -> tuple[Lanes, Lanes]:
-        lane, column = split(self.d)
-        lanes, columns = self.shape.cells(self.is_pair)
-        return lane + lanes, column + columns
-
-    def _places(self, name: str) -> Lanes:
-        """Where the rows of 16 bytes of A or B are in a block's shared memory."""
-        shape, size = self.shape, self.batch.shared_bytes
-        side = name == "B"
-        bits, rows = (self.b, shape.columns) if side else (self.a, shape.rows)
-        if reason := refused(bits):
-            raise LaneFault(0, f"the descriptor of {name}, {bits:#x}, {reason}")
-        how = (bits, rows >> self.is_pair, shape.turned[side], BITS[shape.kinds[1 + side]] // 8)
-        found, (low, high) = places_of(*how), extent_of(*how)
-        if low < 0 or high > size:
-            text = f"the descriptor of {name}, {bits:#x}, reads bytes {low:#x} to {high:#x} of shared memory"
-            raise LaneFault(0, f"{text}: outside the block's {size} bytes")
-        return found
-
-    def _read(self, name: str) -> tuple[Lanes, Any]:
-        """A or B of all blocks from shared memory, as bits (rows, depth), and its places."""
-        batch, side = self.batch, name == "B"
-        places, parts = self._places(name), []
-        for block in self.blocks:
-            units = (places + block * batch.shared.shape[1]) // ROW_BYTES
-            if not batch.shared_written.reshape(-1, ROW_BYTES)[units].all():
-                raise LaneFault(0, f"{name} of tcgen05.mma in shared memory that was never written (poison)")
-            if batch.shared_start >= 0:
-                batch.space.settle_at(batch.shared_start + units.reshape(-1) * ROW_BYTES, ROW_BYTES)
-            raw = batch.shared.reshape(-1).view("u8").reshape(-1, 2)[units]
-            elements = raw.reshape(len(places), -1).view(f"u{BITS[self.shape.kinds[1 + side]] // 8}")
-            parts.append(elements.T if self.shape.turned[side] else elements)
-        return np.ascontiguousarray(np.concatenate(parts)), places
-
-    def _held(self) -> tuple[Lanes, Any]:
-        """A from tensor memory, packed into columns."""
-        lane, column = split(self.a)
-        cells = (lane + np.arange(LANES)[:, None], column + np.arange(_DEPTH_BYTES // 4)[None, :])
-        memory = self.batch.tensor_cores.memory
-        words = np.concatenate([memory.read(block, *cells, "A of tcgen05.mma") for block in self.blocks])
-        return np.ascontiguousarray(words).view(f"u{BITS[self.shape.kinds[1]] // 8}"), cells
+        """Lanes and columns of the words of each copy, as (copies, rows, words)."""
+        (lane, column), (count, units, copies) = split(self.to), self.shape
+        row = np.arange(count)
+        lanes = np.stack([lane + first + row % 32 * each + row // 32 * further for first, each, further in copies])
+        columns = column + np.arange(4 * units) + 0 * lanes[:, :, None]
+        return lanes[:, :, None] + 0 * columns, columns
 
     def __call__(self, work: Any) -> None:
-        shape, memory = self.shape, self.batch.tensor_cores.memory
-        cells, is_short = self._cells(), shape.kinds[0] == "f16"
-        a, of_a = self._held() if self.is_held else self._read("A")
-        b, of_b = self._read("B")
-        matrices = [a[None], b[None]]
-        for at, (negates, kind) in enumerate(zip(shape.negates, shape.kinds[1:], strict=True)):
-            if negates and kind[0] not in "su":
-                matrices[at] = matrices[at] ^ matrices[at].dtype.type(1 << BITS[kind] - 1)
-        former = None
-        if self.adds:
-            parts = [memory.read(block, *cells, "D of tcgen05.mma") for block in self.blocks]
-            former = np.concatenate(parts)[None].astype("u2" if is_short else "u4")
-        how = Precision(saturates=shape.saturates, divides=self.divides)
-        found = product(matrices[0], matrices[1], former, shape.kinds, how)[0].astype(np.uint32)
-        chosen = np.ones(cells[0].shape, np.bool_)
-        for at, block in enumerate(self.blocks):
-            each = len(found) // len(self.blocks)
-            part = found[at * each : (at + 1) * each]
-            if self.masked:
-                words = np.array(self.masked[4 * at : 4 * at + 4], np.int64)
-                chosen = words[cells[0] // 32] >> cells[0] % 32 & 1 == 0
-            memory.write(block, cells[0][chosen], cells[1][chosen], part[chosen], "D of tcgen05.mma")
-            rows = of_b if self.is_held else np.concatenate([of_a.reshape(-1), of_b.reshape(-1)])
-            where = {"cells": cells[0][chosen], "columns": cells[1][chosen], "rows": rows.reshape(-1)}
-            taken = of_a if self.is_held else None
-            self.batch.tensor_cores.report(work, "multiplied", block=block, taken=taken, **where)
+        cores, cells, places = self.batch.tensor_cores, self._cells(), self._places()
+        for block in self.blocks:
+            rows = read_rows(self.batch, block, places, "what tcgen05.cp reads")
+            if self.narrow is not None:
+                bits, below = self.narrow
+                rows = unpacked(rows, bits) << below
+            words = np.ascontiguousarray(rows).view("u4").reshape(1, len(places), -1)
+            cores.memory.write(block, *cells, words, "what tcgen05.cp writes")
+            where = {"cells": cells[0], "columns": cells[1], "rows": places.reshape(-1)}
+            cores.report(work, "multiplied", block=block, **where)

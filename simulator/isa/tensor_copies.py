@@ -63,6 +63,8 @@ def _boxes(
             if len(made.box) != rank:
                 text = f"a copy of {rank} dimensions by a tensor map of {len(made.box)}"
                 raise LaneFault(position, f"{text}; their numbers must agree")
+            if wrong := made.split_at(at[0]):
+                raise LaneFault(position, wrong)
             found.append((made, at))
         return found
 
@@ -152,6 +154,10 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
         batch = frame.batch
         origins = places_of(frame, places(frame), "shared::cta")
         for position, ((made, corner), origin) in enumerate(zip(boxes(frame), origins, strict=True)):
+            if made.is_padded:
+                raise LaneFault(
+                    position, f"a tensor copy to global memory by a map of {made.element}, which is for loads"
+                )
             size = made.box_bytes
             shared = shared_place(frame, origin, position, size, SHARED_ALIGNMENT, "a bulk copy")
             tile = tile_at(made, corner, origin[1])

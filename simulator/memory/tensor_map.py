@@ -2,7 +2,8 @@
 
 The layout is that of CUDA's hosts. It is no public one: it was read off the maps that CuTe DSL 4.8.1's host code makes
 for known tensors (kernels/hosting.py runs it), and off the words and bits that ptxas 13.0 lets tensormap.replace
-change. A tensor may have up to 5 dimensions; the innermost comes first in all that is listed here.
+change. CUDA's driver 580 gives an H100 the same first 44 bytes for nine tensors of the tests, but for bits of _KINDS. A
+tensor may have up to 5 dimensions; the innermost comes first in all that is listed here.
 """
 
 from __future__ import annotations
@@ -14,14 +15,23 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-MAP_ALIGNMENT = 64
+MAP_ALIGNMENT, MAP_BYTES = 64, 128
 READ_BYTES = 64
 """How many of a map's bytes say something; the others need not be written."""
 UNIT_BYTES = 16
 """Of which addresses, strides and rows of a box are multiples; a swizzle moves units of it."""
-_KIND = 2  # in the lowest 4 bits of the word of modes
-_TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz")
-_SIZES = {"u8": 1, "u16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8, "f16": 2, "f32": 4, "f64": 8, "bf16": 2}
+_KINDS = (0, 2)  # in the lowest 4 bits of the word of modes: of CUDA's driver 580 for an H100, of CuTe DSL's host code
+_TYPES = (
+    *("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16"),
+    *("b4x16", "b4x16_p64", "b6x16_p32", "tf32", "tf32.ftz"),
+)
+_BITS = {"u8": 8, "u16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64, "f16": 16, "f32": 32, "f64": 64, "bf16": 16}
+_BITS |= {"b4x16": 4, "b4x16_p64": 4, "b6x16_p32": 6}
+_PADDED = {"b4x16_p64": 8, "b6x16_p32": 4}
+"""Types of which 16 elements have 16 bytes in shared memory, the upper ones padding (zeros here), and bytes that are
+moved together."""
+_PADDED_ELEMENTS = 128
+"""What coordinates and boxes of these are multiples of in the innermost dimension."""
 _NANS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": (1 << 63) - 1}
 """What fills elements out of bounds where the map asks for NaN."""
 _SPANS = (0, 32, 64, 128)
@@ -45,8 +55,26 @@ class TensorMap:
     nan: bool = False
 
     @property
-    def element_bytes(self) -> int:
-        return _SIZES[self.element]
+    def element_bits(self) -> int:
+        """In global memory."""
+        return _BITS[self.element]
+
+    @property
+    def is_padded(self) -> bool:
+        return self.element in _PADDED
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row of the box in shared memory."""
+        return self.box[0] if self.is_padded else self.box[0] * self.element_bits // 8
+
+    def split_at(self, element: int) -> str:
+        """Return why a box can't begin at an element of the innermost dimension, "" if it can."""
+        unit = _PADDED_ELEMENTS if self.is_padded else 2
+        wrong = self.element_bits < 8 and element % unit
+        return f"a copy from element {element} on by a map of {self.element}; it takes multiples of {unit}" * bool(
+            wrong
+        )
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -56,13 +84,13 @@ class TensorMap:
     @property
     def box_bytes(self) -> int:
         """What a copy counts on its mbarrier: all of the box, out of bounds or not."""
-        return int(np.prod(self.counts)) * self.element_bytes
+        return int(np.prod(self.counts[1:])) * self.row_bytes
 
     @property
     def fill(self) -> npt.NDArray[np.uint8]:
         """The bytes of an element that is out of bounds."""
         number = _NANS.get(self.element, 0) if self.nan else 0
-        return np.frombuffer(number.to_bytes(self.element_bytes, "little"), np.uint8)
+        return np.frombuffer(number.to_bytes(-(-self.element_bits // 8), "little"), np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,15 +131,15 @@ def decoded(content: bytes) -> TensorMap:
     take; the message is about the copy."""
     (address,), words = struct.unpack_from("<Q", content), struct.unpack("<16I", content[:READ_BYTES])
     modes = words[2]
-    if modes & 15 != _KIND:
+    if modes & 15 not in _KINDS or not any(content[:READ_BYTES]):
         raise ValueError("a tensor copy by 128 bytes that are no tensor map, let the host encode one")
     rank = (modes >> 4 & 7) + 1
     if rank > 5:
         raise ValueError(f"a tensor map of {rank} dimensions; it has 1 to 5")
     number = modes >> 7 & 15
     element = _TYPES[number] if number < len(_TYPES) else f"type {number}"
-    if element not in _SIZES:
-        raise ValueError(f"a tensor map of {element}: the simulator has {', '.join(_SIZES)}")
+    if element not in _BITS:
+        raise ValueError(f"a tensor map of {element}: the simulator has {', '.join(_BITS)}")
     if modes >> 11 & 3:
         raise ValueError("a tensor map with interleaved channels: the simulator has those without")
     if modes >> 22 & 3:
@@ -129,7 +157,7 @@ def decoded(content: bytes) -> TensorMap:
 
 def _wrong(made: TensorMap) -> str:
     """Return what a map has beyond the limits, "" if nothing."""
-    row = made.box[0] * made.element_bytes
+    row = made.row_bytes
     span = made.swizzle_bytes
     if made.address % UNIT_BYTES:
         return f"a tensor map of a tensor at {made.address:#x}: not aligned to {UNIT_BYTES} bytes"
@@ -141,16 +169,21 @@ def _wrong(made: TensorMap) -> str:
         return f"a tensor map with a box of {made.box_bytes} bytes: the simulator swizzles multiples of {span}"
     if made.nan and made.element not in _NANS:
         return f"a tensor map of {made.element} that fills with NaN: only floats have it"
+    if made.is_padded and made.box[0] != _PADDED_ELEMENTS:
+        return f"a tensor map of {made.element} with {made.box[0]} elements in a row; it has {_PADDED_ELEMENTS}"
     return ""
 
 
 def tile_at(made: TensorMap, coordinates: tuple[int, ...], shared_address: int) -> Tile:
     """Return what a copy moves of the box at coordinates, in elements. shared_address: where the box lies in the
     block's shared memory, which decides how its bytes are swizzled."""
-    size = made.element_bytes
-    first, extent, count = (one * size for one in (coordinates[0], made.sizes[0], made.box[0]))
-    unit = UNIT_BYTES if (first | extent) % UNIT_BYTES == 0 else size
-    row = first + np.arange(0, count, unit)
+    first, extent, count = (one * made.element_bits // 8 for one in (coordinates[0], made.sizes[0], made.box[0]))
+    unit = UNIT_BYTES if (first | extent) % UNIT_BYTES == 0 else -(-made.element_bits // 8)
+    unit = _PADDED.get(made.element, unit)
+    within = np.arange(0, count, unit)
+    row = first + within
+    if made.is_padded:
+        within = within // (2 * made.element_bits) * UNIT_BYTES + within % (2 * made.element_bits)
     there, inside = row, (row >= 0) & (row < extent)
     rest = zip(coordinates[1:], made.sizes[1:], made.strides, made.counts[1:], made.steps[1:], strict=True)
     for start, limit, stride, many, step in rest:
@@ -159,7 +192,7 @@ def tile_at(made: TensorMap, coordinates: tuple[int, ...], shared_address: int) 
         inside = ((index >= 0) & (index < limit))[:, None] & inside
         there, inside = there.reshape(-1), inside.reshape(-1)
     kept = np.flatnonzero(inside)
-    places = shared_address + kept * unit
+    places = shared_address + kept // len(row) * made.row_bytes + within[kept % len(row)]
     if made.swizzle_bytes:
         places = places ^ (places >> 3 & (made.swizzle_bytes - UNIT_BYTES))
     there = there[kept]

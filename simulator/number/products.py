@@ -11,6 +11,7 @@ Data whose sums lose nothing on the way, such as small integers, give the same b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,13 @@ from simulator.number.float8 import FLOATS8
 Array = npt.NDArray[Any]
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
 """Bits of an element in registers and in shared memory."""
+SMALL = {"e2m3": 6, "e3m2": 6, "e2m1": 4}
+"""Bits of the elements that have fewer than 8, each a code in a byte here; they have no infinity and no NaN."""
+BITS |= dict.fromkeys(SMALL, 8)
 _EXPONENTS = {"f16": (5, 10), "bf16": (8, 7), "tf32": (8, 10), "f32": (8, 23), "e4m3": (4, 3), "e5m2": (5, 2)}
+_EXPONENTS |= {"e2m3": (2, 3), "e3m2": (3, 2), "e2m1": (2, 1)}
+_GROUP = 16
+"""Products of 4-bit elements that are added exactly before anything is cut."""
 _NEVER = -4000
 """An exponent below all others, of what adds nothing."""
 
@@ -78,9 +85,69 @@ def widened(codes: Array, kind: str) -> Array:
         found = codes.view(np.float16).astype(np.float32)
     elif kind == "bf16":
         found = (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    elif kind in SMALL:
+        found = _small(kind)[codes]
     else:
         found = FLOATS8[kind].to_f32(codes)
     return found
+
+
+@cache
+def _small(kind: str) -> Array:
+    """The value of each code, whose exponents have a bias as that of other floats."""
+    exponents, bits = _EXPONENTS[kind]
+    codes = np.arange(1 << exponents + bits)
+    fields, fractions = codes >> bits, codes & (1 << bits) - 1
+    whole = np.where(fields > 0, fractions | 1 << bits, fractions)
+    half = np.ldexp(whole.astype(np.float32), np.maximum(fields, 1) - (1 << exponents - 1) + 1 - bits)
+    return np.concatenate([half, -half])
+
+
+def decoded_scales(codes: Array, kind: str) -> Numbers:
+    """Read scale factors: ue8m0, powers of two of which the last code is NaN, or ue4m3."""
+    if kind == "ue4m3":
+        return decoded(codes, "e4m3")
+    exponents = codes.astype(np.int16) - 127
+    special = codes == 255
+    values = np.where(special, np.nan, np.ldexp(1.0, exponents.astype(np.int32)))
+    return Numbers(values, np.where(special, _NEVER, exponents).astype(np.int16), bool(special.any()))
+
+
+def multiplied_scaled(
+    matrices: tuple[Array, Array], scales: tuple[Array, Array], c: Array | None, kinds: tuple[str, str, str], scale: str
+) -> Array:
+    """The same with scale factors of blocks along the depth, as bits of (n, rows, blocks) and (n, columns, blocks) of
+    the type scale. 4-bit elements in several blocks: groups of 16 are summed exactly, multiplied by both factors, and
+    cut 35 bits behind the largest exponent of C and of the groups, where a group has that of its factors. Others have
+    one block: each term has the exponents of the factors besides."""
+    rest = None if c is None else decoded(c, kinds[0])
+    sides = [decoded(one, kind) for one, kind in zip(matrices, kinds[1:], strict=True)]
+    factors = [decoded_scales(one, scale) for one in scales]
+    if scales[0].shape[-1] > 1:
+        return _summed_by_groups(sides, factors, rest)
+    left, right = (
+        Numbers(one.values * factor.values, one.exponents + factor.exponents, one.is_special or factor.is_special)
+        for one, factor in zip(sides, factors, strict=True)
+    )
+    return _summed(left, right, rest, kinds[0], Precision())
+
+
+def _summed_by_groups(sides: list[Numbers], factors: list[Numbers], rest: Numbers | None) -> Array:
+    a, b = (one.values.reshape(*one.values.shape[:2], -1, _GROUP).transpose(2, 0, 1, 3) for one in sides)
+    sums = np.matmul(a.astype(np.float32), b.astype(np.float32).transpose(0, 1, 3, 2)).astype(np.float64)
+    count = len(sums) // factors[0].values.shape[-1]
+    left, right = (
+        [np.repeat(np.moveaxis(part, -1, 0), count, axis=0) for part in (one.values, one.exponents)] for one in factors
+    )
+    terms = sums * left[0][:, :, :, None] * right[0][:, :, None, :]
+    exponents = np.where(terms == 0, _NEVER, left[1][:, :, :, None] + right[1][:, :, None, :])
+    if rest is not None:
+        terms, exponents = np.concatenate([terms, rest.values[None]]), np.concatenate([exponents, rest.exponents[None]])
+    largest = np.maximum(exponents.max(axis=0), -900)
+    with np.errstate(invalid="ignore"):
+        decided = np.where(np.isfinite(terms), 0.0, terms).sum(axis=0)
+    cut = np.trunc(np.where(np.isfinite(terms), terms, 0.0) * _power(35 - largest))
+    return _decided(_toward_zero((cut.sum(axis=0) + 0.0) * _power(largest - 35), 23), decided, "f32")
 
 
 def multiplied(a: Array, b: Array, c: Array | None, kinds: tuple[str, str, str], how: Precision) -> Array:
@@ -129,7 +196,10 @@ def _summed(left: Numbers, right: Numbers, rest: Numbers | None, d: str, how: Pr
 def _loses_nothing(left: Numbers, right: Numbers, rest: Numbers | None, how: Precision) -> bool:
     """Whether all terms are multiples of a unit that none is cut below, and all their sums fewer than a float32 or the
     result counts. A subnormal's exponent is larger than its value says."""
-    most = float(np.abs(left.values).max()) * float(np.abs(right.values).max()) * left.values.shape[-1]
+    sizes = [float(np.abs(one.values).max()) for one in (left, right)]
+    if max(sizes) >= 2.0**120 or min(left.unit, right.unit) < -120:
+        return False  # with scale factors float32 may not have them
+    most = sizes[0] * sizes[1] * left.values.shape[-1]
     unit, largest = left.unit + right.unit, int(left.exponents.max()) + int(right.exponents.max())
     if rest is not None:
         largest = max(largest, int(rest.exponents.max()))
@@ -206,6 +276,11 @@ def _with_specials(left: Numbers, right: Numbers, rest: Numbers | None, d: str, 
             if not (np.isfinite(a[..., at]).all() and np.isfinite(b[..., at]).all()):
                 term = a[..., at][:, :, None] * b[..., at][:, None, :]
                 decided = decided + np.where(np.isfinite(term), 0.0, term)
+    return _decided(made, decided, d)
+
+
+def _decided(made: Array, decided: Array, d: str) -> Array:
+    """The bits of sums, but where infinities and NaNs are."""
     infinity, nan = (0x7C00, 0x7FFF) if d == "f16" else (0x7F800000, 0x7FFFFFFF)
     sign = 0x8000 if d == "f16" else 0x80000000
     made = np.where(np.isinf(decided), np.where(decided < 0, infinity | sign, infinity), made)

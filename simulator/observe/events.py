@@ -112,9 +112,10 @@ class Access(LaneEvent):
 
 @dataclass(slots=True, eq=False)
 class Fence(LaneEvent):
-    """Lanes ran a fence (or membar)."""
+    """Lanes ran a fence (or membar). addresses: where tensor maps begin that it is about, as each lane sees them."""
 
     instruction: Instruction
+    addresses: Addresses | None = None
 
     @property
     def kind(self) -> str:

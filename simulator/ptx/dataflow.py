@@ -40,6 +40,7 @@ _NO_TARGET = frozenset(
         "setmaxnreg",
         "stmatrix",
         "cp",
+        "tensormap",
     ]
 )
 COLLECTIVES = frozenset({"shfl", "vote", "match", "elect", "redux"})
@@ -125,7 +126,7 @@ def writes_memory(instruction: Instruction) -> bool:
     if instruction.opcode == "multimem":
         return "ld_reduce" not in instruction.qualifiers
     meets = COLLECTIVES | ALIGNED | OF_WARPGROUPS
-    return instruction.opcode in ("st", "red", "cp", "call", "tcgen05") or instruction.opcode in meets
+    return instruction.opcode in ("st", "red", "cp", "call", "tcgen05", "tensormap") or instruction.opcode in meets
 
 
 def deciding_loads(kernel: Kernel) -> frozenset[tuple[int, str]]:

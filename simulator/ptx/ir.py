@@ -134,8 +134,12 @@ class Instruction:
 
     @property
     def is_of_tensor_memory(self) -> bool:
-        """Whether it is a tcgen05 that all of a warp carry out at the same place of the program."""
-        return self.opcode == "tcgen05" and "aligned" in self.qualifiers and self.qualifiers[0][:5] != "wait:"
+        """Whether it is a tcgen05, or a copy of a map, that all of a warp carry out at the same place."""
+        return (
+            self.opcode in ("tcgen05", "tensormap")
+            and "aligned" in self.qualifiers
+            and self.qualifiers[0][:5] != "wait:"
+        )
 
     @property
     def is_cluster_barrier(self) -> bool:

@@ -57,7 +57,7 @@ def audit(options: AuditOptions) -> int:
     """Check records against a list of items, or compare two sets.
 
     One RECORDS (a record file, a folder or a bundle) is checked against the list of items. Two of them,
-    BEFORE and AFTER, are compared. With --mlflow, one of two may be files, too.
+    BEFORE and AFTER, are compared.
     """
     return audited(options)
 
@@ -83,7 +83,7 @@ def sign(place: Path, key: Path) -> None:
 @click.command("history", epilog=EXIT_CODES)
 @takes_records
 @click.option("--format", "form", type=click.Choice(("text", "markdown")), default="text", show_default=True)
-def history(records: tuple[str, ...], uri: str | None, form: str) -> None:
+def history(records: tuple[str, ...], form: str) -> None:
     """Show how cases changed over commits and libraries.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of any number of commands. Each
@@ -91,7 +91,7 @@ def history(records: tuple[str, ...], uri: str | None, form: str) -> None:
     """
     from symlab.evidence.history.history import history as of
 
-    print(of(read_records(records, uri)).text(form), end="")
+    print(of(read_records(records)).text(form), end="")
 
 
 @click.command("published", epilog=EXIT_CODES)
@@ -128,12 +128,12 @@ def published(root: Path, check: bool, is_audit: bool, signers: Path | None) -> 
 @click.command("bundle", epilog=EXIT_CODES)
 @takes_records
 @output_option(f"The bundle's name, which ends in {bundles.SUFFIX}.", required=True)
-def bundle(records: tuple[str, ...], uri: str | None, output: Path) -> None:
+def bundle(records: tuple[str, ...], output: Path) -> None:
     """Pack records into one compressed file.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz). Every command that takes RECORDS
     reads the bundle. Signatures are of folders: sign the one that the bundle lies in.
     """
-    found = read_records(records, uri)
+    found = read_records(records)
     size_bytes = bundles.write(found, output)
     print(f"{output}: {counted(len(found), 'record')}, {size_bytes} bytes")

@@ -12,7 +12,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cases.record.record import Record
 from cases.record.request import RecordedRequest
-from reports import tracked
 from reports.sent import metrics_of, parameters_of
 from runner.track.names import Kept, series_tags
 from runner.track.send import CommandRun
@@ -97,12 +95,6 @@ def by_hand(uri: str, jobs: list[list[Kept]]) -> float:
     return time.perf_counter() - began_s
 
 
-def timed(work: Callable[[], object]) -> float:
-    began_s = time.perf_counter()
-    work()
-    return time.perf_counter() - began_s
-
-
 def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "records"
@@ -115,7 +107,6 @@ def main() -> None:
 
         del matplotlib
         (sent_s, sent_cpu_s), (end_s, end_cpu_s) = ours(uri, jobs, folder)
-        read_s = timed(lambda: tracked.fetch(uri, ["bench"]))
         rival_s = by_hand(uri, jobs[:RIVAL_SERIES]) * SERIES / RIVAL_SERIES
         points = statistics.mean(len(metrics_of(kept.record)) for job in jobs for kept in job)
     print(f"{SERIES} series of {len(SIZES)} sizes with {points:.0f} metrics each, to sqlite, in seconds:")
@@ -123,7 +114,6 @@ def main() -> None:
     print(f"  waited for at the end, with report {end_s:6.2f}  ({end_cpu_s:.2f} of CPU)")
     print(f"  both                               {sent_s + end_s:6.2f}  ({sent_cpu_s + end_cpu_s:.2f} of CPU)")
     print(f"  plain client calls, no report      {rival_s:6.2f}  (measured on {RIVAL_SERIES} series)")
-    print(f"  read back                          {read_s:6.2f}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """A signed store: ranks with the key meet as ever, and what anything else wrote ends in one line, unread."""
 
-import json
 import os
 import pickle
 
@@ -99,37 +98,15 @@ def client(server):
     return TCPStore("127.0.0.1", server.port, None, False, wait_for_workers=False)
 
 
-@pytest.mark.parametrize("is_sealed", [False, True])
-@pytest.mark.parametrize("forged", ["pickle", "number", "deep", "long", "kinds"])
-def test_a_foreign_message_ends_a_meeting_in_one_line(tmp_path, forged, is_sealed):
+def test_foreign_messages_end_a_meeting_in_one_line(tmp_path):
     server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
     hostile = client(server)
-    value = {
-        "pickle": pickle.dumps(Bomb(tmp_path / "bang")),
-        "number": b"7" * 5000,
-        "deep": b"[" * 100_000,
-        "long": json.dumps(["barrier", "", ""]).encode(),
-        "kinds": json.dumps([["barrier"], 1]).encode(),
-    }[forged]
-    hostile.set("meeting/1/0/1", value)
-    store = SealedStore(client(server), KEY) if is_sealed else client(server)
-    meeting = Meeting(store, 0, 2)
-    meeting.begin(1)
-    with refused(FabricError):
-        meeting.exchange("barrier", "")
+    hostile.set("meeting/1/0/1", pickle.dumps(Bomb(tmp_path / "bang")))
+    hostile.append("meeting/2/left", '{"rank": 1, "text": "gone"}\n')
+    meeting = Meeting(SealedStore(client(server), KEY), 0, 2)
+    for run in (1, 2):
+        meeting.begin(run)
+        with refused(FabricError) as caught:
+            meeting.exchange("barrier", "")
+        assert not isinstance(caught.value, PeerLost)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("is_sealed", [False, True])
-@pytest.mark.parametrize(
-    "line", ["x", '{"rank": 1}', '{"rank": "1", "text": ""}', '{"rank": 1, "text": "", "more": 1}']
-)
-def test_a_foreign_line_in_the_log_of_failures(line, is_sealed):
-    server = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
-    client(server).append("meeting/1/left", f"{line}\n")
-    store = SealedStore(client(server), KEY) if is_sealed else client(server)
-    meeting = Meeting(store, 0, 2)
-    meeting.begin(1)
-    with refused(FabricError) as caught:
-        meeting.exchange("barrier", "")
-    assert not isinstance(caught.value, PeerLost)

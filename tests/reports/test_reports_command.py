@@ -91,10 +91,10 @@ def test_json_has_every_case(folder, capsys):
     assert {case["worlds"] for case in cases} == {2}
 
 
-@pytest.mark.parametrize("kind", ["curves", "distribution"])
-def test_a_picture_of_each_kind(folder, tmp_path, kind, capsys):
-    path = tmp_path / f"x{'.svg' if kind == 'curves' else '.png'}"
-    assert main(["figure", str(folder), "--kind", kind, "-o", str(path)]) == 0
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_a_picture_of_each_kind(folder, tmp_path, suffix, capsys):
+    path = tmp_path / f"x{suffix}"
+    assert main(["figure", str(folder), "-o", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: written\n"
     assert path.stat().st_size > 10_000
 
@@ -119,10 +119,7 @@ def test_a_report(folder, tmp_path, monkeypatch, capsys):
         "html ok.json -o x.pdf",
         "html ok.json -o gone/x.html",
         "html gone.json",
-        "figure ok.json --kind pie -o x.svg",
-        "figure simulated.json --kind distribution -o x.svg",
         "figure simulated.json -o x.svg",
-        "figure ok.json --kind numerics -o x.svg",
         "figure ok.json",
         "figure ok.json -o x.pdf",
         "",
@@ -201,7 +198,7 @@ def test_ctrl_c_is_one_line(arguments, monkeypatch, capsys):
     assert capsys.readouterr().err == "symlab: interrupted\n"
 
 
-@pytest.mark.parametrize("command", [["table"], ["html"], ["audit"], ["bundle", "-o", "x.jsonl.xz"], ["study"]])
+@pytest.mark.parametrize("command", [["table"], ["html"], ["audit"], ["bundle", "-o", "x.jsonl.xz"]])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -156,11 +156,6 @@ def test_ctrl_c_while_the_libraries_are_imported(monkeypatch: pytest.MonkeyPatch
     [
         ("--help", ["usage:", "+exp=allreduce_bf16", "accumulator_study", "world_size", "exit codes", "--multirun"]),
         ("--cfg job +exp=allreduce_fp16", ["dtype: float16", "world_size: 8"]),
-        ("--cfg job -p fabric", ["name: auto"]),
-        ("--cfg hydra -p job.name", ["symlab"]),
-        ("--cfg job --resolve", ["op: all_reduce"]),
-        ("--info searchpath", ["conf"]),
-        ("--info defaults", ["schema", "fabric/auto"]),
         ("--version", ["symlab"]),
     ],
 )
@@ -175,7 +170,7 @@ def test_help_imports_nothing_heavy_and_works_from_anywhere(tmp_path: Path) -> N
     code = """
         import sys
         from runner.__main__ import main
-        for arguments in (["--help"], ["--cfg", "job"], ["--info", "config"]):
+        for arguments in (["--help"], ["--cfg", "job"]):
             assert main(arguments) == 0
         heavy = {"torch", "mlflow", "cutlass", "numpy", "pandas"} & set(sys.modules)
         assert not heavy, heavy

@@ -23,7 +23,6 @@ from tests.golden import same_text
         ["cache_dir=/dev/null"],
         ["--cgf", "job"],
         ["--cfg", "jobs"],
-        ["--cfg", "job", "-p", "nowhere"],
         ["--cfg", "job", "world_size=2,4"],
         ["--config-dir", "/dev/null/here"],
         ["-m", "world_size=2,99"],

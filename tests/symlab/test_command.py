@@ -88,8 +88,7 @@ WRONG = (
     "track x --uri here",
     "completion fish",
     *(f"run {flag}" for flag in ("--cgf job", "--helpp", "--hydra-hel", "--config", "--cfg jobs", "--config-dir")),
-    *(f"run {flag}" for flag in ("--resolve", "-p fabric", "--cfg job --info", "--run", "-r", "--config-path x")),
-    *(f"run {flag}" for flag in ("-cp x", "-cn=x", "--experimental-rerun x", "-sc", "--hydra-help")),
+    *(f"run {flag}" for flag in ("--cfg job --plan", "--run", "--config-path x")),
 )
 
 
@@ -199,7 +198,7 @@ COMMANDS = {
     "completion": "symlab completion zsh",
     "python -m runner": "runner --cfg job",
     "python -m reports": "reports table RECORDS",
-    "python -m kernels": "kernels --format json",
+    "python -m kernels": "kernels",
     "python -m runner.track": "runner.track --help",
 }
 
@@ -243,7 +242,7 @@ def test_errors_with_stderr_closed_do_not_go_to_stdout(records, tmp_path):
         (["run", "sizes=[8]"], "import hydra"),
         (["run", "sizes=[8]"], "import hydra.core.hydra_config"),
         (["table", PUBLISHED], "import cases.record.reading"),
-        (["table", PUBLISHED], "import reports.table.brief"),
+        (["table", PUBLISHED], "import reports.table.timed_table"),
         (["table", PUBLISHED], "open .jsonl.xz"),
     ],
 )

@@ -37,14 +37,13 @@ def test_all_verbs_are_offered_with_their_lines(monkeypatch):
 RUN = (
     "--mul",
     "--cfg ",
-    "world_size=2 --cfg h",
-    "--config-pa",
+    "world_size=2 --config-d",
     "fabric.sch",
     "fabric.schedule=",
     "records=",
     "op=broadcast algorithms=[bulk,pu",
 )
-OTHERS = ("table --format j", "table ", "table x --mlflow ", "replay rec", "kernels --op all_g")
+OTHERS = ("table --format j", "table ", "replay rec", "kernels --op all_g")
 
 
 def test_answers_for_bash(monkeypatch):

@@ -85,6 +85,7 @@ class Accesses:
         self.paired: Numbers = np.zeros(64, np.int64)  # whether a pair of blocks works together
         self.stamp = 0
         self.unsure: list[Unordered] = []  # see settle_alike
+        self.map_fences: dict[tuple[int, int], list[int]] = {}  # by shadow and byte, epochs: see fence_maps
         self._floors: tuple[Actor, int, int, int, int] | None = None  # actors, stamp, info, count and floor: see _floor
 
     def note(self, info: Info) -> None:
@@ -315,17 +316,42 @@ class Accesses:
             parts = np.where((proxies == ASYNC_PROXY) & ~own_block, ASYNC, parts)
         return parts
 
-    def read_maps(self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, info: Info) -> None:
-        """Pass tensor maps that a kernel wrote, and no host since, to the findings: whatever orders the stores, the
-        copy reads them by a proxy of its own."""
-        places = shadow.places(offsets, info.width, False)
+    def fence_maps(self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, width: int) -> None:
+        """Lanes fence the proxy of tensor maps, of width bytes each: it counts if they know the latest stores there."""
+        old = self._map_writes(shadow, offsets, width)[1]
+        positions = np.repeat(np.arange(len(lanes)), len(old) // len(lanes))
+        known = old == 0
+        some = np.flatnonzero(~known)
+        known[some] = ~self.order.unknown(Lanes(run, lanes), positions[some], old[some], GENERIC)
+        for at, is_known in enumerate(known.reshape(len(lanes), -1).all(axis=1).tolist()):
+            if is_known:
+                epoch = self.stamp << STAMP_SHIFT | int(run.actors[lanes[at]])
+                self.map_fences.setdefault((id(shadow), int(offsets[at])), []).append(epoch)
+
+    def _map_writes(
+        self, shadow: Shadow, offsets: Numbers, width: int
+    ) -> tuple[list[tuple[Kept, Epochs]], Epochs, Any]:
+        """The stores to maps by kind, the latest ones, and the units."""
+        places = shadow.places(offsets, width, False)
         writes = [(kept, taken(epochs, places)) for kept, epochs in shadow.kept.items() if kept.kind == WRITE]
         latest = np.max([old for _, old in writes], axis=0, initial=0)
+        return writes, np.broadcast_to(latest, len(offsets) * (width // shadow.unit)), places
+
+    def read_maps(self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, info: Info) -> None:
+        """Pass tensor maps that a kernel wrote, and no host since, to the findings: whatever orders the stores, the
+        copy reads them by a proxy of its own, which a fence behind them has to join."""
+        writes, latest, places = self._map_writes(shadow, offsets, info.width)
         who, each = Lanes(run, lanes), info.width // shadow.unit
         for kept, old in writes:
             some = np.flatnonzero((old > 0) & (old == latest))
             some = some[self.proxies[self.info_of[old[some] >> STAMP_SHIFT]] != HOST]
+            some = some[[not self._is_fenced(shadow, who, at // each, offsets[at // each], old[at]) for at in some]]
             self._add(Unordered(shadow, kept, old[some], who, some // each, places[some], info, TENSOR_MAP, True))
+
+    def _is_fenced(self, shadow: Shadow, who: Lanes, position: int, offset: int, old: int) -> bool:
+        found = np.array(self.map_fences.get((id(shadow), int(offset)), []), np.int64)
+        found = found[found >> STAMP_SHIFT > old >> STAMP_SHIFT]
+        return bool(len(found)) and not self.order.unknown(who, np.full(len(found), position), found, GENERIC).all()
 
     def _report(self, what: Unordered) -> None:
         """Pass what is not ordered to the findings; stores that may be alike wait for their values."""

@@ -694,6 +694,9 @@ class Races(RaceChecker):
         stamp, lanes = self.accesses.tick(), self._ids(event.lanes)
         if event.kind == "mbarrier_init" or event.proxy.startswith("async"):
             self._announce_mbarriers(run, lanes)
+        if event.proxy.startswith("tensormap"):
+            self._fence_maps(run, lanes, event)
+            return
         if event.kind == "proxy":
             part = ALIAS if event.proxy == "alias" else ASYNC
             self.order.fence_proxy(run, lanes, part, stamp)
@@ -710,6 +713,17 @@ class Races(RaceChecker):
             if scope not in run.released:
                 run.released[scope] = Released.none(run.launched.lanes)
             run.released[scope].entries[lanes] = self.order.entries(run, lanes, scope, stamp)
+
+    def _fence_maps(self, run: Running, lanes: Numbers, event: Fence) -> None:
+        """Of an acquire the maps; a release has none: the thread that acquires has to know the stores."""
+        if event.addresses is None:
+            return
+        self.order.settle(run, lanes)
+        bases = np.array([self.space.base(rank) for rank in event.ranks.tolist()])
+        for at in range(0, READ_BYTES, _COPY_UNIT):
+            index = event.addresses.astype(np.int64) - bases + at
+            for shadow, some, units in self._shadows_of(index):
+                self.accesses.fence_maps(shadow, run, lanes[some], units * shadow.unit, _COPY_UNIT)
 
     def _announce_mbarriers(self, run: Running, lanes: Numbers) -> None:
         """Copies may count on the mbarriers that these lanes have made, for they fence after it."""
@@ -1079,7 +1093,7 @@ class Races(RaceChecker):
                 continue
             shadow.note(kept, stamp)
             tiles = _tiles([(places, factor) for _, places, factor, _ in entered], shadow.units)
-            if shadow.others and kept.kind == READ:
+            if shadow.hidden or (shadow.others and kept.kind == READ):
                 for _, places, factor, actor in entered:
                     self._restamp_beside(shadow, kept, _in_units(places, factor), actor, number, stamp)
             if tiles is not None:
@@ -1097,9 +1111,9 @@ class Races(RaceChecker):
     def _restamp_beside(
         self, shadow: Shadow, kept: Kept, units: Numbers, actors: int | Numbers, number: int, stamp: int
     ) -> None:
-        """Likewise what is kept of copies' reads that other readers took the place of. actors: one, or by unit."""
+        """Likewise what is kept of copies' reads and additions whose places others took. actors: one, or by unit."""
         order = np.argsort(units, kind="stable")
-        for one, some, epochs in shadow.others:
+        for one, some, epochs in (*shadow.others, *shadow.hidden):
             if one == kept and (epochs & CODE_MASK == COPY_CODE).any():
                 found = order[np.minimum(np.searchsorted(units[order], some), len(units) - 1)]
                 mine = np.broadcast_to(actors, len(units))[found]
@@ -1135,7 +1149,7 @@ class Races(RaceChecker):
         some = epochs[places]
         each = len(some) // len(lanes)
         actors, chosen = np.repeat(one.run.actors[lanes], each), np.repeat(waited, each)
-        if shadow.others and kept.kind == READ:
+        if shadow.hidden or (shadow.others and kept.kind == READ):
             units = np.arange(places.start, places.stop) if isinstance(places, slice) else places
             self._restamp_beside(shadow, kept, units[chosen], actors[chosen], info.number, stamp)
         ours = ((some & CODE_MASK) == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == info.number)

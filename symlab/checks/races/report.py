@@ -43,8 +43,7 @@ _COMPLETIONS = {"wgmma": "wgmma.wait_group", "tcgen05": "a wait for the mbarrier
 NEW_VALUE = "a new value of the flag (an earlier store of the same value ends the wait, too)"
 WAIT_WRITTEN = "cp.async.bulk.wait_group without .read"
 TENSOR_MAP = ASYNC + 1
-"""Of Pair.part: of a tensor map, which copies read by a proxy of its own. No clock has it: the simulator lacks its
-fence."""
+"""Of Pair.part: of a tensor map, which copies read by a proxy of its own. No clock has it: see Accesses.fence_maps."""
 PROXY_FENCES = {
     ALIAS: "fence.proxy.alias",
     ASYNC: "fence.proxy.async",

@@ -141,18 +141,17 @@ def check(
     places: Sequence[Path | str] = (),
     *,
     wanted: worker.Wanted | None = None,
-    source: str = "",
     say: Callable[[str], None] = lambda text: None,
     signers: Path | None = None,
     answer: Answer | None = None,
 ) -> Audit:
     """Check one set of records against the items.
 
-    places: the files and folders that it was read from. source: a name of where it is from instead, such as a server.
+    places: the files and folders that it was read from.
     wanted: what to recompute, None: the usual. say: called with the progress as text. signers: a list of signers, as
     ssh-keygen takes it. answer: what was recomputed already. Raises ValueError for a place that can't be read.
     """
-    material = Material(tuple(records), tuple(map(Path, places)), source)
+    material = Material(tuple(records), tuple(map(Path, places)))
     answer = answer or recomputed(material.places, None if places else records, wanted or worker.Wanted(), say)
     say("looking through the records")
     items = [Item(name, _points(name, points, material, answer)) for name, points in ITEMS.items()]

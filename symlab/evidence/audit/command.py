@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 import sys
 import time
@@ -77,7 +76,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What to audit: one place of records, or two to compare, in files or in MLflow at uri; as click gives it.
+    """What to audit: one place of records, or two to compare; as click gives it.
 
     band: the share within which changes of times do not matter, such as "2%". gate: the findings of a comparison that
     decide the exit code; None, as for one place, is any. form: one of FORMATS. inputs_up_to: the maximum size of cases
@@ -86,7 +85,6 @@ class AuditOptions:
     """
 
     records: tuple[str, ...]
-    uri: str | None = None
     band: str = "2%"
     gate: str | None = None
     form: str = "text"
@@ -117,14 +115,11 @@ def run(options: AuditOptions) -> int:
         raise ValueError("--signers: two places are compared whatever their signatures; audit each of them alone")
     signers = checked_signers(options.signers) if options.signers else None
     progress = Progress()
-    in_files = [place for place in options.records if options.uri is None or os.path.exists(place)]
-    if options.uri is not None and in_files == list(options.records):
-        raise ValueError(f"--mlflow {options.uri}: nothing is read from it, {' and '.join(in_files)} lie in files")
     result: Result
     if len(options.records) == 1:
         records, result = _checked(options, wanted, signers, progress)
     else:
-        sides = [_read(place, options.uri, progress) for place in options.records]
+        sides = [_read(place, progress) for place in options.records]
         records = [record for side in sides for record in side]
         from symlab.evidence.audit.comparison import compare
 
@@ -132,9 +127,9 @@ def run(options: AuditOptions) -> int:
         result = compare(sides[0], sides[1], band, gate=Gate(options.gate or Gate.ANY))
     progress.end()
     if options.output is not None:
-        sealed = digests_under(in_files)
+        sealed = digests_under(options.records)
         _write(result, records, options.output, sealed)
-    for line in unfinished(in_files, records) if in_files else ():
+    for line in unfinished(options.records, records):
         print(f"symlab: {line}", file=sys.stderr)
     # The exit code is the result's, even if the reader left (| head).
     with contextlib.suppress(BrokenPipeError):
@@ -142,14 +137,9 @@ def run(options: AuditOptions) -> int:
     return result.exit_code
 
 
-def _read(place: str, uri: str | None, progress: Progress) -> list[Record]:
-    """Return the records of a place: of files, or else what MLflow has of it."""
+def _read(place: str, progress: Progress) -> list[Record]:
     progress(f"reading {place}")
-    if uri is None or os.path.exists(place):
-        return bundle.read([place])
-    from reports.tracked import fetch
-
-    return fetch(uri, [place])
+    return bundle.read([place])
 
 
 def _checked(
@@ -160,14 +150,11 @@ def _checked(
     from symlab.evidence.audit.checklist import check, recomputed
 
     (place,) = options.records
-    if options.uri is not None and not os.path.exists(place):
-        records = _read(place, options.uri, progress)
-        return records, check(records, wanted=wanted, source=f"MLflow's {place}", say=progress, signers=signers)
     before = _stamps(place)
     if not bundle.record_files(Path(place)):
         bundle.read([place])  # says what is wrong
     answer = recomputed([Path(place)], None, wanted, progress)
-    records = _read(place, None, progress)
+    records = _read(place, progress)
     if _stamps(place) != before:
         raise ValueError(f"{place}: files changed while they were audited, audit them again")
     return records, check(records, [place], say=progress, signers=signers, answer=answer)

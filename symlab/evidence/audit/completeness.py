@@ -149,8 +149,7 @@ def _twice(material: Material) -> Iterator[str]:
 def manifest(material: Material) -> Iterator[Point]:
     """Every file against the manifest of its folder, and files to which nothing refers."""
     if not material.places:
-        where = f"{material.source}: " if material.source else ""
-        yield Point(Outcome.NOT_CAPTURED, f"{where}no files, so no manifest")
+        yield Point(Outcome.NOT_CAPTURED, "no files, so no manifest")
     sealed: list[str] = []
     for place in material.places:
         above = _sealed_above(place)

@@ -41,12 +41,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Material:
-    """One set of records. places: the files, folders and bundles that it was read from, empty for records from MLflow,
-    which source names."""
+    """One set of records. places: the files, folders and bundles that it was read from."""
 
     records: tuple[Record, ...]
     places: tuple[Path, ...] = ()
-    source: str = ""
 
     @cached_property
     def worlds(self) -> dict[str, list[Record]]:

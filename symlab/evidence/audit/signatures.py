@@ -99,8 +99,7 @@ def who_vouches(material: Material, signers: Path | None = None) -> Vouched:
             names[name] = None
             covered |= here
     if not points:
-        where = f"{material.source}: " if material.source else ""
-        points.append(Point(Outcome.NOT_CAPTURED, f"{where}no signature; symlab sign FOLDER --key KEY makes one"))
+        points.append(Point(Outcome.NOT_CAPTURED, "no signature; symlab sign FOLDER --key KEY makes one"))
     elif names and (rest := sum(_identity(record) not in covered for record in material.records)):
         points.append(Point(Outcome.NOT_CAPTURED, f"{rest} of {counted(total, 'record')}: no signature"))
     return Vouched(Item("signatures", tuple(dict.fromkeys(points))), _says(points, list(names)))

@@ -45,7 +45,7 @@ def replay(wanted: Wanted, tools: Tools | None = None) -> int:
 
     RequestError for a wrong request.
     """
-    before = records_of(wanted.what, wanted.mlflow_uri)
+    before = records_of(wanted.what)
     from runner.case.allowed_code import allowed_code
     from symlab.evidence.replay.rebuild import Wishes, rebuilt
 

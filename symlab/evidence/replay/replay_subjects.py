@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,20 +17,16 @@ if TYPE_CHECKING:
     from symlab.evidence.replay.rebuild import Rebuilt
 
 
-def records_of(what: str, uri: str) -> list[Record]:
-    """The records in a file, a folder or a bundle; else those of an MLflow run. RequestError where there are none."""
+def records_of(what: str) -> list[Record]:
+    """The records in a file, a folder or a bundle. RequestError where there are none."""
     from reports.record.bundle import read
 
     try:
         if Path(what).exists():
             return read([what])
-        if re.fullmatch(r"[0-9a-f]{32}", what):
-            from reports.tracked import fetch
-
-            return fetch(uri, [what])
     except ValueError as error:
         raise RequestError(f"{error} (RECORDS)") from error
-    raise RequestError(f"{what}: no such file or folder, and no MLflow run's id (RECORDS), give one of these")
+    raise RequestError(f"{what}: no such file or folder (RECORDS), give one")
 
 
 def without_case(before: Sequence[Record], again: Rebuilt) -> tuple[str, ...]:
@@ -45,7 +40,7 @@ def without_case(before: Sequence[Record], again: Rebuilt) -> tuple[str, ...]:
 
 def damage_of(what: str) -> list[str]:
     """What is not as commands left it in a folder of records: changed files, requested cases without a record. Empty
-    for a single file, a bundle or a run of MLflow, where this is unknown."""
+    for a single file or a bundle, where this is unknown."""
     from reports.record.bundle import read
     from reports.record.seal import MANIFEST, broken
     from runner.records.command_json import COMMAND_JSON, command_document_of

@@ -43,9 +43,8 @@ def _size(ctx: click.Context, parameter: click.Parameter, text: str | None) -> i
 class Wanted:
     """The request for a replay.
 
-    what: a file, a folder or a bundle of records, or the id of an MLflow run at mlflow_uri. band: the share within
-    which two speeds are the same. up_to_bytes None: see Wishes. code: folders whose files records may name, beside the
-    usual ones.
+    what: a file, a folder or a bundle of records. band: the share within which two speeds are the same. up_to_bytes
+    None: see Wishes. code: folders whose files records may name, beside the usual ones.
     """
 
     what: str = argument(metavar="RECORDS", type=click.Path())
@@ -72,12 +71,6 @@ class Wanted:
         callback=_size,
     )
     records: Path = option("The folder for new records.", default=Path("records"), metavar="DIR")
-    mlflow_uri: str = option(
-        "Where the MLflow run is, if RECORDS is the id of one.",
-        "--mlflow",
-        default="sqlite:///mlflow.db",
-        metavar="URI",
-    )
     track_uri: str = option("Log the new runs to MLflow there.", "--track", default="", metavar="URI")
     code: tuple[Path, ...] = option("A folder whose files may be run for records, too; repeatable.", **ALLOWED)
     changed_code: bool = option("Run brought files that are not those that ran, too.", default=False)
@@ -87,6 +80,6 @@ class Wanted:
 def replay(wanted: Wanted, given: tuple[str, ...], tools: Any) -> int:
     """Run recorded cases again and compare the results.
 
-    RECORDS is a record file, a folder, a bundle, or the id of an MLflow run. Everything is taken from the records.
+    RECORDS is a record file, a folder or a bundle. Everything is taken from the records.
     """
     return called("symlab.evidence.replay.replay:replay", wanted, tools)

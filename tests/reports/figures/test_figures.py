@@ -6,18 +6,15 @@ import sys
 import xml.etree.ElementTree
 from pathlib import Path
 
-import numpy
 import pytest
 
-from cases.record.record import Check
 from cases.record.timing import LinkLimit
 from kernels.catalogue import SPECS
 from reports import figures
-from reports.figures import curves, distribution, errors, style
-from reports.numerics import accuracy
+from reports.figures import curves, style
 from reports.record.bundle import digest
 from reports.table import spread
-from reports.table.compare import contestants, rows, split
+from reports.table.compare import rows, split
 from tests.reports.synthetic import DELAYS_US, KIB, MIB, record, refused, study, with_case
 
 ROOT = Path(__file__).parents[3]
@@ -38,9 +35,8 @@ def bands_of(axes):
     return [one for one in axes.patches if one.get_alpha() == curves.BAND]
 
 
-@pytest.mark.parametrize("kind", ["curves", "distribution"])
-def test_one_size_is_enough_for_a_picture(kind, tmp_path):
-    figures.draw(study(("one_shot", "nccl"), (KIB,)), tmp_path / "one.svg", kind)
+def test_one_size_is_enough_for_a_picture(tmp_path):
+    figures.draw(study(("one_shot", "nccl"), (KIB,)), tmp_path / "one.svg")
     assert "<svg" in (tmp_path / "one.svg").read_text()
 
 
@@ -200,71 +196,14 @@ def test_pictures_for_a_page_have_ids_of_their_own_and_are_named_for_who_hears_t
     assert "1 KiB" in first
 
 
-def test_samples_are_drawn_where_they_lie():
-    judged = rows(figures.drawable(RECORDS)[0])
-    axes = distribution.single(judged).get_axes()[0]
-    strokes, lines, bars = ([one for one in axes.patches if one.get_linewidth() == width] for width in (0.5, 0.7, 2.4))
-    assert len(strokes) == len(lines) == len(bars) == 2
-    for line, bar, stroke, name in zip(lines, bars, strokes, ("one_shot", "nccl"), strict=True):
-        for number, row in enumerate(row for row in judged if row.algorithm == name):
-            samples, middle = spread.samples_us(row), row.figure("median_us") or 0
-            assert len(samples) == 150
-            ends = [y for _, y in line.get_path().vertices[2 * number : 2 * number + 2]]
-            assert ends == pytest.approx([samples[0] / middle - 1, samples[-1] / middle - 1])
-            low, high = (y for _, y in bar.get_path().vertices[2 * number : 2 * number + 2])
-            assert (low, high) == pytest.approx((samples[7] / middle - 1, samples[142] / middle - 1))
-        heights = {float(y) for _, y in stroke.get_path().vertices}
-        drawn_of = {sample / (row.figure("median_us") or 0) - 1 for row in judged for sample in spread.samples_us(row)}
-        assert len(heights) > 50
-        assert all(min(abs(height - one) for one in drawn_of) < 1e-12 for height in heights)
-
-
-def test_strokes_that_cover_one_another_are_drawn_once():
-    crowd = numpy.linspace(-0.001, 0.001, 5000)
-    kept = distribution.thinned(numpy.concatenate([[-0.5], crowd, [3.0]]))
-    assert len(kept) < 10
-    assert kept[0] == -0.5
-    assert kept[-1] == 3.0
-    apart = numpy.array([-0.04, -0.02, 0.0, 0.02, 0.04])
-    assert list(distribution.thinned(apart)) == list(apart)
-
-
-def with_errors(algorithm, size_bytes, ulps, **changes):
-    check = Check("bitwise", 9, 0, 0.5, ulps, 0.5, True, 2, True, max_relative_error=0.1, rms_relative_error=0.01)
-    return record(algorithm, size_bytes, check=check, **changes)
-
-
-def test_errors_over_sizes_are_the_largest_of_all_worlds():
-    records = [
-        with_errors("one_shot", size, 7 * world + size // KIB, world=world)
-        for size in (KIB, 4 * KIB)
-        for world in (0, 1)
-    ]
-    (group,) = accuracy.groups(records)
-    axes = errors.over_bytes([group]).get_axes()
-    assert [one.get_ylabel() for one in axes] == ["largest error, ulp", "root-mean-square error, u * results' rms"]
-    assert [one.get_title("left") for one in axes] == [group.heading, ""]
-    (line,) = axes[0].get_lines()
-    assert list(line.get_xdata()) == [KIB, 4 * KIB]
-    assert list(line.get_ydata()) == [8, 11]
-    assert axes[1].get_lines()[0].get_ydata() == pytest.approx([0.01 * 2**8] * 2)
-
-
-def test_accumulators_differ_in_dashes_and_algorithms_keep_their_colours():
-    looks = [style.error_style("one_shot", name) for name in ("float32", "native", "float16", "library")]
-    assert len({str(look["linestyle"]) for look in looks}) == 4
-    assert {look["color"] for look in looks} == {figures.look("one_shot")["color"]}
-
-
-@pytest.mark.parametrize("what", ["curves", "distribution", "numerics"])
 @pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_every_kind_of_picture_is_a_file(what, suffix, tmp_path):
-    records = [with_errors("one_shot", size, 3) for size in (KIB, MIB)]
+def test_every_kind_of_picture_is_a_file(suffix, tmp_path):
+    records = [record("one_shot", size) for size in (KIB, MIB)]
     path = tmp_path / f"x.{suffix}"
-    figures.draw(records, path, what)
+    figures.draw(records, path)
     assert path.stat().st_size > 5_000
     with pytest.raises(ValueError, match="nothing to draw"):
-        figures.draw([refused()], path, what)
+        figures.draw([refused()], path)
 
 
 def in_both_placements(sizes=(KIB, 64 * KIB)):
@@ -296,36 +235,6 @@ def test_placements_are_curves_of_their_own():
 
 
 def test_the_spread_of_placements_has_slots_of_their_own():
-    sections = figures.drawable(in_both_placements())
-    figure = distribution.figure(sections)
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()][:2] == ["two_shot (out of place)", "two_shot (in place)"]
-    names = [line.cells["algorithm"] for group in spread.sheet(sections[0]).groups for line in group]
+    (section,) = figures.drawable(in_both_placements())
+    names = [line.cells["algorithm"] for group in spread.sheet(section).groups for line in group]
     assert names[:3] == ["two_shot (out of place)", "two_shot (in place)", "nccl"]
-
-
-def test_each_contestant_has_its_place_at_each_size():
-    """Of n contestants at the size at place k, the first is left and the last right of k, evenly, in the legend's
-    order; a contestant without a time at a size leaves its place empty."""
-    names, sizes = ("one_shot", "two_shot", "nccl"), (KIB, 64 * KIB, MIB)
-    lacking = [one for one in study(names, sizes) if (one.case.algorithm, one.case.size_bytes) != ("two_shot", MIB)]
-    judged = rows(figures.drawable(lacking)[0])
-    axes = distribution.single(judged).get_axes()[0]
-    points = [list(line.get_xdata()) for line in axes.get_lines() if line.get_marker() not in ("", "None", None)]
-    order = list(contestants([row for row in judged if row.timings]))
-    assert [len(each) for each in points] == [2 if name == "two_shot" else 3 for name in order]
-    width = points[1][0] - points[0][0]
-    assert width > 0.2
-    for index, places in enumerate(points):
-        assert places == pytest.approx([at + (index - 1) * width for at in range(len(places))])
-    strokes, lines, bars = ([one for one in axes.patches if one.get_linewidth() == thick] for thick in (0.5, 0.7, 2.4))
-    for places, stroke, *upright in zip(points, strokes, lines, bars, strict=True):
-        for one in upright:
-            assert [x for x, _ in one.get_path().vertices] == pytest.approx([x for x in places for _ in range(2)])
-        between = [(left + right) / 2 for (left, _), (right, _) in batched_pairs(stroke.get_path().vertices)]
-        assert sorted(set(numpy.round(between, 9))) == pytest.approx(places)
-
-
-def batched_pairs(points):
-    """Both ends of each piece of a broken line."""
-    return list(zip(points[::2], points[1::2], strict=True))

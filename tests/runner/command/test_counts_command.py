@@ -1,7 +1,6 @@
 """The key counts in the command: what it asks for, what records and tables keep of it, and who refuses it."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,6 @@ import symlab as api
 from cases.record.record import from_json
 from reports.table.compare import heading, split
 from reports.table.table import sections
-from runner.command.durations import durations_in
 from symlab.command import main as command
 from tests.golden import same_text
 from tests.reports.synthetic import record, with_case
@@ -29,7 +27,6 @@ def test_each_of_swept_counts_is_a_case_and_a_section_of_its_own(symlab):
     assert [heading(one) for one in read] == [f"{plain}, normal inputs", *told[1:]]
     assert [section.heading for section in sections(read)] == told
     assert set(told) <= set(done.out.splitlines())
-    assert len(durations_in(Path("records")).seconds) == 3, "what one takes says nothing of the others"
 
 
 def test_of_timed_counts_the_usual_ones_are_named_beside_others():

@@ -17,9 +17,7 @@ from cases.record.record import load
 from kernels.sources import ROOT
 from reports.record.seal import MANIFEST, broken
 from runner.__main__ import main
-from runner.case.allowed_code import allowed_code
 from runner.command import still_working, unfinished_cases
-from runner.command.recorded_jobs import recorded_command
 from runner.command.resume import resume
 from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON, command_document_of
@@ -187,28 +185,23 @@ def test_an_interrupted_resumption_can_be_resumed(folder, script):
     assert broken(folder) == []
 
 
-def test_under_a_launcher_all_ranks_read_the_same_command_and_hear_of_its_end(folder, script, tmp_path):
-    """A simulated command needs one process, and a launcher has started several; rank 0 changes the folder while the
-    others read it, and what was asked for stays."""
-    outer = Outer("torchrun", 0, 3, 0, "127.0.0.1", 1)
-    leader, code = Mock(outer=outer), allowed_code([folder])
-    before = recorded_command(folder, code).digest
+def test_under_a_launcher_all_ranks_hear_of_its_end(folder, script):
+    """A simulated command needs one process, and a launcher has started several."""
+    leader = Mock(outer=Outer("torchrun", 0, 3, 0, "127.0.0.1", 1))
     assert resume(folder, tools=script.tools(), leader=leader) == 0
     leader.tell_end.assert_called_once_with(0)
     assert document_of(folder).outcome == "complete"
-    assert recorded_command(folder, code).digest == before
-    with refused(RequestError):
-        recorded_command(tmp_path / "elsewhere", code)
 
 
-def test_no_rank_of_a_launcher_loads_a_file_that_lies_with_the_records(folder):
+def test_no_file_that_lies_with_the_records_is_loaded(folder, script):
     (folder / "ring.py").write_text("raise SystemExit('it ran')\n")
     document = folder / COMMAND_JSON
     said = json.loads(document.read_text())
     said["plan"]["configuration"]["algorithms"] = [f"{folder / 'ring.py'}:SPEC"]
     document.write_text(json.dumps(said))
+    (folder / MANIFEST).unlink()
     with refused(RequestError, COMMAND):
-        recorded_command(folder, allowed_code([folder], changed=True))
+        resume(folder, "none", script.tools())
 
 
 def test_a_command_that_still_runs_is_not_resumed(folder, script):

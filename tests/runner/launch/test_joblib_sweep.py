@@ -17,11 +17,8 @@ import pytest
 from cases.record.record import load
 from reports.record.bundle import record_files
 from reports.record.seal import broken
-from runner.command.worker import MODULE, Content
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
-from runner.launch.supervisor import Supervisor
 from runner.records.command_json import command_document_of
-from runner.records.store import Store
 from tests.patience import NEVER_S, PATIENCE_S, until
 from tests.runner.launch.held_jobs import HeldJobs
 
@@ -154,29 +151,3 @@ def test_no_process_stays_of_a_command_that_left_at_once(signals: tuple[int, ...
     assert ("still there: processes " in said) == (signals != (signal.SIGKILL,)), said
     assert signals == (signal.SIGKILL,) or "Warning" not in said, said
     until(lambda: not still_in(tmp_path), "the end of all processes")
-
-
-def test_records_come_back_where_no_file_system_is_shared(tmp_path: Path) -> None:
-    """The worker sees another folder under the command's name, so it runs its share into one of its own."""
-    import pickle
-
-    from runner.command.groups import portable
-    from runner.command.plan import prepare
-    from runner.command.running import Asked
-    from runner.request.compose import compose_jobs, hydra_over
-
-    with hydra_over():
-        composed = compose_jobs(SWEEP, True)
-    command = prepare((), composed)
-    cases = {job.composed.number: frozenset(case.id for case in job.cases) for job in command.jobs}
-    asked, jobs = Asked("20260101T000000Z-x-00000000", (), 4, {}), tuple(map(portable, command.jobs))
-    content = Content(asked, jobs, cases, None, "submitit_slurm", 0, 2, 1)
-    returned = Supervisor(MODULE, pickle.dumps(content), str(tmp_path / "20260101T000000Z-x-00000000"), "token")(1)
-    assert returned.state.how == "finished", returned.state
-    store = Store(tmp_path / "kept")
-    for name, text in returned.files.items():
-        store.take(name, text)
-    records = [load(path) for path in record_files(tmp_path / "kept")]
-    assert sorted(record.request.job for record in records) == [1, 3]
-    assert all(record.verified for record in records)
-    assert {(record.environment.launch or {})["worker"]["number"] for record in records} == {1}

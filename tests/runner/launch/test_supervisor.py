@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from memory.owned_folder import began_at
 from runner.launch.files import LaunchFiles
 from runner.launch.supervisor import MOST_STARTS_BETWEEN, Supervisor, _ended_by
@@ -30,15 +32,14 @@ def ended(work, meanwhile=lambda: None):
     meanwhile()
     thread.join(PATIENCE_S)
     assert found, "the worker does not end"
-    return found[0].state
+    return found[0]
 
 
 def test_a_job_that_kills_its_process_costs_that_job_alone(tmp_path):
     given = ({"GIVEN": "2,3", "CUDA_VISIBLE_DEVICES": "2,3"},)
     returned = supervised(tmp_path, [("job", 0), ("die", 1), ("die", 4), ("job", 5)], environments=given)
-    assert returned.files == {}
     state = LaunchFiles(tmp_path).state(3)
-    assert state == returned.state
+    assert state == returned
     assert (state.how, state.starts, state.job, state.gpus) == ("finished", 1, None, "2,3")
     killed = "its process was ended by SIGKILL"
     assert state.lost == {1: killed, 4: killed}
@@ -51,7 +52,7 @@ def launched(folder, *steps):
 
 
 def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path):
-    state = supervised(tmp_path, [("code", 1)]).state
+    state = supervised(tmp_path, [("code", 1)])
     assert state.how == "its process ended with exit code 1: what it said last"
     assert state.ended
 
@@ -64,9 +65,9 @@ def test_the_end_of_a_process_is_told_by_its_code():
 def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path):
     """And not without end: what kills each of them may be the machine."""
     killed = [("killed",)] * MOST_STARTS_BETWEEN
-    assert launched(tmp_path / "one", *killed[1:], ("job", 1))(0).state.how == "finished"
+    assert launched(tmp_path / "one", *killed[1:], ("job", 1))(0).how == "finished"
     assert (tmp_path / "one" / "did-1.json").exists()
-    assert launched(tmp_path / "other", *killed)(1).state.how == "its process was ended by SIGKILL"
+    assert launched(tmp_path / "other", *killed)(1).how == "its process was ended by SIGKILL"
 
 
 def test_a_stopped_launch_ends_its_processes(tmp_path):
@@ -90,8 +91,8 @@ def test_a_worker_ends_with_its_command(tmp_path):
     command.wait()
 
 
-def test_without_the_commands_file_system_files_come_back(tmp_path):
+def test_a_worker_without_the_commands_file_system_ends(tmp_path):
     launch = Supervisor(STUB, pickle.dumps([("job", 7)]), str(tmp_path / "elsewhere" / "20260101-x"), "a token")
-    returned = launch(0)
-    assert returned.files == {"did-7.json": b""}
+    with pytest.raises(RuntimeError, match="workers need the command's file system"):
+        launch(0)
     assert not (tmp_path / "elsewhere").exists()

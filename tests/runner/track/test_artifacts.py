@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from cases.record.record import Record
 from reports import tracking
 from reports.record import bundle
 from reports.record.seal import digest_of
-from reports.tracked import fetch
 from reports.tracking import SENT_TAG
 from runner.track import artifacts as artifacts_module
 from runner.track import send
@@ -34,11 +34,20 @@ def artifacts(sent: Sent, place: str = "") -> list[str]:
     return [one.path for one in client.list_artifacts(sent.parent.info.run_id, place or None)]
 
 
-def text_of(sent: Sent, artifact: str, folder: Path) -> str:
+def downloaded(sent: Sent, artifact: str, folder: Path) -> Path:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=sent.database)
-    return Path(client.download_artifacts(sent.parent.info.run_id, artifact, str(folder))).read_text(encoding="utf-8")
+    return Path(client.download_artifacts(sent.parent.info.run_id, artifact, str(folder)))
+
+
+def text_of(sent: Sent, artifact: str, folder: Path) -> str:
+    return downloaded(sent, artifact, folder).read_text(encoding="utf-8")
+
+
+def attached(sent: Sent, folder: Path) -> list[Record]:
+    """The records in the bundle of the command's run."""
+    return bundle.unpacked(downloaded(sent, "records.jsonl.xz", folder))
 
 
 @pytest.mark.slow
@@ -51,7 +60,7 @@ def test_a_command_attaches_its_report_its_table_and_all_records(sent: Sent, tmp
     assert "all_reduce" in report
     assert "one_shot" in text_of(sent, "table.md", tmp_path)
     assert json.loads(text_of(sent, "configuration/command.json", tmp_path))["outcome"] == "complete"
-    assert len(fetch(sent.database, [sent.parent.info.run_id])) == 4
+    assert len(attached(sent, tmp_path)) == 4
     (folder,) = (done.folder / "records").iterdir()
     assert sent.parent.data.tags["symlab.manifest"] == digest_of(folder)
     assert digest_of(folder) in report
@@ -139,7 +148,7 @@ def test_bundles_are_sent_like_the_folders_they_are_of(sent: Sent, tmp_path: Pat
     for places, said in (([path], "4 records sent as run"), ([records], "already sent"), ([path, records], "already")):
         assert sent.later(*places) == 0
         assert said in capsys.readouterr().out
-    assert len(fetch(sent.database, [sent.parent.info.run_id])) == 4
+    assert len(attached(sent, tmp_path)) == 4
 
 
 @pytest.mark.slow
@@ -169,21 +178,19 @@ def test_what_was_sent_in_another_way_is_sent_again_to_the_same_runs(
 def test_changed_records_take_the_place_of_none(sent: Sent, tmp_path: Path, capsys: Said) -> None:
     made = [record(size_bytes=KIB), record(size_bytes=2 * KIB)]
     assert sent.later(kept(tmp_path / "first", made)) == 0
-    run = sent.parent.info.run_id
     changed = dataclasses.replace(made[0], duration_s=made[0].duration_s + 0.5)
     assert sent.later(kept(tmp_path / "changed", [changed, made[1]])) == 0
     assert "it is complete, and differs from these records" in capsys.readouterr().out
-    assert {bundle.line_of(one) for one in fetch(sent.database, [run])} == set(map(bundle.line_of, made))
+    assert {bundle.line_of(one) for one in attached(sent, tmp_path)} == set(map(bundle.line_of, made))
 
 
 @pytest.mark.slow
-def test_while_more_is_sent_the_old_bundle_does_not_count(sent: Sent, monkeypatch: Patch) -> None:
+def test_while_more_is_sent_the_old_bundle_does_not_count(sent: Sent, tmp_path: Path, monkeypatch: Patch) -> None:
     done = sent.symlab("sizes=[8,16]", "algorithms=one_shot")
     first, second = sorted(record_files(done.folder))
     assert sent.later(first) == 0
     assert sent.parent.data.tags[SENT_TAG]
-    run = sent.parent.info.run_id
-    assert len(fetch(sent.database, [run])) == 1
+    assert len(attached(sent, tmp_path)) == 1
 
     def broken(*_: Any) -> list[str]:
         raise RuntimeError("the power went out")
@@ -192,7 +199,6 @@ def test_while_more_is_sent_the_old_bundle_does_not_count(sent: Sent, monkeypatc
         out.setattr(send.CommandRun, "finish", broken)
         assert sent.later(first, second) == 1
     assert sent.parent.data.tags[SENT_TAG] == ""
-    assert len(fetch(sent.database, [run])) == 2  # from the children
 
 
 def test_each_part_that_fails_is_named_and_the_others_are_made(tmp_path: Path) -> None:

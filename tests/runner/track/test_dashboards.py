@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from reports.record import bundle
-from reports.tracked import fetch
 from reports.tracking import SERIES_TAG
 from runner.track.__main__ import main as send
 from runner.track.dashboard import newest_place
@@ -39,16 +38,10 @@ class Dashboard:
 
 @pytest.fixture(scope="module")
 def dashboard(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    """Series in bfloat16 that were measured on 4 GPUs, and an invented study; the browser first: without, all is
-    skipped."""
+    """Series in bfloat16 that were measured on 4 GPUs; the browser first: without, all is skipped."""
     folder = tmp_path_factory.mktemp("dashboard")
     measured = [one for one in bundle.unpacked(PUBLISHED) if one.case.dtype == "bfloat16"]
     bundle.write(measured, folder / "measured.jsonl.xz", is_quick=True)
-    invented = [
-        record(world_size=size, accumulator=accumulator, is_timed=False, request={"command": "study", "job": job})
-        for job, (size, accumulator) in enumerate((size, name) for size in (2, 4, 8) for name in ("native", "float32"))
-    ]
-    bundle.write(invented, folder / "study.jsonl.xz", is_quick=True)
     database = folder / "mlflow.db"
     assert send([*map(str, folder.glob("*.xz")), "--uri", f"sqlite:///{database}", "--experiment", "seen"]) == 0
     with sqlite3.connect(database) as connection:
@@ -72,13 +65,6 @@ def test_latency_and_bus_bandwidth_are_overlaid_over_bytes(browser: Any, dashboa
         assert {"rgb(0, 114, 178)", "rgb(127, 127, 127)"} <= found  # one_shot as in every picture; nccl, paler
         assert "1M" in time_us.locator(".xtick text").all_text_contents()  # 1 KiB to 256 MiB on a logarithmic axis
         assert colours(chart(page, "bandwidth/busbw_gbps")) == found
-
-
-def test_errors_over_ranks_are_coloured_by_accumulator(browser: Any, dashboard: Dashboard) -> None:
-    with page_of(browser, dashboard.address) as page:
-        open_view(page, dashboard.address, dashboard.experiment, "Errors over ranks, by accumulator")
-        found = colours(chart(page, "study/rms_ulp_error"))
-        assert found == {"rgb(213, 94, 0)", "rgb(0, 114, 178)"}  # native, float32
 
 
 @pytest.mark.parametrize("view", [view.name for view in VIEWS if view.charts])
@@ -130,14 +116,6 @@ def test_two_clicks_lead_from_the_list_of_commands_to_charts(browser: Any, dashb
         with page.expect_popup() as opened:  # MLflow opens links of descriptions beside
             page.get_by_role("link", name="charts", exact=True).first.click()
         assert len(colours(chart(opened.value, "latency/time_us"))) == 9
-
-
-def test_records_come_back_from_a_server(dashboard: Dashboard) -> None:
-    found = fetch(dashboard.address, [dashboard.run])
-    assert len(found) == 100
-    assert {one.case.dtype for one in found} == {"bfloat16"}
-    with pytest.raises(ValueError, match=f"^{dashboard.address}: gone: there is no such run"):
-        fetch(dashboard.address, ["gone"])
 
 
 def test_nothing_of_a_server_is_left(tmp_path: Path) -> None:

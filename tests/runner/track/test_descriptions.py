@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from reports.numerics.study import Point, Series
-from runner.track.descriptions import charts_link, command_note, curve_note, outcome, report_link, series_note
+from runner.track.descriptions import charts_link, command_note, outcome, report_link, series_note
 from tests.golden import same_text
 from tests.reports.synthetic import KIB, MIB, record, refused
 
@@ -42,13 +41,6 @@ def test_a_command_has_its_table_if_that_is_short_enough():
 def test_a_description_is_never_longer_than_a_tag():
     assert len(command_note([record()], 0, "x" * 9000, "LINKS", [])) <= 5000
     assert len(series_note([refused(reason="y" * 9000)], 0, "")) <= 5000
-
-
-def test_a_curve_says_what_its_steps_are():
-    points = tuple(Point(size, 1.0, 0.5, None, None, True, None) for size in (2, 4, 72))
-    curve = Series("all_reduce", "one_shot", "bfloat16", "native", "sum", "normal", points)
-    assert "(2, 4, 72)" in curve_note(curve, "REPORT")
-    assert "step = ranks" in curve_note(curve, "REPORT")
 
 
 def test_links_lead_to_the_pages_own_server():

@@ -58,6 +58,9 @@ def test_an_algorithm_has_the_colour_of_the_pictures():
 
     assert series_tags([record("two_shot")])["mlflow.runColor"] == look("two_shot")["color"]
     assert (look("nccl")["color"], series_tags([record("nccl")])["mlflow.runColor"]) == ("#000000", "#7f7f7f")
+    jobs = [series_tags([with_request(record("two_shot"), job=job)])["mlflow.runColor"] for job in range(6)]
+    assert len(set(jobs)) == 6
+    assert jobs[1] == "#753300", "darker"
 
 
 def test_tags_say_how_it_was_timed_and_by_whom():

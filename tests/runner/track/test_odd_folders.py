@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from reports.__main__ import main as report
-from reports.tracked import fetch
 from reports.tracking import database_path, resolved_uri
 from runner.__main__ import main
 from runner.track.__main__ import main as send_later
@@ -64,26 +62,8 @@ def test_a_run_in_an_odd_folder(name: str, tmp_path: Path, script: Script, monke
     assert [path.name for path in folder.glob("mlartifacts/*/artifacts/report.html")] == ["report.html"]
     with sqlite3.connect(folder / "mlflow.db") as connection:
         assert sorted(connection.execute("select status from runs").fetchall()) == [("FINISHED",), ("FINISHED",)]
-    (record,) = fetch("sqlite:///mlflow.db", ["symlab"])
-    assert record.case.algorithm == "one_shot"
     assert send_later(["records"]) == 0
     assert "already sent" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_reading_makes_nothing(name: str, tmp_path: Path, monkeypatch: Patch, capsys: Said) -> None:
-    folder = tmp_path / name
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    for uri in ("sqlite:///mlflow.db", "sqlite:///gone/mlflow.db"):
-        assert report(["table", "--mlflow", uri, "symlab"]) == 2
-        error = capsys.readouterr().err
-        assert f"{uri}: there is no database {folder}" in error
-        assert error.count("\n") == 1
-    sqlite3.connect(folder / "mlflow.db").execute("create table other (x)").connection.close()
-    assert report(["table", "--mlflow", "sqlite:///mlflow.db", "symlab"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert sorted(tmp_path.rglob("*")) == [folder, folder / "mlflow.db"]
 
 
 def test_the_command_that_opens_the_dashboard_can_be_called_from_here(monkeypatch: Patch, tmp_path: Path) -> None:

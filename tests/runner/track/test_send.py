@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from cases.record.request import RecordedRequest
-from reports import tracked
+from reports import tracking
 from reports.record import bundle
 from reports.sent import metrics_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
@@ -167,7 +167,7 @@ def test_a_server_is_found_by_a_uri_with_user_and_password():
 
     with http.server.HTTPServer(("127.0.0.1", 0), Healthy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        tracked.prepare(f"http://me:pa55@127.0.0.1:{server.server_port}/base/")
+        send._prepare(f"http://me:pa55@127.0.0.1:{server.server_port}/base/")
         server.shutdown()
 
 
@@ -289,7 +289,7 @@ def test_an_interrupted_command_is_incomplete_whoever_sends_it(sent, script, is_
     assert not is_later or sent.later(done.folder / "records") == 0
     tags, metrics = sent.parent.data.tags, sent.parent.data.metrics
     assert (sent.parent.info.status, tags["status"]) == ("KILLED", "INCOMPLETE")
-    assert (tags["outcome"], tags[tracked.COMPLETE_TAG]) == ("interrupted", "false")
+    assert (tags["outcome"], tags[tracking.COMPLETE_TAG]) == ("interrupted", "false")
     assert [metrics[f"cases/{key}"] for key in ("run", "requested", "not_run")] == [1, 4, 3]
     (child,) = sent.children
     assert (child.info.status, child.data.tags["passed"]) == ("KILLED", "1/2")
@@ -379,7 +379,6 @@ def test_a_part_of_a_command_that_is_there_takes_nothing_away(sent, capsys):
     assert sent.later(record_files(done.folder)[0]) == 0
     assert "it is complete, and differs from these records: give another --experiment" in capsys.readouterr().out
     assert len(sent.children) == 2
-    assert len(tracked.fetch(sent.database, [sent.parent.info.run_id])) == 2
 
 
 @pytest.mark.slow

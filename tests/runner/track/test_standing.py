@@ -1,16 +1,14 @@
-"""Which series of a command are drawn first, in which colour, and what a command's run says of its best."""
+"""Which series of a command are drawn first, and what a command's run says of its best."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from reports.figures import look
 from reports.record import bundle
 from reports.table.compare import is_baseline
-from runner.track.names import ACCUMULATORS, Kept, series_of
-from runner.track.standing import WORST_RATIO, comparisons, section_of, shaded, standings, study_colours
-from tests.reports.synthetic import KIB, MIB, record, refused, with_request
+from runner.track.names import Kept, series_of
+from runner.track.standing import WORST_RATIO, comparisons, section_of, standings
+from tests.reports.synthetic import KIB, MIB, record, refused
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz"
 NAMES = ("native", "float32")
@@ -71,37 +69,6 @@ def test_published_records_show_their_fastest_and_their_baselines():
                 if one.case.size_bytes == size and one.timing is not None and not is_baseline(one)
             }
             assert min(times, key=times.__getitem__) in {one.case.algorithm for one in shown}
-
-
-def test_series_of_one_colour_have_a_shade_each():
-    """Of dtypes, or of algorithms; accumulators have their own where they are all that differs."""
-    kept = [
-        Kept(Path("a"), with_request(record("two_shot", dtype=dtype), job=job))
-        for job, dtype in enumerate(("bfloat16", "float16", "float32"))
-    ]
-    found = standings(series_of([*kept, Kept(Path("b"), record("one_shot"))]))
-    assert len({one.colour for one in found.values()}) == 4
-    assert found["0/all_reduce/two_shot"].colour == look("two_shot")["color"]
-    assert look("two_shot_lamport")["color"] == look("multimem_two_shot")["color"]
-    kept = [Kept(Path("a"), record(name)) for name in ("two_shot_lamport", "multimem_two_shot", "lamport", "ll128")]
-    assert len({one.colour for one in standings(series_of(kept)).values()}) == 4
-    kept = [
-        Kept(Path("a"), with_request(record("two_shot", accumulator=name), job=job)) for job, name in enumerate(NAMES)
-    ]
-    assert [one.colour for one in standings(series_of(kept)).values()] == list(map(ACCUMULATORS.get, NAMES))
-
-
-def test_a_studys_curves_have_their_accumulators_colours_and_a_shade_an_algorithm():
-    names = [(algorithm, name) for name in NAMES for algorithm in ("one_shot", "two_shot")]
-    curves = [SimpleNamespace(algorithm=algorithm, accumulator=name) for algorithm, name in names]
-    colours = dict(zip(names, study_colours(curves), strict=True))
-    assert len(colours) == len(set(colours.values())) == 4
-    assert [colours["one_shot", name] for name in NAMES] == list(map(ACCUMULATORS.get, NAMES))
-
-
-@pytest.mark.parametrize(("amount", "colour"), [(0, "#0072b2"), (1, "#ffffff"), (-1, "#000000"), (-0.5, "#003959")])
-def test_a_shade_goes_to_white_or_to_black(amount, colour):
-    assert shaded("#0072b2", amount) == colour
 
 
 def test_a_command_has_its_best_of_each_size_and_the_worst_ratio():

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from reports.numerics.study import MEASURES
 from reports.sent import metrics_of
 from runner.track.pages import NOTE_TAG, view_key
 from runner.track.views import (
@@ -38,8 +37,7 @@ def state_of(view):
 
 def known_metrics():
     check = replace(record().check, max_relative_error=0.0, rms_relative_error=0.0)
-    studies = {f"study/{name}" for name in (*(measure.key for measure in MEASURES), "ranks_agree", "results")}
-    return set(metrics_of(record(check=check, counters={"steps": 1}))) | studies
+    return set(metrics_of(record(check=check, counters={"steps": 1})))
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.key)
@@ -100,12 +98,9 @@ def test_a_command_of_one_section_has_one_view():
     assert len(command_views(Drawn("c1", "one", {"all_reduce bfloat16 n4": True}))) == 1
 
 
-def test_without_times_the_view_is_of_errors_and_a_studys_is_of_its_curves():
+def test_without_times_the_view_is_of_errors():
     (untimed,) = command_views(Drawn("c1", "one", {"all_reduce bfloat16 n4": False}))
     assert {chart.metric.partition("/")[0] for chart in untimed.charts} == {"errors"}
-    study, section = command_views(Drawn("c1", "one", {"all_reduce bfloat16 n4": False}, has_curves=True))
-    assert {chart.metric.partition("/")[0] for chart in study.charts} == {"study"}
-    assert section.key == f"{view_key('c1')}-1"
 
 
 def test_views_of_many_sections_are_few_and_fit_a_tag():

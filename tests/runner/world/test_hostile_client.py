@@ -5,8 +5,8 @@ The run ends right or in one line, and nothing of the client's runs: its pickles
 
 from __future__ import annotations
 
+import base64
 import contextlib
-import json
 import os
 import pickle
 import socket
@@ -111,46 +111,20 @@ REQUEST = ("fabric=nvshmem", "baselines=none", "sizes=[8,16]", f"deadline_s={NEV
 KEY = {"SYMLAB_KEY": "0123456789abcdef" * 4}
 
 
-ORDER = "the store holds something else than an order"
-
-
 NOT_OURS = "was not written by a rank of this world"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "environment", "said"),
-    [
-        ("pickle", {}, ORDER),
-        ("program", {}, "asks for something else than"),
-        ("deep", {}, ORDER),
-        ("program", KEY, NOT_OURS),
-        ("answer", {}, "the store holds something else than an answer where this rank writes its answers"),
-    ],
-    ids=["pickle", "program", "deep", "key", "answer"],
-)
-def test_forged_messages_in_a_launchers_world_run_nothing(tmp_path, kind, environment, said):
-    forged = forged_orders(tmp_path)["pickle" if kind == "answer" else kind]
+@pytest.mark.parametrize("kind", ["order", "answer"])
+def test_forged_messages_in_a_launchers_world_run_nothing(tmp_path, kind):
+    """Its ranks have the key of their user, which the client does not have."""
 
     def attack(store, port):
-        for number in range(1, 60):
-            if kind == "answer":
-                store.set(f"symlab/0/answer/{number}/1", pickle.dumps(Bomb(tmp_path / "bang")))
-            elif number > 1:
-                store.set(f"symlab/0/order/{number}", forged)
+        for number in range(2, 60):
+            name = f"answer/{number}/1" if kind == "answer" else f"order/{number}"
+            store.set(f"symlab/0/{name}", base64.b64encode(pickle.dumps(Bomb(tmp_path / "bang"))))
 
-    assert said in World(tmp_path, attack, **environment).reasons()[0]
-
-
-def forged_orders(folder):
-    """What a client could want ranks to do."""
-    bang = str(folder / "bang")
-    program = json.dumps({"tuple": [bang]})
-    return {
-        "pickle": pickle.dumps((None, ("open", pickle.dumps(Bomb(folder / "bang"))))),
-        "program": json.dumps(["run", "0" * 64, None, "os:mkdir", program]).encode(),
-        "deep": b"[" * 100_000,
-    }
+    assert NOT_OURS in World(tmp_path, attack).reasons()[0]
 
 
 @pytest.mark.slow
@@ -158,12 +132,6 @@ def test_ranks_with_different_keys_end_in_one_line(tmp_path):
     first, _ = World(tmp_path, later={"SYMLAB_KEY": "f" * 32}, **KEY).reasons()
     assert NOT_OURS in first
     assert "the ranks have different keys" in first
-
-
-@pytest.mark.slow
-def test_another_command_line_on_one_rank_is_named(tmp_path):
-    first, _ = World(tmp_path, more=("seed=9",)).reasons()
-    assert first.startswith("rank 1: its command line asks for something else than that of rank 0 (digests ")
 
 
 class World:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,7 @@ from memory.fabric import FabricError
 from runner.__main__ import main
 from runner.request_error import RequestError
 from runner.world import launched, launcher
-from runner.world.launcher import Outer, find, first_node
+from runner.world.launcher import Outer, find, first_node, user_key
 from tests.golden import refused, same_text
 from tests.patience import NEVER_S, PATIENCE_S, until
 from tests.runner.conftest import record_files
@@ -59,6 +60,20 @@ def test_the_key_is_taken_from_the_environment_and_not_shown(launcher):
     with refused(RequestError):
         find({**launcher, "SYMLAB_KEY": text[1:]})
     assert found(launcher).key == b""
+
+
+def test_the_key_of_a_user_is_made_once_and_theirs_alone(tmp_path):
+    place = tmp_path / "home" / "world.key"
+    with ThreadPoolExecutor(8) as pool:
+        (key,) = set(pool.map(user_key, [place] * 8))
+    assert len(key) == 32
+    assert (place.stat().st_mode & 0o777, [*place.parent.iterdir()]) == (0o600, [place])
+    place.chmod(0o640)
+    with refused(FabricError):
+        user_key(place)
+    (tmp_path / "file").touch()
+    with refused(FabricError):
+        user_key(tmp_path / "file" / "world.key")
 
 
 def listens_at(outer):
@@ -167,7 +182,7 @@ SCRIPT = """
     import functools, hashlib, os, sys
     from pathlib import Path
 
-    import runner.command.joined, runner.command.plan, runner.world.fabrics, runner.world.launched
+    import runner.command.plan, runner.world.fabrics, runner.world.launched
     from memory.fabric import Executable
     from runner.__main__ import main
     from runner.command.means import Means
@@ -184,9 +199,6 @@ SCRIPT = """
     runner.world.launched.time = clock = Clock()
     if os.environ["RANK"] == "1":
         clock.skip_when(lambda: os.path.exists(told))
-    runner.command.joined.MODULES |= {"tests.runner.rank_programs"}
-    names = ("nothing", "ring", "wait_in_a_barrier", "group_sum")
-    runner.command.joined.PROGRAMS |= {f"tests.runner.rank_programs:{name}" for name in names}
 
     def ran(world, contestant, request):
         if request.fabric.name == "simulator":
@@ -211,19 +223,20 @@ SCRIPT = """
 class Launched:
     """The same command line as two ranks, as torchrun starts them; rank 0 serves the store.
 
-    more: arguments of rank 1 alone. later: variables of rank 1 alone, environment: of both.
+    later: variables of rank 1 alone, environment: of both.
     """
 
-    def __init__(self, folder, fault, *arguments, more=(), later=None, **environment):
+    def __init__(self, folder, fault, *arguments, later=None, **environment):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.folder = folder
         line = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder), fault, *arguments]
-        common = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", **environment}
+        own = {"PYTHONPATH": str(ROOT), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "HOME": str(folder.parent)}
+        common = {**os.environ, **own, **environment}
         self.ranks = [
             subprocess.Popen(
-                [*line, *(more if rank else ())],
+                line,
                 cwd=folder,
                 env={**common, "MASTER_PORT": str(self.port), "RANK": str(rank), "LOCAL_RANK": str(rank), **own},
                 stdout=subprocess.PIPE,
@@ -303,7 +316,7 @@ def test_under_torchrun_itself(tmp_path):
     run = subprocess.run(
         [*launcher, str(script), str(tmp_path), "", "fabric=auto", "baselines=none", "sizes=[8,16]"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
         check=False,
@@ -336,7 +349,7 @@ def test_a_rank_without_an_order_ends_with_rank_0s_exit_code(code, monkeypatch):
     monkeypatch.setattr(launched.time, "sleep", lambda seconds: None)
     store = Told(**{launched.END: str(code)})
     outer = find({**TORCHRUN, "SYMLAB_KEY": "0123456789abcdef" * 2})
-    follower = launched._Follower(outer, cast(Any, store), lambda: pytest.fail("nothing to compose"))
+    follower = launched._Follower(outer, cast(Any, store))
     assert follower.follow() == code
     assert store.asked[0] == "order/1", "an order that is there comes before the end"
 

@@ -7,7 +7,9 @@ from tests.simulator.isa.products import BITS, FLOATS, IMAGE_A, LEADING, STRIDE
 
 NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF}
 INFINITY = {"f16": 0x7C00, "f32": 0x7F800000}
-FORMATS = {**FLOATS, "tf32": (8, 10)}
+SMALL = {"e2m3": (2, 3), "e3m2": (3, 2), "e2m1": (2, 1)}
+"""Formats that have finite numbers alone."""
+FORMATS = {**FLOATS, "tf32": (8, 10), **SMALL}
 
 
 def number_of(kind, code):
@@ -19,7 +21,7 @@ def number_of(kind, code):
     if kind == "e4m3":
         if field == 15 and fraction == 7:
             return "nan", None
-    elif field == (1 << exponents) - 1:
+    elif field == (1 << exponents) - 1 and kind not in SMALL:
         return ("nan" if fraction else sign * float("inf")), None
     exponent = max(field, 1) - (1 << exponents - 1) + 1
     whole = fraction | (1 << bits if field else 0)
@@ -60,10 +62,43 @@ def summed(pairs, c, kinds, fraction, kept, divides=0):
         return INFINITY[d] | found << BITS[d] - 1
     rest = (rest[0] / 2**divides, None if rest[1] is None else rest[1] - divides)
     terms = [(a * b, None if i is None or j is None else i + j) for (a, i), (b, j) in numbers] + [rest]
+    return cut_and_added(terms, d, fraction, kept)
+
+
+def cut_and_added(terms, d, fraction, kept):
     largest = max((exponent for _, exponent in terms if exponent is not None), default=None)
     if largest is None:
         return 0
     return encoded(sum(cut(value, largest - fraction) for value, _ in terms), d, kept)
+
+
+def scale_of(kind, code):
+    """A scale factor and its exponent."""
+    if kind == "ue4m3":
+        return number_of("e4m3", code)
+    return ("nan", None) if code == 255 else (Fraction(2) ** (code - 127), code - 127)
+
+
+def summed_scaled(pairs, scales, c, kinds, scale):
+    """The bits of D: pairs of codes of A and B, pairs of codes of their scale factors, one for each block of elements,
+    and the code of C. Of several blocks 16 products are one exact number, which has its factors' exponents."""
+    numbers = [(number_of(kinds[1], a), number_of(kinds[2], b)) for a, b in pairs]
+    factors = [(scale_of(scale, a), scale_of(scale, b)) for a, b in scales]
+    rest = number_of(kinds[0], c)
+    every = [(one[0], other[0]) for one, other in numbers] + [(rest[0],)]
+    found = "nan" if any("nan" in (one[0], other[0]) for one, other in factors) else decided(every)
+    if found is not None:
+        return NAN["f32"] if found == "nan" else INFINITY["f32"] | found << 31
+    each, terms = len(numbers) // len(factors), [rest]
+    for block, ((sa, i), (sb, j)) in enumerate(factors):
+        some = numbers[block * each : (block + 1) * each]
+        if len(factors) == 1:
+            terms += [(a * b * sa * sb, ea + eb + i + j) for (a, ea), (b, eb) in some if a * b]
+            continue
+        for low in range(0, each, 16):
+            value = sum(a * b for (a, _), (b, _) in some[low : low + 16]) * sa * sb
+            terms.append((value, i + j if value else None))
+    return cut_and_added(terms, "f32", 25 if len(factors) == 1 else 35, 23)
 
 
 def summed_as_halves(pairs, c, kinds):

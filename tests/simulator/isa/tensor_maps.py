@@ -8,6 +8,8 @@ import numpy as np
 
 TYPES = {"u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f64": 9, "bf16": 10}
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8, "f16": 2, "f32": 4, "f64": 8, "bf16": 2}
+NARROW = {"b4x16": (11, 4, 4), "b4x16_p64": (12, 4, 8), "b6x16_p32": (13, 6, 8)}
+"""Numbers of types, and bits of an element in global memory and, with its padding, in shared memory."""
 NANS = {"f16": "ff7f", "bf16": "ff7f", "f32": "ffffff7f", "f64": "ffffffffffffff7f"}
 
 
@@ -41,12 +43,49 @@ class Map:
         return total
 
 
+@dataclass(frozen=True)
+class NarrowMap(Map):
+    @property
+    def tensor_bytes(self):
+        above = sum((size - 1) * step for size, step in zip(self.sizes[1:], self.strides, strict=True))
+        return above + self.sizes[0] * NARROW[self.element][1] // 8
+
+    @property
+    def box_bytes(self):
+        return int(np.prod(self.counts)) * NARROW[self.element][2] // 8
+
+    def loaded(self, tensor, corner, shared):
+        """As the function of that name, bit by bit: of 16 elements the padding is behind the last one."""
+        _, bits, room = NARROW[self.element]
+        box = [0] * (8 * self.box_bytes)
+        for number, index in enumerate(product(*(range(count) for count in reversed(self.counts)))):
+            at = [start + one for start, one in zip(corner, reversed(index), strict=True)]
+            if not all(0 <= one < limit for one, limit in zip(at, self.sizes, strict=True)):
+                continue
+            there = 8 * sum(one * step for one, step in zip(at[1:], self.strides, strict=True)) + at[0] * bits
+            here = number // 16 * 16 * room + number % 16 * bits
+            for bit in range(bits):
+                place, rest = divmod(here + bit, 8)
+                place = swizzled(shared + place, self.swizzle) - shared
+                box[8 * place + rest] = tensor[(there + bit) // 8] >> (there + bit) % 8 & 1
+        return np.packbits(np.array(box, np.uint8), bitorder="little").tobytes()
+
+
+def narrow_cases():
+    for element, corner in product(NARROW, ((0, 0), (128, 1), (128, -2), (-128, 4))):
+        bits = NARROW[element][1]
+        sizes, row = (192 + 64 * (bits == 6), 5), 256 * bits // 8
+        for swizzle in (0, 64 if element == "b4x16" else 128):
+            yield NarrowMap(element, sizes, (row + 16,), (128, 4), (1, 1), swizzle), corner, 0 if swizzle else 128
+
+
 def encoded(made, address):
     """The 128 bytes of a map, the second half as a host leaves it: anything."""
     rank, words = len(made.sizes), [0] * 16
+    number = NARROW[made.element][0] if made.element in NARROW else TYPES[made.element]
     words[0], words[1] = address & 0xFFFFFFFF, address >> 32
     modes = {0: 0, 32: 1, 64: 2, 128: 3}[made.swizzle]
-    words[2] = 2 | rank - 1 << 4 | TYPES[made.element] << 7 | modes << 13 | made.nan << 15 | 2 << 17
+    words[2] = 2 | rank - 1 << 4 | number << 7 | modes << 13 | made.nan << 15 | 2 << 17
     for at, stride in enumerate(made.strides):
         words[3 + at] = stride // 16 & 0xFFFFFFFF
         words[7] |= (stride // 16 >> 32) << 4 * at
@@ -82,6 +121,8 @@ def swizzled(address, swizzle):
 
 def loaded(made, tensor, corner, shared):
     """What a load leaves in shared memory."""
+    if isinstance(made, NarrowMap):
+        return made.loaded(tensor, corner, shared)
     size = SIZES[made.element]
     box = bytearray(made.box_bytes)
     fill = bytes.fromhex(NANS[made.element]) if made.nan else bytes(size)

@@ -13,9 +13,9 @@ import numpy as np
 
 from simulator.isa import key_of
 from simulator.ptx.parse import parse_kernel
-from tests.simulator.harness import executable, get, make_world, module, put, start, succeed
+from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
 from tests.simulator.isa.products import BITS, codes, packed
-from tests.simulator.isa.products_oracle import element_of_image, summed, summed_integers
+from tests.simulator.isa.products_oracle import element_of_image, summed, summed_integers, summed_scaled
 
 TARGET = "sm_100a"
 ALLOCATE = """
@@ -155,12 +155,25 @@ def transferred(one):
 
 
 DEPTH_BYTES = 32
+NARROW = (("e4m3", 0), ("e5m2", 1), ("e2m3", 3), ("e3m2", 4), ("e2m1", 5))
 KINDS = {
     "f16": (("f16", 0), ("bf16", 1)),
     "tf32": (("tf32", 2),),
-    "f8f6f4": (("e4m3", 0), ("e5m2", 1)),
+    "f8f6f4": NARROW,
     "i8": (("u8", 0), ("s8", 1)),
+    "mxf8f6f4": NARROW,
+    "mxf4": (("e2m1", 1),),
+    "mxf4nvf4": (("e2m1", 1),),
 }
+WIDTHS = {**BITS, "e2m3": 6, "e3m2": 6, "e2m1": 4}
+SIZES = {
+    "mxf8f6f4": {"": 1, ".scale_vec::1X": 1, ".block32": 1},
+    "mxf4": {"": 2, ".scale_vec::2X": 2, ".block32": 2},
+    "mxf4nvf4": {".scale_vec::2X": 2, ".block32": 2, ".scale_vec::4X": 4, ".block16": 4},
+}
+"""Scale factors of a row."""
+WORDS, AT_A, AT_SCALES = 80, 64, 72
+"""Words of a lane: D, A, and four columns of scale factors of A and of B."""
 RESULTS = {"f16": 0, "f32": 1, "s32": 2}
 B_AT = 8192
 
@@ -185,10 +198,21 @@ class Multiplication:
     hidden: tuple = ()
     saturates: bool = False
     arrivals: str = "multicast"
+    size: str = ""
+    scale: str = "ue8m0"
+    firsts: tuple = (0, 0)
+
+    @property
+    def blocks(self):
+        return SIZES.get(self.kind, {}).get(self.size, 0)
+
+    @property
+    def is_packed(self):
+        return self.kind.startswith("mxf4")
 
     @property
     def depth(self):
-        return DEPTH_BYTES * 8 // BITS[self.a]
+        return 64 if self.is_packed else DEPTH_BYTES * 8 // max(8, WIDTHS[self.a])
 
     @property
     def strides(self):
@@ -198,7 +222,11 @@ class Multiplication:
     @property
     def described(self):
         numbers = dict(KINDS[self.kind])
-        bits = RESULTS[self.d] << 4 | numbers[self.a] << 7 | numbers[self.b] << 10 | self.saturates << 3
+        bits = numbers[self.a] << 7 | numbers[self.b] << 10 | self.saturates << 3
+        if self.blocks:
+            bits |= self.firsts[1] << 4 | self.firsts[0] << 29 | (self.scale == "ue8m0") << 23
+        else:
+            bits |= RESULTS[self.d] << 4
         bits |= self.signs[0] << 13 | self.signs[1] << 14 | self.turned[0] << 15 | self.turned[1] << 16
         return bits | self.columns // 8 << 17 | self.rows // 16 << 24
 
@@ -217,11 +245,44 @@ class Multiplication:
         each = (self.columns if side else self.rows) >> self.pair
         block, row = divmod(row, each)
         kind, start, (leading, stride) = (self.b if side else self.a), B_AT * side, self.strides[side]
+        if kind not in BITS:
+            each, width = 32 if self.is_packed else 16, WIDTHS[kind]
+            at = start + row // 8 * stride + depth // each * leading + row % 8 * 16
+            return (
+                int.from_bytes(bytes(images[block][at : at + 16]), "little") >> depth % each * width & (1 << width) - 1
+            )
         if not self.turned[side]:
             return element_of_image(images[block], kind, start, row, depth)
         size, many = BITS[kind] // 8, 128 // BITS[kind]
         at = start + row // many * stride + depth // 8 * leading + depth % 8 * 16 + row % many * size
         return int.from_bytes(bytes(images[block][at : at + size]), "little")
+
+    def held_element(self, words, depth):
+        """An element of A in a lane's words of tensor memory, where 4 and 6 bits lie in a byte as tcgen05.cp leaves
+        them, unless they are packed."""
+        width = WIDTHS[self.a]
+        of = 4 if self.is_packed else max(8, width)
+        below = 0 if self.is_packed else {6: 1, 4: 2}.get(width, 0)
+        return int(words[AT_A + depth * of // 32]) >> depth * of % 32 + below & (1 << width) - 1
+
+    def scale_cells(self, side, row):
+        """Lanes and column of a row's scale factors in one block: a copy in each quarter, or of each half of B's rows
+        in two quarters. From the strides of CuTe's layout, of lanes and then of bytes of columns."""
+        count = self.columns if side else self.rows >> self.pair
+        is_split = side == 1 and self.pair and self.rows == 128
+        half = count // 2 if is_split else count
+        at = along(row, [(min(32, half), 1), (-(-half // 32), 512), (2, 64)])
+        return [at % 128 + 32 * copy for copy in range(2 if is_split else 4)], at // 512
+
+    def scales(self, words, row, column):
+        """Codes of the scale factors of a row of A and of a column of B."""
+        block, row = divmod(row, self.rows >> self.pair)
+        found = []
+        for side, one in enumerate((row, column)):
+            lanes, at = self.scale_cells(side, one)
+            word = int(words[block, lanes[0], AT_SCALES + 4 * side + at])
+            found.append([word >> 8 * (self.firsts[side] + number) & 255 for number in range(self.blocks)])
+        return list(zip(*found, strict=True))
 
 
 def multiplications():
@@ -250,12 +311,37 @@ def multiplications():
     yield Multiplication("i8", "s8", "u8", "s32", turned=(1, 1), columns=32, keeps=False)
 
 
+def scaled_multiplications():
+    for a, _ in NARROW:
+        yield Multiplication("f8f6f4", a, "e3m2", rows=64, columns=8, signs=(1, 0))
+        yield Multiplication("f8f6f4", "e2m1", a, held=a == "e2m1", d="f16", signs=(0, 1))
+    for kind, sizes in SIZES.items():
+        for size, blocks in sizes.items():
+            for pair, rows in ((False, 128), (True, 128), (True, 256)):
+                name, columns = "e2m1" if kind != "mxf8f6f4" else "e4m3", 64 if pair else 40
+                firsts = {1: (3, 1), 2: (0, 2), 4: (0, 0)}[blocks]
+                how = {"rows": rows, "pair": pair, "columns": columns, "size": size, "firsts": firsts}
+                yield Multiplication(kind, name, name, **how)
+                if blocks == 4:
+                    yield Multiplication(kind, name, name, scale="ue4m3", signs=(1, 0), **how)
+    for (a, _), (b, _) in product(NARROW, NARROW):
+        firsts = (len(a + b) % 4, ord(b[1]) % 4)
+        yield Multiplication("mxf8f6f4", a, b, size=".block32", firsts=firsts, held=a[-1] == "1", keeps=b != "e4m3")
+    yield Multiplication("mxf8f6f4", "e3m2", "e5m2", held=True, rows=256, pair=True, signs=(1, 1))
+    yield Multiplication("mxf8f6f4", "e5m2", "e4m3", turned=(1, 1), columns=64)
+    yield Multiplication("mxf4", "e2m1", "e2m1", held=True, keeps=False)
+
+
 def multiply_text(one):
     group = 2 if one.pair else 1
     hidden = f"{listed('m', len(one.hidden))}, " if one.hidden else ""
     divides = f", {one.divides}" if one.divides else ""
     left = "[%t+256]" if one.held else "%da"
-    text = f"tcgen05.mma.cta_group::{group}.kind::{one.kind} [%t], {left}, %db, %e, {hidden}%k{divides};"
+    scaled = f".block_scale{one.size}" if one.blocks else ""
+    scales = "[%s0], [%s1], " if one.blocks else ""
+    text = (
+        f"tcgen05.mma.cta_group::{group}.kind::{one.kind}{scaled} [%t], {left}, %db, %e, {scales}{hidden}%k{divides};"
+    )
     commit = f"tcgen05.commit.cta_group::{group}.mbarrier::arrive::one"
     if one.arrivals == "multicast":
         return text, f"{commit}.shared::cluster.multicast::cluster.b64 [%r30], %h0;"
@@ -280,11 +366,11 @@ def multiply_ptx(one):
     body += ["COPY: cvt.u64.u32 %d2, %r3; add.u64 %d2, %d2, %d1; ld.global.b32 %r4, [%d2]; add.u32 %r5, %r1, %r3;"]
     body += ["st.shared.b32 [%r5], %r4; add.u32 %r3, %r3, 512; setp.lt.u32 %p0, %r3, 12288; @%p0 bra COPY;"]
     body += ["fence.proxy.async; shl.b32 %u, %r0, 16; and.b32 %u, %u, 0x600000; add.u32 %u, %u, %t;"]
-    body += ["mad.lo.u64 %d3, %lane64, 288, %words; mad.lo.u64 %d4, %lane64, 256, %out;"]
-    body += [f"ld.global.b32 %f{at}, [%d3+{4 * at}];" for at in range(72)]
+    body += ["mad.lo.u64 %d3, %lane64, 320, %words; mad.lo.u64 %d4, %lane64, 256, %out;"]
+    body += [f"ld.global.b32 %f{at}, [%d3+{4 * at}];" for at in range(WORDS)]
     body += [f"tcgen05.st.sync.aligned.32x32b.x64.b32 [%u], {listed('f', 64)}; add.u32 %u, %u, 256;"]
-    many = "{" + ", ".join(f"%f{at}" for at in range(64, 72)) + "}"
-    body += [f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%u], {many}; tcgen05.wait::st.sync.aligned;"]
+    many = "{" + ", ".join(f"%f{at}" for at in range(64, 80)) + "}"
+    body += [f"tcgen05.st.sync.aligned.32x32b.x16.b32 [%u], {many}; tcgen05.wait::st.sync.aligned;"]
     body += ["tcgen05.fence::before_thread_sync; bar.sync 0;", TOGETHER if one.pair else ""]
     body += [
         f"tcgen05.fence::after_thread_sync; add.u32 %u, %u, -256; mov.b16 %h0, {1 + 2 * one.pair}; cvt.u64.u32 %d5, %r30; shr.u32 %r6, %r1, 4;"
@@ -293,6 +379,7 @@ def multiply_ptx(one):
     body += [f"or.b64 %da, %da, {described[0]}; or.b64 %db, %db, {described[1]};"]
     body += [f"mov.b32 %e, {one.described}; setp.{'eq' if one.keeps else 'ne'}.u32 %k, %r0, %r0;"]
     body += ["mov.u32 %r7, %cluster_ctarank; or.b32 %r7, %r7, %r0; setp.ne.u32 %p2, %r7, 0; @%p2 bra ISSUED;"]
+    body += [f"add.u32 %s{side}, %t, {264 + 4 * side | first << 30};" for side, first in enumerate(one.firsts)]
     body += [f"mov.b32 %m{at}, {bits};" for at, bits in enumerate(one.hidden)]
     body += [text, commit, "ISSUED:"]
     body += ["WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r30], 0; @!%p3 bra WAIT;"]
@@ -301,25 +388,49 @@ def multiply_ptx(one):
     body += [f"st.global.b32 [%d4+{4 * at}], %f{at};" for at in range(64)]
     body += [TOGETHER if one.pair else "", FREE]
     registers = ".shared .align 4 .b32 place; .shared .align 8 .b64 bar; .shared .align 1024 .b8 image[12288]; "
-    registers += ".reg .b32 %t, %u, %e, %f<72>, %m<8>; .reg .b64 %da, %db; .reg .pred %k;"
+    registers += ".reg .b32 %t, %u, %e, %s<2>, %f<80>, %m<8>; .reg .b64 %da, %db; .reg .pred %k;"
     text = "\n".join(body).replace("cta_group::G", f"cta_group::{1 + one.pair}")
     return module(text, ["u64 in", "u64 words", "u64 out"], registers=registers, target=TARGET)
 
 
+def elements_of(kind, category, made, size_bytes):
+    """Of small elements any bits are numbers."""
+    if kind not in BITS:
+        return made.integers(0, 256, size_bytes, np.uint8)
+    return packed(kind, codes(kind, category, made, size_bytes * 8 // BITS[kind])).view("u1")
+
+
+def scales_of(one, category, made, count, largest):
+    """Words of four scale factors: "opposite" are all 2^127 of A and 2^-127 of B."""
+    if category == "opposite":
+        return np.full(count, largest * 0x01010101, "u4")
+    few, spread = [0, 1, 254, 255], {"normal": 8, "wide": 100, "special": 8, "exact": 2}[category]
+    found = made.integers(127 - spread, 128 + spread, 4 * count)
+    if one.scale == "ue4m3":
+        few, found = [0, 1, 0x7E, 0x7F], made.integers(0x30, 0x48, 4 * count) if category == "exact" else found % 0x7F
+    if category == "special":
+        found = np.where(made.integers(0, 30, 4 * count) == 0, made.choice(np.array(few), 4 * count), found)
+    return found.astype("u1").view("u4")
+
+
 def inputs_of(one, category):
-    """Images (blocks, 12288) and words (blocks, 128, 72): 64 of D, 8 of A."""
+    """Images (blocks, 12288) and words (blocks, 128, 80): of D, of A, and scale factors of A and B."""
     made = np.random.default_rng([35, zlib.crc32(repr(one).encode()), zlib.crc32(category.encode())])
-    blocks = 1 + one.pair
     images, words = [], []
-    for _ in range(blocks):
-        parts = [
-            packed(kind, codes(kind, category, made, size * 8 // BITS[kind])).view("u1")
-            for kind, size in ((one.a, B_AT), (one.b, 12288 - B_AT))
-        ]
+    of_b = scales_of(one, category, made, one.columns, 0) if one.blocks else ()
+    plain = "exact" if category == "opposite" else category
+    for _ in range(1 + one.pair):
+        parts = [elements_of(kind, plain, made, size) for kind, size in ((one.a, B_AT), (one.b, 12288 - B_AT))]
         images.append(np.concatenate(parts))
-        d = codes(one.d, category, made, 128 * 64).reshape(128, 64)
-        a = packed(one.a, codes(one.a, category, made, 128 * one.depth)).reshape(128, 8)
-        words.append(np.concatenate([d, a], axis=1))
+        d = codes(one.d, plain, made, 128 * 64).reshape(128, 64)
+        a = elements_of(one.a, plain, made, 128 * DEPTH_BYTES).view("u4").reshape(128, 8)
+        scales = np.zeros((128, 8), "u4")
+        of_a = scales_of(one, category, made, one.rows >> one.pair, 254) if one.blocks else ()
+        for side, some in enumerate((of_a, of_b)):
+            for row, word in enumerate(some):
+                lanes, column = one.scale_cells(side, row)
+                scales[lanes, 4 * side + column] = word
+        words.append(np.concatenate([d, a, scales], axis=1))
     return np.stack(images), np.stack(words).astype("u4")
 
 
@@ -348,23 +459,143 @@ def expected_of(one, images, words, row, column):
     for depth in range(one.depth):
         pair = [one.element(images, "a", row, depth), one.element(images, "b", column, depth)]
         if one.held:
-            each = 32 // BITS[one.a]
-            pair[0] = (
-                int(words[block, row % 128, 64 + depth // each]) >> depth % each * BITS[one.a] & (1 << BITS[one.a]) - 1
-            )
+            pair[0] = one.held_element(words[block, row % 128], depth)
         for side, kind in enumerate((one.a, one.b)):
-            pair[side] ^= one.signs[side] << BITS[kind] - 1
+            pair[side] ^= one.signs[side] << WIDTHS[kind] - 1
         pairs.append(tuple(pair))
     code = former if one.keeps else 0
     kinds = (one.d, one.a, one.b)
     if one.d == "s32":
         return summed_integers(pairs, code, kinds, one.saturates)
+    if one.blocks:
+        return summed_scaled(pairs, one.scales(words, row, column), code, kinds, one.scale)
     return summed(pairs, code, kinds, 25, 23, one.divides)
+
+
+def every_multiplication():
+    return [*multiplications(), *scaled_multiplications()]
+
+
+# Copies from shared memory
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One form of tcgen05.cp. swizzle: of the descriptor, in bytes; lane: of the address."""
+
+    shape: str
+    narrow: str = ""
+    pair: bool = False
+    swizzle: int = 0
+    lane: int = 0
+
+    @property
+    def modes(self):
+        """Rows, bytes of a row, and of each copy the lanes of its rows: extents and strides that CuTe's traits state."""
+        by_name = {
+            "128x256b": (128, 32, [[(128, 1)]]),
+            "4x256b": (4, 32, [[(4, 32)]]),
+            "128x128b": (128, 16, [[(128, 1)]]),
+            "64x128b.warpx2::02_13": (64, 16, [[(64, 1)], [(64, 1)]]),
+            "64x128b.warpx2::01_23": (64, 16, [[(32, 1), (2, 64)], [(32, 1), (2, 64)]]),
+            "32x128b.warpx4": (32, 16, [[(32, 1)]] * 4),
+        }
+        return by_name[self.shape]
+
+    @property
+    def apart(self):
+        """Lanes from one copy to the next one."""
+        return 64 if "02_13" in self.shape else 32
+
+    def places(self, row, unit):
+        """Where 16 bytes of a row are in the image: rows of the swizzle's bytes, or units of 8 rows of 16 bytes."""
+        if not self.swizzle:
+            return row // 8 * 256 + row % 8 * 16 + unit * 128
+        at = row // 8 * 8 * self.swizzle + row % 8 * self.swizzle + unit * 16
+        return at ^ at >> 3 & self.swizzle - 16
+
+
+def copies():
+    names = ("128x256b", "4x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "32x128b.warpx4")
+    for name, pair, narrow in product(names, (False, True), ("", "b4x16_p64", "b6x16_p32")):
+        yield Copy(name, narrow, pair)
+    for swizzle in (32, 64, 128):
+        yield Copy("128x256b", swizzle=swizzle)
+    yield Copy("4x256b", lane=31)
+
+
+def copy_ptx(one):
+    """An image of 16 KiB into tensor memory of zeros, of which 8 columns are told."""
+    body = [ALLOCATE, "mov.u32 %r30, bar; mov.u32 %r1, image; setp.eq.u32 %p1, %r0, 0;"]
+    body += ["@%p1 mbarrier.init.shared::cta.b64 [%r30], 1; fence.mbarrier_init.release.cluster;"]
+    body += ["mul.lo.u32 %r2, %block, 16384; cvt.u64.u32 %d1, %r2; add.u64 %d1, %d1, %in; shl.b32 %r3, %r0, 2;"]
+    body += ["COPY: cvt.u64.u32 %d2, %r3; add.u64 %d2, %d2, %d1; ld.global.b32 %r4, [%d2]; add.u32 %r5, %r1, %r3;"]
+    body += ["st.shared.b32 [%r5], %r4; add.u32 %r3, %r3, 512; setp.lt.u32 %p0, %r3, 16384; @%p0 bra COPY;"]
+    body += ["fence.proxy.async; shl.b32 %u, %r0, 16; and.b32 %u, %u, 0x600000; add.u32 %u, %u, %t; mov.u32 %r6, 0;"]
+    body += ["tcgen05.st.sync.aligned.32x32b.x8.b32 [%u], {" + ", ".join(["%r6"] * 8) + "};"]
+    body += [
+        "tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; bar.sync 0;",
+        TOGETHER if one.pair else "",
+    ]
+    leading, stride = (1, one.swizzle // 2) if one.swizzle else (8, 16)
+    layout = {0: 0, 128: 2, 64: 4, 32: 6}[one.swizzle]
+    bits = 1 << 46 | leading << 16 | stride << 32 | layout << 61
+    body += [f"and.b32 %r6, %r1, 0xFFFFFF; shr.u32 %r6, %r6, 4; cvt.u64.u32 %d3, %r6; or.b64 %d3, %d3, {bits};"]
+    body += [f"add.u32 %r7, %t, {one.lane << 16}; mov.u32 %r8, %cluster_ctarank; or.b32 %r8, %r8, %r0;"]
+    body += ["setp.ne.u32 %p2, %r8, 0; @%p2 bra ISSUED; tcgen05.fence::after_thread_sync;"]
+    narrow = f".b8x16.{one.narrow}" if one.narrow else ""
+    body += [f"tcgen05.cp.cta_group::G.{one.shape}{narrow} [%r7], %d3; mov.b16 %h0, {1 + 2 * one.pair};"]
+    commit = "tcgen05.commit.cta_group::G.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
+    body += [f"{commit} [%r30], %h0;", "ISSUED:"]
+    body += ["WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r30], 0; @!%p3 bra WAIT;"]
+    body += [f"tcgen05.fence::after_thread_sync; tcgen05.ld.sync.aligned.32x32b.x8.b32 {listed('f', 8)}, [%u];"]
+    body += ["tcgen05.wait::ld.sync.aligned; mad.lo.u64 %d4, %lane64, 32, %out;"]
+    body += [f"st.global.b32 [%d4+{4 * at}], %f{at};" for at in range(8)]
+    body += [TOGETHER if one.pair else "", FREE]
+    registers = ".shared .align 4 .b32 place; .shared .align 8 .b64 bar; .shared .align 1024 .b8 image[16384]; "
+    registers += ".reg .b32 %t, %u, %f<8>;"
+    text = "\n".join(body).replace("cta_group::G", f"cta_group::{1 + one.pair}")
+    return module(text, ["u64 in", "u64 out"], registers=registers, target=TARGET)
+
+
+def images_of(blocks):
+    return np.random.default_rng(9).integers(0, 256, (blocks, 16384), np.uint8)
+
+
+def copy_outcome(one, ptx, **options):
+    """What a form leaves, as (blocks, 128, 32) bytes."""
+    blocks = 1 + one.pair
+    images = images_of(blocks)
+
+    def program(fabric):
+        regions = [put(fabric, "in", images), put(fabric, "out", np.zeros((blocks, 128, 8), "u4"))]
+        start(fabric, executable(ptx, arch=TARGET), blocks, 128, [one.address for one in regions], cluster=blocks)
+        return get(fabric, regions[1], "u1").reshape(blocks, 128, 32)
+
+    return run(make_world(1, arch=TARGET, **options), program)
+
+
+def copied(one):
+    """What a form leaves, and what it should."""
+    blocks = 1 + one.pair
+    images, found = images_of(blocks), copy_outcome(one, copy_ptx(one)).right[0]
+    expected = np.zeros_like(found)
+    rows, size, every = one.modes
+    for block, row, unit, (number, modes) in product(range(blocks), range(rows), range(size // 16), enumerate(every)):
+        at = one.places(row, unit)
+        whole = images[block, at : at + 16]
+        if one.narrow:
+            bits, below = {"b4x16_p64": (4, 2), "b6x16_p32": (6, 1)}[one.narrow]
+            number_of = int.from_bytes(bytes(whole), "little")
+            whole = [(number_of >> bits * element & (1 << bits) - 1) << below for element in range(16)]
+        lane = one.lane + along(row, modes) + number * one.apart
+        expected[block, lane, 16 * unit : 16 * unit + 16] = whole
+    return found, expected
 
 
 @cache
 def keys():
     """Keys of the table that the forms run."""
-    texts = [*map(transfer_ptx, transfers()), *map(multiply_ptx, multiplications())]
+    texts = [*map(transfer_ptx, transfers()), *map(multiply_ptx, every_multiplication()), *map(copy_ptx, copies())]
     kernels = [parse_kernel(text, "kernel") for text in texts]
     return frozenset(key_of(one) for kernel in kernels for block in kernel.blocks for one in block.instructions)

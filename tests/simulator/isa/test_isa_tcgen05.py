@@ -11,6 +11,9 @@ from tests.simulator.isa import tensor_memory_programs as programs
 from tests.simulator.isa.tensor_memory_programs import (
     TARGET,
     Multiplication,
+    copied,
+    copy_outcome,
+    copy_ptx,
     expected_of,
     inputs_of,
     multiplied,
@@ -33,10 +36,18 @@ def test_registers_hold_the_cells_that_cute_says(shape):
 def categories_of(one):
     if one.kind == "i8":
         return "normal", "huge"
+    if one.blocks and one.scale == "ue8m0":
+        return "normal", "wide", "special", "exact", "opposite"
     return "normal", "wide", "special", "exact"
 
 
-@pytest.mark.parametrize("one", programs.multiplications(), ids=str)
+@pytest.mark.parametrize("one", list(programs.copies()), ids=str)
+def test_rows_of_shared_memory_come_to_the_lanes_that_cute_says(one):
+    found, expected = copied(one)
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("one", programs.every_multiplication(), ids=str)
 def test_a_product_is_one_sum(one):
     for category in categories_of(one):
         images, words = inputs_of(one, category)
@@ -70,10 +81,10 @@ PTXAS = find_ptxas()
 
 
 @pytest.mark.skipif(PTXAS is None, reason="needs ptxas (PyPI: nvidia-cuda-nvcc)")
-@pytest.mark.parametrize("which", ["transfers", "multiplications"])
+@pytest.mark.parametrize("which", ["transfers", "every_multiplication", "copies"])
 def test_the_forms_assemble(which, tmp_path):
     """One module of each kind, of all its forms' kernels."""
-    made = {"transfers": transfer_ptx, "multiplications": multiply_ptx}[which]
+    made = {"transfers": transfer_ptx, "every_multiplication": multiply_ptx, "copies": copy_ptx}[which]
     for at, one in enumerate(list(getattr(programs, which)())):
         if which == "transfers" and at % 9:
             continue
@@ -145,6 +156,60 @@ GIVEN_UP = "@%p15 tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
 )  # fmt: skip
 def test_a_fault_is_one_line(changes, said):
     error = str(outcome_of(*changes).error())
+    assert said in error
+    assert "\n" not in error
+
+
+SCALED = Multiplication("mxf4nvf4", "e2m1", "e2m1", size=".block16", scale="ue4m3")
+TWICE = Multiplication("mxf4", "e2m1", "e2m1")
+MMA, STORE_SCALES = "tcgen05.mma.cta", "tcgen05.st.sync.aligned.32x32b.x16"
+AT_40 = "setp.eq.u32 %p9, %r0, 40;"
+
+
+def described(one, change):
+    """The program's text of a descriptor, and another one."""
+    return f"mov.b32 %e, {one.described};", f"mov.b32 %e, {change(one.described)};"
+
+
+@pytest.mark.parametrize(
+    ("one", "changes", "said"),
+    [
+        (SCALED, [(MMA, f"add.u32 %s0, %s0, 246; {MMA}")], "scale factors of A of tcgen05.mma of tensor memory at columns 510 to 513"),
+        (SCALED, [(MMA, f"add.u32 %s1, %s1, 0x200000; {MMA}")], "scale factors of B of tcgen05.mma of tensor memory at lane 143"),
+        (SCALED, [(STORE_SCALES, f"{AT_40} @%p9 xor.b32 %f72, %f72, 1; {STORE_SCALES}")], "scale factors of A of tcgen05.mma differ from their copy at lane 8: lane 40, column 264"),
+        (SCALED, [(STORE_SCALES, f"or.b32 %f76, %f76, 128; {STORE_SCALES}")], "scale factors of B of tcgen05.mma of ue4m3 have bit 7, which is 0"),
+        (SCALED, [(MMA, f"add.u32 %s0, %s0, 8; {MMA}")], "scale factors of A of tcgen05.mma of tensor memory that was never written (poison): lane 0, column 272"),
+        (SCALED, [described(SCALED, lambda bits: bits | 1 << 29)], "has scale factors from byte 1 on, and a row has 4 of 4"),
+        (TWICE, [described(TWICE, lambda bits: bits | 1 << 29)], "has scale factors from byte 1 on, and a row has 2 of 4"),
+        (TWICE, [described(TWICE, lambda bits: bits ^ 1 << 23)], "has scale factors of ue4m3; 2 a row have ue8m0 (bit 23)"),
+        (TWICE, [described(TWICE, lambda bits: bits | 1 << 31)], "is of a sparse matrix or one of 96 elements along the depth"),
+        (TWICE, [described(TWICE, lambda bits: bits | 1 << 15)], "is of transposed matrices of e2m1"),
+        (TWICE, [described(TWICE, lambda bits: bits & ~(31 << 24) | 4 << 24)], "says 64 rows and 16 columns; cta_group::1 has 128 rows"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_scale_factors(one, changes, said):
+    error = str(outcome_of(*changes, one=one).error())
+    assert said in error
+    assert "\n" not in error
+
+
+CP = "tcgen05.cp.cta"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ((CP, f"add.u64 %d3, %d3, 900; {CP}"), "the descriptor of tcgen05.cp, 0x"),
+        ((CP, f"xor.b64 %d3, %d3, {1 << 46}; {CP}"), "is of version 0 (bits 46 and 47), and that of tcgen05 is 1"),
+        ((CP, f"add.u32 %r7, %r7, 508; {CP}"), "what tcgen05.cp writes of tensor memory at columns 508 to 515"),
+        ((CP, f"add.u32 %r7, %r7, 0x10000; {CP}"), "what tcgen05.cp writes of tensor memory at lane 128"),
+        (("st.shared.b32 [%r5], %r4;", ""), "what tcgen05.cp reads in shared memory that was never written (poison)"),
+    ],
+)
+def test_what_is_wrong_with_a_copy(change, said):
+    one = programs.Copy("128x256b")
+    assert change[0] in copy_ptx(one)
+    error = str(copy_outcome(one, copy_ptx(one).replace(*change)).error())
     assert said in error
     assert "\n" not in error
 

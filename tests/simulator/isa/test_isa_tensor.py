@@ -2,21 +2,29 @@
 
 import multiprocessing
 import time
+from functools import partial
 
 import pytest
 import torch
 
 from memory.driver import CudaDriver
 from memory.fabric import Argument, Launch
+from simulator.memory.tensor_map import decoded
+from tests.golden import refused
 from tests.simulator.harness import executable
 from tests.simulator.isa import vectors_tensor as vectors
-from tests.simulator.isa.tensor_maps import TYPES, case_of, encoded, swizzled
+from tests.simulator.isa.tensor_maps import Map, case_of, encoded, narrow_cases, swizzled
 
 
 @pytest.mark.parametrize("made", vectors.cases(), ids=str)
 def test_a_box_is_loaded_and_stored(made):
     vectors.check_load(*made)
     vectors.check_store(*made)
+
+
+@pytest.mark.parametrize("made", list(narrow_cases()), ids=str)
+def test_a_box_of_4_or_6_bits_is_loaded(made):
+    vectors.check_load(*made)
 
 
 BEYOND = {"element": "bf16", "swizzle": 128, "row": "whole", "corner": "beyond", "nan": True, "step": 1, "shared": 640}
@@ -45,6 +53,17 @@ def test_a_swizzle_is_a_permutation_of_its_pattern():
     assert [swizzled(128 * row, 64) // 16 % 8 for row in range(5)] == [0, 1, 2, 3, 0]
 
 
+def test_a_map_by_the_driver_says_the_same():
+    """CUDA's driver 580 for an H100 leaves the lowest bits 0 where CuTe DSL's host code sets 2; zeros are no map."""
+    driver_s = bytes.fromhex("00000000000100009060040012000000" + "00" * 16 + "820000000a000000")  # of an H100, so far
+    made = Map("u16", (131, 11), (288,), (64, 4), (1, 1), 128)
+    by_host = by_host_code(made, 1 << 40)
+    assert of_kind_0(by_host)[: len(driver_s)] == driver_s
+    assert decoded(of_kind_0(by_host)) == decoded(by_host)
+    with refused(ValueError):
+        decoded(bytes(64))
+
+
 def test_a_map_in_constant_memory_is_prefetched():
     def run(ptx, *rest):
         ptx = ptx.replace(
@@ -55,11 +74,12 @@ def test_a_map_in_constant_memory_is_prefetched():
     vectors.check_load(*case_of(2, **BEYOND), run=run)
 
 
-def on_a_gpu(ptx, made, tensor, corner, shared, out, blocks):
-    """As vectors.simulated."""
+def on_a_gpu(ptx, made, tensor, corner, shared, out, blocks, mapped):
+    """As vectors.simulated. mapped: makes the first half of a map of a tensor at an address."""
     given, box = (torch.from_numpy(one).to("cuda:0") for one in (tensor, out))
     kinds = ("bytes", "address", *["u32"] * (2 + len(corner)))
     values = vectors.values_of(made, given.data_ptr(), corner, shared, box.data_ptr())
+    values = (mapped(made, given.data_ptr()) + values[0][64:], *values[1:])
     driver = CudaDriver(0, 0)
     launch = Launch(blocks, vectors.BLOCK, cluster=blocks)
     driver.launch(executable(ptx), launch, tuple(map(Argument, kinds, values)))
@@ -68,23 +88,26 @@ def on_a_gpu(ptx, made, tensor, corner, shared, out, blocks):
 
 
 def on_gpus():
-    """Each check of a GPU with its case."""
-    for made in vectors.cases():
-        yield vectors.check_load, made
-        yield vectors.check_store, made
+    """Each check of a GPU with its case, and who encodes the map."""
+    checks = [(check, made) for made in vectors.cases() for check in (vectors.check_load, vectors.check_store)]
     for rank in range(1, 6):
-        for blocks in (1, 2):
-            yield vectors.check_load, (*case_of(rank, **BEYOND), "shared::cluster", blocks)
-    for made, word in vectors.reductions():
-        yield vectors.check_store, (made, (1,) * len(made.box), 0, word)
+        beyond = case_of(rank, **BEYOND)
+        checks += [(vectors.check_load, (*beyond, "shared::cluster", blocks)) for blocks in (1, 2)]
+        yield vectors.check_load, beyond, by_host_code
+    checks += [(vectors.check_store, (made, (1,) * len(made.box), 0, word)) for made, word in vectors.reductions()]
+    yield from ((*one, encoded_by_the_driver) for one in checks)
+
+
+NAMES = {"u": "UINT", "s": "INT", "f": "FLOAT"}
 
 
 def encoded_by_the_driver(made, address):
-    """The half of a map that hardware reads, by CUDA's driver; or its error."""
+    """The half of a map that hardware reads, by CUDA's driver, which reads no stride of one dimension but wants some."""
     from cuda.bindings import driver
 
-    kind = driver.CUtensorMapDataType(TYPES[made.element])
-    sizes, strides = ([driver.cuuint64_t(one) for one in values] for values in (made.sizes, made.strides))
+    name = NAMES[made.element[0]] + made.element[-2:].lstrip("us") if made.element[0] != "b" else "BFLOAT16"
+    kind = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name}")
+    sizes, strides = ([driver.cuuint64_t(one) for one in values] for values in (made.sizes, made.strides or (16,)))
     box, steps = ([driver.cuuint32_t(one) for one in values] for values in (made.box, made.steps))
     modes = [
         driver.CUtensorMapInterleave(0),
@@ -93,19 +116,30 @@ def encoded_by_the_driver(made, address):
         driver.CUtensorMapFloatOOBfill(int(made.nan)),
     ]
     error, found = driver.cuTensorMapEncodeTiled(kind, len(sizes), address, sizes, strides, box, steps, *modes)
-    return error.name if error else b"".join(int(one).to_bytes(8, "little") for one in found.opaque)[:64]
+    assert not error, f"the driver says {error.name}"
+    return b"".join(int(one).to_bytes(8, "little") for one in found.opaque)[:64]
+
+
+def of_kind_0(half):
+    """A half of a map with the lowest bits of its modes as the driver leaves them."""
+    return half[:8] + bytes([half[8] & 0xF0]) + half[9:]
+
+
+def by_host_code(made, address):
+    """The half of a map as CuTe DSL's host code encodes it."""
+    return encoded(made, address)[:64]
 
 
 def wrong_on_a_gpu(number):
     """What is wrong with a check, "" if nothing. In a process of its own: an error ends what a process has of a GPU."""
-    check, case = list(on_gpus())[number]
+    check, case, mapped = list(on_gpus())[number]
     try:
         torch.zeros(1, device="cuda:0")
-        by_driver = encoded_by_the_driver(case[0], 1 << 40)
-        assert by_driver == encoded(case[0], 1 << 40)[:64], f"the driver encodes {by_driver}"
-        check(*case, run=on_a_gpu)
+        found, expected = encoded_by_the_driver(case[0], 1 << 40), of_kind_0(by_host_code(case[0], 1 << 40))
+        assert found == expected, f"the driver encodes {found.hex()}, not {expected.hex()}"
+        check(*case, run=partial(on_a_gpu, mapped=mapped))
     except Exception as error:
-        return f"{check.__name__} {case}: {type(error).__name__}: {str(error)[:200]}"
+        return f"{check.__name__} {mapped.__name__} {case}: {type(error).__name__}: {str(error)[:400]}"
     return ""
 
 
@@ -120,4 +154,4 @@ def test_a_gpu_leaves_what_the_oracle_says():
         if not pool.map(has_tensor_copies, [0])[0]:
             pytest.skip("there is no GPU of sm_90")
         wrong = [one for one in pool.map(wrong_on_a_gpu, numbers, chunksize=1) if one]
-    assert wrong == [], f"{len(wrong)} of {len(numbers)}"
+    assert wrong == [], "\n".join([f"{len(wrong)} of {len(numbers)}", *wrong])

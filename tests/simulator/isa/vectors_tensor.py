@@ -124,6 +124,77 @@ def check_store(made, corner, shared, word="", run=simulated, **options):
     assert found == stored(made, tensor.tobytes(), corner, shared, box.tobytes(), change)
 
 
+REPLACED = {"element": "bf16", "swizzle": 128, "row": "whole", "corner": "odd", "nan": False, "step": 2, "shared": 0}
+EMPTY = Map("bf16", (1,) * 5, (0,) * 4, (8, 1, 1, 1, 1), (1,) * 5, 128)
+"""A map of which replace_ptx fills in the rest."""
+
+
+def field_values(made, address):
+    """Of each field and dimension, with its type, what a map has."""
+    yield from (("rank", "", "b32", len(made.box) - 1), ("global_address", "", "b64", address))
+    for name, some in (("global_dim", made.sizes), ("box_dim", made.box), ("element_stride", made.steps)):
+        yield from ((name, f"{at}, ", "b32", value) for at, value in enumerate(some))
+    yield from (("global_stride", f"{at}, ", "b64", value) for at, value in enumerate(made.strides))
+
+
+@cache
+def replace_ptx(made, in_shared, changes=()):
+    """The map at %map is that of the tensor at %tensor, fenced, and a box comes by it: of one block of a warp. In shared
+    memory it is changed there and copied."""
+    space, at = ("shared::cta", "[%r9]") if in_shared else ("global", "[%m]")
+    body = ["mov.b64 %m, %map; mov.u32 %r4, stage; mov.u32 %r9, copy; setp.eq.u32 %p0, %r0, 0; @!%p0 bra MADE;"]
+    if in_shared:
+        for at_byte in range(0, 128, 8):
+            body += [f"ld.global.b64 %d3, [%m+{at_byte}]; st.shared.b64 [%r9+{at_byte}], %d3;"]
+    for name, dimension, kind, value in field_values(made, 0):
+        register = "%r8" if kind == "b32" else "%d3"
+        body += [f"mov.{kind} {register}, {value};" if name != "global_address" else "mov.b64 %d3, %tensor;"]
+        body += [f"tensormap.replace.tile.{name}.{space}.b1024.{kind} {at}, {dimension}{register};"]
+    copy = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%m], [%r9], 128;"
+    body += ["MADE: bar.warp.sync 0xffffffff;", copy if in_shared else "fence.proxy.tensormap::generic.release.gpu;"]
+    body += ["bar.warp.sync 0xffffffff; fence.proxy.tensormap::generic.acquire.gpu [%m], 128;"]
+    body += [
+        "@%p0 mbarrier.init.shared::cta.b64 [bar], 1; fence.mbarrier_init.release.cluster;"
+        "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], %count;"
+    ]
+    corner = "{" + ", ".join(["0"] * len(made.box)) + "}"
+    form = f"cp.async.bulk.tensor.{len(made.box)}d.shared::cta.global.tile.{COUNTED}"
+    body += [f"@%p0 {form} [%r4], [%m, {corner}], [bar]; bar.warp.sync 0xffffffff; {WAIT}"]
+    body += [
+        each(
+            "OUT", "add.u32 %r2, %r4, %r1; ld.shared.b32 %r3, [%r2]; add.u64 %d2, %out, %d1; st.global.b32 [%d2], %r3;"
+        )
+    ]
+    text = "\n".join(body)
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    shared = f"{SHARED} .shared .align 128 .b8 copy[128];"
+    return module(text, ["u64 map", "u64 tensor", "u64 out", "u32 count"], "", shared)
+
+
+def replaced(made, in_shared, changes=(), **options):
+    """What is in the map and in the box, the tensor's bytes and address, and the world."""
+    ptx = replace_ptx(made, in_shared, changes)
+
+    def program(fabric):
+        tensor = put(fabric, "tensor", numbers(-(-made.tensor_bytes // 16) * 16, 1))
+        regions = [
+            put(fabric, "map", np.frombuffer(encoded(EMPTY, 0), np.uint8)),
+            put(fabric, "out", np.zeros(made.box_bytes, np.uint8)),
+        ]
+        start(
+            fabric, executable(ptx), 1, BLOCK, [regions[0].address, tensor.address, regions[1].address, made.box_bytes]
+        )
+        fabric.synchronize()
+        fabric.barrier()
+        return [get(fabric, one, "u1").tobytes() for one in (*regions, tensor)], tensor.address
+
+    outcome = succeed(make_world(1, heap_bytes=4 << 20, **options), program)
+    (found, address), world = outcome.results[0], outcome.world
+    return *found, address, world
+
+
 @lru_cache(maxsize=1)
 def cases():
     return [case_of(**one) for one in pairwise_cases()]
@@ -154,5 +225,6 @@ def keys():
     made = [load_ptx(rank, *one, group) for rank in range(1, 6) for one in how for group in GROUPS]
     made += [store_ptx(rank, word) for rank in range(1, 6) for word in ("", *TO_GLOBAL)]
     made.append(load_ptx(1).replace("prefetch.param", "prefetch.const"))  # test_a_map_in_constant_memory_is_prefetched
+    made += [replace_ptx(case_of(5, **REPLACED)[0], in_shared) for in_shared in (False, True)]
     kernels = [parse_kernel(one, "kernel") for one in made]
     return frozenset(key_of(one) for kernel in kernels for block in kernel.blocks for one in block.instructions)

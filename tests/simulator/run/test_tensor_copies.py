@@ -7,10 +7,11 @@ import pytest
 
 from memory.fabric import Deadlock, DeviceFault
 from simulator.clock.costs import Costs
+from simulator.isa import UnknownInstruction
 from tests.golden import refused
 from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
 from tests.simulator.isa import vectors_tensor as vectors
-from tests.simulator.isa.tensor_maps import Map, case_of, encoded, stored
+from tests.simulator.isa.tensor_maps import Map, NarrowMap, case_of, encoded, loaded, stored
 
 ORDERS = [
     {"schedule": schedule, "granularity": granularity, "seed": seed, "memory": memory}
@@ -187,7 +188,17 @@ FAULTS = {
     },
     "interleaved": {"body": GO, "change": word(2, 1 << 11, 3 << 11)},
     "atoms": {"body": GO, "change": word(2, 1 << 22, 3 << 22)},
-    "tf32": {"body": GO, "change": word(2, 11 << 7, 15 << 7)},
+    "tf32": {"body": GO, "change": word(2, 14 << 7, 15 << 7)},
+    "padded_row": {"body": GO, "change": word(2, 12 << 7, 15 << 7)},
+    "odd_element_of_4_bits": {"body": GO.replace("{0, 0}", "{1, 0}"), "change": word(2, 11 << 7, 15 << 7)},
+    "padded_corner": {
+        "body": GO.replace("{0, 0}", "{64, 0}"),
+        "made": NarrowMap("b6x16_p32", (256, 8), (192,), (128, 4), (1, 1)),
+    },
+    "padded_store": {
+        "body": "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%m, {0, 0}], [%r4];",
+        "made": NarrowMap("b4x16_p64", (256, 8), (128,), (128, 4), (1, 1)),
+    },
     "unknown_type": {"body": GO, "change": word(2, 15 << 7, 15 << 7)},
     "nan_of_integers": {"body": GO, "change": word(2, 2 << 7 | 1 << 15, 15 << 7 | 1 << 15)},
     "beyond_the_tensor": {"body": GO.replace("{0, 0}", "{0, 60}"), "change": word(9, 99)},
@@ -233,3 +244,42 @@ def test_a_map_in_global_memory(options):
         return int(get(fabric, out, "u4")[0])
 
     assert succeed(make_world(1, **options), program).results == [64], "row 1, whose first unit the swizzle puts second"
+
+
+# Maps that a kernel changes
+
+REPLACED = vectors.case_of(3, **vectors.REPLACED)[0]
+
+
+@pytest.mark.parametrize("in_shared", [False, True], ids=["global", "shared"])
+@pytest.mark.parametrize("rank", range(1, 6))
+def test_a_map_of_which_a_kernel_replaces_the_fields(rank, in_shared):
+    made = case_of(rank, **vectors.REPLACED)[0]
+    for options in ({}, {"schedule": "random", "seed": 1}, {"memory": "weak", "seed": 2}, {"races": True}):
+        found, box, tensor, address, world = vectors.replaced(made, in_shared, **options)
+        assert found[:64] == encoded(made, address)[:64]
+        assert box == loaded(made, tensor, (0,) * rank, 0)
+        assert world.findings == ()
+
+
+ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%m], 128;"
+BEFORE = [(ACQUIRE, ""), ("setp.eq.u32 %p0, %r0, 0;", f"setp.eq.u32 %p0, %r0, 0; {ACQUIRE}")]
+BY_ANOTHER = [(ACQUIRE, f"setp.eq.u32 %p2, %r0, 1; @%p2 {ACQUIRE}")]
+
+
+@pytest.mark.parametrize("changes", [[(ACQUIRE, "")], BEFORE, BY_ANOTHER], ids=["none", "before", "by_another"])
+def test_a_copy_by_a_changed_map_wants_the_fence_behind_it(changes):
+    *_, world = vectors.replaced(REPLACED, False, tuple(changes), races=True)
+    assert {(one.severity, one.missing) for one in world.findings} == {
+        ("proxy", "fence.proxy.tensormap::generic.acquire")
+    }
+
+
+def test_a_fence_of_a_map_is_for_global_memory():
+    with refused(DeviceFault):
+        told("fence.proxy.tensormap::generic.acquire.gpu [%m], 128;")
+
+
+def test_a_dimension_that_maps_do_not_have_is_refused():
+    with refused(UnknownInstruction):
+        told("mov.b64 %m, %tensor; tensormap.replace.tile.global_stride.global.b1024.b64 [%m], 4, %tensor;")

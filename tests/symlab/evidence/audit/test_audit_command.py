@@ -12,7 +12,7 @@ from reports.__main__ import main
 from reports.record import bundle
 from symlab.evidence.audit import command, worker
 from symlab.evidence.audit.comparison import STATED
-from tests.symlab.evidence.audit.complete_set import answer, kept, records
+from tests.symlab.evidence.audit.complete_set import answer, kept
 from tests.symlab.evidence.audit.invented_records import check, in_turns, one
 
 ROOT = Path(__file__).parents[4]
@@ -141,12 +141,6 @@ def test_records_that_change_while_they_are_audited_are_refused(place, monkeypat
     monkeypatch.setattr(worker, "ask", change)
     assert main(["audit", "same.jsonl.xz"]) == 2
     assert "same.jsonl.xz: files changed while they were audited, audit them again" in capsys.readouterr().err
-
-
-def test_records_from_mlflow_have_no_manifest(monkeypatch, capsys):
-    monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: records() if (uri, ids) == ("u", ["run"]) else [])
-    assert main(["audit", "run", "--mlflow", "u"]) == 0
-    assert "MLflow's run: no files, so no manifest" in capsys.readouterr().out
 
 
 def test_what_lasts_is_said(capsys, monkeypatch):

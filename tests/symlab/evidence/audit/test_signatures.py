@@ -92,7 +92,7 @@ def test_without_signature_and_without_list(place, keys):
     assert [one.outcome for one in audit.items[-1].points] == [Outcome.NOT_CAPTURED]
     assert "; unsigned" in audit.verdict
     with patch.object(worker, "ask", lambda *_: answer()):
-        assert "; unsigned" in check(records(1), source="MLflow's run", signers=keys / "signers").verdict
+        assert "; unsigned" in check(records(1), signers=keys / "signers").verdict
 
 
 def resealed(folder):

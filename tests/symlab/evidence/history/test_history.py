@@ -151,12 +151,6 @@ def test_all_that_is_published_has_a_history(capsys):
     assert re.search(r"\d+ cases on \d+ machines?, \d+ worlds, \d+ versions?", capsys.readouterr().out)
 
 
-def test_runs_of_mlflow_have_a_history(capsys, monkeypatch):
-    monkeypatch.setattr("reports.tracked.fetch", lambda uri, ids: stepping(8, 1.1, 4))
-    assert main(["history", "--mlflow", "sqlite:///x.db", "an experiment"]) == 0
-    assert "1 case on 1 machine, 8 worlds, 2 versions" in capsys.readouterr().out
-
-
 def test_an_empty_place_is_said(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["history", str(tmp_path / "empty")]) == 2

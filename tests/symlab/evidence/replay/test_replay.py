@@ -190,7 +190,6 @@ def test_an_interrupt_ends_without_a_verdict(symlab, replay, script):
         [".", "--up-to", "much"],
         [".", "--fabric", "tpu"],
         ["a", "b"],
-        ["0" * 32, "--mlflow", "sqlite:///gone/x.db"],
     ],
     ids=" ".join,
 )

@@ -2,14 +2,10 @@
 
 import pytest
 
-from kernels.catalogue import find
 from reports.record.bundle import read
 from runner.__main__ import main as run_main
-from runner.command.joined import JoinedCommand
-from runner.request.compose import compose_jobs, hydra_over
 from symlab.command import main
 from symlab.speed.tuned.table import digest_of
-from tests.golden import refused
 from tests.symlab.speed.tuned.test_tuned_table import TABLE
 
 
@@ -41,16 +37,3 @@ def test_replay_and_audit_need_no_table(tmp_path, monkeypatch, capsys):
     next(folder.glob("*two_shot-t512b64l8p*.json")).unlink()
     main(["audit", str(folder)])
     assert "all are there" not in capsys.readouterr().out.partition("16  expected")[2].partition("17  command")[0]
-
-
-def test_ranks_of_a_launcher_find_a_kernel_with_a_tuning():
-    with hydra_over():
-        jobs = compose_jobs(["op=all_reduce", "algorithms=best", "fabric=simulator"], False)
-    words = JoinedCommand(jobs).vocabulary
-    spec = find("all_reduce/two_shot@t512b64l8p")
-    text = words.written(spec)
-    assert words.read(text) is spec
-    other = text.replace("two_shot@", "one_shot@").replace("l8p", "l8")
-    for forged in (text.replace("@t512b64l8p", "@t500b64l8p"), other):
-        with refused(ValueError):
-            words.read(forged)
