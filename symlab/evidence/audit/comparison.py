@@ -15,7 +15,6 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -127,15 +126,6 @@ class Comparison:
         return tuple(pair for pair in self.only_before if any(record.verified for record in pair.before))
 
     @property
-    def is_backwards(self) -> bool:
-        """Whether every record after ended before any record before began: the sides may have been exchanged."""
-        before = [one for case in self.cases for one in case.pair.before]
-        after = [one for case in self.cases for one in case.pair.after]
-        return bool(before and after) and max(datetime.fromisoformat(one.ended) for one in after) <= min(
-            datetime.fromisoformat(one.started) for one in before
-        )
-
-    @property
     def wrong_before(self) -> int:
         """Number of cases that some world before computed wrong: no finding, for the later set may correct it."""
         return sum(any(one.status is Status.WRONG for one in case.pair.before) for case in self.cases)
@@ -202,7 +192,6 @@ class Comparison:
         parts += [f"only after: {counted(len(self.only_after), 'case')}"] if self.only_after else []
         parts += [f"not run again: {counted(len(self.not_run), 'case')}"] if self.not_run else []
         parts += [] if self.cases else ["the two sets have no case in common"]
-        parts += ["AFTER ran before BEFORE"] if self.is_backwards else []
         parts += [RUN_HERE if self.is_after_run_here else STATED] if self.cases else []
         if self.gate is not Gate.ANY:
             says = {VERIFIED: "passed", FINDING: "failed", NOT_AUDITABLE: "nothing to decide it"}[self.exit_code]
@@ -225,7 +214,6 @@ class Comparison:
             "exit_code": self.exit_code,
             "gate": str(self.gate),
             "not_compared": self.not_compared,
-            "is_backwards": self.is_backwards,
             "band": self.band,
             "records": {"before": self.counts[0], "after": self.counts[1]},
             "cases": [_case_document(case) for case in self.cases],

@@ -37,7 +37,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
-from statistics import NormalDist
 from typing import Any
 
 from cases.gathered import gathered
@@ -53,11 +52,6 @@ LEAST_WORLDS = 4
 CONFIDENCE, SIGNIFICANCE = 0.95, 0.05
 
 RESAMPLES = 999
-
-_POWER = 0.8
-"""How often the number of worlds that an INCONCLUSIVE names should do, if the ratio and the spread are as they seem."""
-
-_MOST_ADVISED = 1000
 
 
 class Speed(StrEnum):
@@ -323,21 +317,10 @@ def _verdict(
         return replace(found, speed=Speed.SAME)
     if p < SIGNIFICANCE and (test.low > 0 or test.high < 0):
         return replace(found, speed=Speed.SLOWER if test.low > 0 else Speed.FASTER)
-    advice = _advice(test.shift, pair, edge, comparisons)
+    advice = f"worlds spread by {spread_of(*pair):.1%}: more of them would tell"
     if not _is_testable(worlds, comparisons) and (test.low > edge or test.high < -edge):
         return replace(found, speed=Speed.OUTSIDE, advice=f"too few worlds for a verdict on this many cases; {advice}")
     return replace(found, advice=advice)
-
-
-def _advice(shift: float, pair: tuple[Sequence[float], Sequence[float]], edge: float, comparisons: int) -> str:
-    """How many worlds would probably tell, if shift and spread are as they seem."""
-    spread = spread_of(*pair)
-    wanted = worlds_wanted(shift, spread, edge, comparisons)
-    present = min(map(len, pair))
-    seen = f"worlds spread by {spread:.1%}"
-    if wanted > _MOST_ADVISED:
-        return f"{seen}; the ratio lies at the edge of the band: a wider band or quieter worlds would tell"
-    return f"{seen}; about {max(wanted, present + 1)} worlds a side would tell"
 
 
 def spread_of(before: Sequence[float], after: Sequence[float]) -> float:
@@ -348,38 +331,6 @@ def spread_of(before: Sequence[float], after: Sequence[float]) -> float:
         for middle in [statistics.fmean(map(math.log, side))]
     ]
     return math.sqrt(sum(squares) / (len(before) + len(after) - 2))
-
-
-def worlds_wanted(shift: float, spread: float, edge: float, comparisons: int) -> int:
-    """Worlds a side that give SAME, or FASTER or SLOWER, whichever takes fewer, with a probability of _POWER.
-
-    By the normal approximation: a difference of n and n worlds has the standard error spread * sqrt(2 / n). SAME needs
-    an interval that ends within the edge; a change one that ends beyond 0, at a level that Holm's procedure leaves in
-    the worst case, and as many worlds as the exact test needs to reach it at all.
-    """
-    normal = NormalDist()
-    power, at_both_ends = normal.inv_cdf(_POWER), normal.inv_cdf((1 + _POWER) / 2)
-    level = normal.inv_cdf((1 + CONFIDENCE) / 2)
-    strict = normal.inv_cdf(1 - SIGNIFICANCE / 2 / comparisons)
-    candidates = [
-        max(_least_testable(comparisons), _count(spread, abs(shift), strict + power)),
-        max(LEAST_WORLDS, _count(spread, edge - abs(shift), level + at_both_ends)),
-    ]
-    return min(candidates)
-
-
-def _count(spread: float, gap: float, quantiles: float) -> int:
-    if gap <= 0 or quantiles * spread / gap > math.sqrt(_MOST_ADVISED / 2):
-        return _MOST_ADVISED + 1
-    return math.ceil(2 * (quantiles * spread / gap) ** 2)
-
-
-def _least_testable(comparisons: int) -> int:
-    """Return the minimum number of worlds a side for the exact test of that many comparisons to reach the level."""
-    worlds = LEAST_WORLDS
-    while not _is_testable((worlds, worlds), comparisons):
-        worlds += 1
-    return worlds
 
 
 def _is_testable(worlds: tuple[int, int], comparisons: int) -> bool:
