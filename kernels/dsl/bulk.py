@@ -97,9 +97,9 @@ def end_group(*, loc: Any = None, ip: Any = None) -> None:
 
 
 @dsl_user_op
-def await_read(*, loc: Any = None, ip: Any = None) -> None:
-    """Wait until all of this thread's groups but the latest have read their stages."""
-    assemble("cp.async.bulk.wait_group.read 1;", "", [], None, memory=True, loc=loc, ip=ip)
+def await_read(but: int = 1, *, loc: Any = None, ip: Any = None) -> None:
+    """Wait until all of this thread's groups, but for a number of the latest, have read their stages."""
+    assemble(f"cp.async.bulk.wait_group.read {but};", "", [], None, memory=True, loc=loc, ip=ip)
 
 
 @dsl_user_op

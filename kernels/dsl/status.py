@@ -17,8 +17,8 @@ expected is an epoch; seen is what the flag held instead, or for DATA and RESULT
 NOTHING, CLAIMED, COMPLETE = 0, 1, 2
 """The state: no thread gave up; one did and is writing; all other words are written."""
 
-PHASES = ("entry barrier", "exit barrier", "middle barrier", "data of a peer", "result of a peer")
-ENTRY, EXIT, MIDDLE, DATA, RESULT = range(len(PHASES))
+PHASES = ("entry barrier", "exit barrier", "middle barrier", "data of a peer", "result of a peer", "tiles of a peer")
+ENTRY, EXIT, MIDDLE, DATA, RESULT, TILES = range(len(PHASES))
 """DATA and RESULT are waits without a flag, for what a peer stores into an inbox (kernels/dsl/inbox.py)."""
 
 ALL_RANKS = -1

@@ -447,20 +447,20 @@ class Races(RaceChecker):
         last = int(granules[int(index[-1]) // granule_bytes])
         shadow, shift = self._place(first)
         if first == last and is_affine:
-            self._touch(shadow, run, lanes, index - shift, is_affine, info, entries)
+            self._touch(shadow, self._who(run, lanes), index - shift, is_affine, info, entries)
             return
         piece = piece_of(index, info.width)
         if piece and self._access_pieces(run, lanes, index, piece, info, entries, each_lanes):
             return
         numbers = granules.take(index // granule_bytes)
         if (numbers == first).all():
-            self._touch(shadow, run, lanes, index - shift, is_affine, info, entries, each_lanes)
+            self._touch(shadow, self._who(run, lanes), index - shift, is_affine, info, entries, each_lanes)
             return
         for number in distinct(numbers).tolist():
             self._place(number)
         offsets, which = index - self.shift_of[numbers], self.shadow_of[numbers]
         if (which == which[0]).all():
-            self._touch(shadow, run, lanes, offsets, False, info, entries, each_lanes)
+            self._touch(shadow, self._who(run, lanes), offsets, False, info, entries, each_lanes)
             return
         if each_lanes:  # a lane may be there more than once
             which = which * self.space.world_size + np.arange(len(which)) // each_lanes
@@ -468,7 +468,7 @@ class Races(RaceChecker):
             at = np.flatnonzero(which == one)
             some = None if entries is None else entries[at]
             shadow, _ = self._place(int(numbers[at[0]]))
-            self._touch(shadow, run, lanes[at], offsets[at], False, info, some)
+            self._touch(shadow, self._who(run, lanes[at]), offsets[at], False, info, some)
 
     def _access_pieces(
         self, run: Running, lanes: Numbers, index: Numbers, piece: int, info: Info, entries: Numbers | None,
@@ -483,7 +483,7 @@ class Races(RaceChecker):
             return False
         shadow, shift = self._place(int(numbers[0]))
         if (numbers == numbers[0]).all():
-            self._touch(shadow, run, lanes, index - shift, False, info, entries, each_lanes, piece)
+            self._touch(shadow, self._who(run, lanes), index - shift, False, info, entries, each_lanes, piece)
             return True
         for number in distinct(numbers).tolist():
             self._place(number)
@@ -491,19 +491,22 @@ class Races(RaceChecker):
         if (which != which[0]).any():
             return False
         offsets = (index.reshape(-1, piece) - self.shift_of[numbers][:, None]).ravel()
-        self._touch(shadow, run, lanes, offsets, False, info, entries, each_lanes, piece)
+        self._touch(shadow, self._who(run, lanes), offsets, False, info, entries, each_lanes, piece)
         return True
 
+    def _who(self, run: Running, lanes: Numbers) -> Lanes:
+        """Return who accesses: the same object as for the last event, if it is by the same lanes."""
+        if self.last_lanes is None or self.last_lanes.run is not run or self.last_lanes.ids is not lanes:
+            self.last_lanes = Lanes(run, lanes)
+        return self.last_lanes
+
     def _touch(
-        self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, is_affine: bool, info: Info,
-        entries: Numbers | None, each_lanes: int = 0, piece: int = 0,
+        self, shadow: Shadow, who: Lanes, offsets: Numbers, is_affine: bool, info: Info, entries: Numbers | None,
+        each_lanes: int = 0, piece: int = 0,
     ) -> None:  # fmt: skip
         """each_lanes: after how many the lanes come again, for the next replica; 0: never. piece: how many accesses
         each follow each other; 0: unknown."""
-        actors = run.actors_of(lanes)
-        if self.last_lanes is None or self.last_lanes.run is not run or self.last_lanes.ids is not lanes:
-            self.last_lanes = Lanes(run, lanes)
-        who = self.last_lanes
+        run, lanes = who.run, who.ids
         places = shadow.places(offsets, info.width, is_affine, piece)
         observed = None
         if info.is_strong and (not info.is_write or info.is_atomic):
@@ -520,7 +523,8 @@ class Races(RaceChecker):
                 step = each_lanes or len(lanes)
                 for low in range(0, len(lanes), step):
                     self._acquire(run, lanes[low : low + step], info, observed[low : low + step])
-        self.accesses.touch(shadow, who, offsets, info.width, is_affine, info, actors, places=places)
+        mine = self.accesses.stamp << STAMP_SHIFT | run.actors_of(lanes)
+        self.accesses.enter(shadow, who, places, mine, each, info, is_affine)
 
     def _exchange(
         self, shadow: Shadow, run: Running, lanes: Numbers, places: Any, each: int, info: Info,
@@ -650,7 +654,7 @@ class Races(RaceChecker):
             self.last_store = (run, lanes, info, SHARED_MEMORY)
         entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
         is_affine = len(offsets) > 1 and bool((np.diff(offsets) == info.width).all())
-        self._touch(self._shared(run), run, lanes, offsets, is_affine, info, entries)
+        self._touch(self._shared(run), self._who(run, lanes), offsets, is_affine, info, entries)
         run.note_access(event.lanes, stamp)
 
     def stored(self, event: Stored) -> None:
@@ -724,7 +728,7 @@ class Races(RaceChecker):
             run.released[scope].entries[lanes] = self.order.entries(run, lanes, scope, stamp)
 
     def _fence_maps(self, run: Running, lanes: Numbers, event: Fence) -> None:
-        """Of an acquire the maps; a release has nothing to do: who acquires has to know the stores."""
+        """Of an acquire the maps; a release has none: the thread that acquires has to know the stores."""
         if event.addresses is None:
             return
         self.order.settle(run, lanes)
@@ -1102,7 +1106,7 @@ class Races(RaceChecker):
                 continue
             shadow.note(kept, stamp)
             tiles = _tiles([(places, factor) for _, places, factor, _ in entered], shadow.units)
-            if shadow.others and kept.kind == READ:
+            if shadow.hidden or (shadow.others and kept.kind == READ):
                 for _, places, factor, actor in entered:
                     self._restamp_beside(shadow, kept, _in_units(places, factor), actor, number, stamp)
             if tiles is not None:
@@ -1120,9 +1124,9 @@ class Races(RaceChecker):
     def _restamp_beside(
         self, shadow: Shadow, kept: Kept, units: Numbers, actors: int | Numbers, number: int, stamp: int
     ) -> None:
-        """Likewise what is kept of copies' reads that other readers took the place of. actors: one, or by unit."""
+        """Likewise what is kept of copies' reads and additions whose places others took. actors: one, or by unit."""
         order = np.argsort(units, kind="stable")
-        for one, some, epochs in shadow.others:
+        for one, some, epochs in (*shadow.others, *shadow.hidden):
             if one == kept and (epochs & CODE_MASK == COPY_CODE).any():
                 found = order[np.minimum(np.searchsorted(units[order], some), len(units) - 1)]
                 mine = np.broadcast_to(actors, len(units))[found]
@@ -1158,7 +1162,7 @@ class Races(RaceChecker):
         some = epochs[places]
         each = len(some) // len(lanes)
         actors, chosen = np.repeat(one.run.actors[lanes], each), np.repeat(waited, each)
-        if shadow.others and kept.kind == READ:
+        if shadow.hidden or (shadow.others and kept.kind == READ):
             units = np.arange(places.start, places.stop) if isinstance(places, slice) else places
             self._restamp_beside(shadow, kept, units[chosen], actors[chosen], info.number, stamp)
         ours = ((some & CODE_MASK) == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == info.number)

@@ -13,7 +13,7 @@ from simulator.memory.tensor_map import decoded
 from tests.golden import refused
 from tests.simulator.harness import executable
 from tests.simulator.isa import vectors_tensor as vectors
-from tests.simulator.isa.tensor_maps import TYPES, Map, case_of, encoded, narrow_cases, swizzled
+from tests.simulator.isa.tensor_maps import Map, case_of, encoded, narrow_cases, swizzled
 
 
 @pytest.mark.parametrize("made", vectors.cases(), ids=str)
@@ -98,11 +98,15 @@ def on_gpus():
     yield from ((*one, encoded_by_the_driver) for one in checks)
 
 
+NAMES = {"u": "UINT", "s": "INT", "f": "FLOAT"}
+
+
 def encoded_by_the_driver(made, address):
     """The half of a map that hardware reads, by CUDA's driver, which reads no stride of one dimension but wants some."""
     from cuda.bindings import driver
 
-    kind = driver.CUtensorMapDataType(TYPES[made.element])
+    name = NAMES[made.element[0]] + made.element[-2:].lstrip("us") if made.element[0] != "b" else "BFLOAT16"
+    kind = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name}")
     sizes, strides = ([driver.cuuint64_t(one) for one in values] for values in (made.sizes, made.strides or (16,)))
     box, steps = ([driver.cuuint32_t(one) for one in values] for values in (made.box, made.steps))
     modes = [

@@ -1,0 +1,123 @@
+"""all_gather_matmul: each rank pushes its rows of A to all others, and multiplies those that have come.
+
+C (all rows, the rank's columns) = A B^T. A is divided by rows into shards, one a rank. A rank begins with its own
+shard, where it lies, and goes on with those of the ranks after it.
+
+Push. The warps of a block's first warpgroup that load nothing store the rank's shard to the other ranks, by ordinary
+loads and stores of 16 bytes: all blocks share in each shard, so no SM is lost to copies, and shared memory is all the
+matmul's. The rank before this one comes first: it needs the shard first. A's rows are gathered once, because reads of
+another rank's memory are not kept in L2.
+
+Order and scope. When a block has stored its part, its warps meet, and one thread adds 1 to the peer's count of the
+shard, a release at system scope. The peer's loading thread waits until all blocks of the sender are counted, acquires,
+has a proxy fence (its copies read by the async proxy what came by ordinary stores), and starts to load the shard.
+
+Again and again. The gathered A is two buffers, which launches take in turn. A rank that begins launch n + 2 has got a
+shard of each rank in launch n + 1, so they have ended launch n and read that buffer. Counts only grow: a launch waits
+for the number of all blocks of all launches so far.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from kernels.dsl import bulk, device, tensor_maps
+from kernels.dsl.signals import wait_for
+from kernels.dsl.status import TILES
+from kernels.matmul.matmul import GROUP, WARP
+from kernels.matmul.ranks import FusedMatmul, address, count_at_peer, shards_last
+
+HELPERS = GROUP - WARP
+"""Threads of a block that push."""
+
+IN_FLIGHT = 4
+"""Vectors of 16 bytes that a thread loads before it stores the first: four registers each, of the loader's 40."""
+
+HELPERS_BARRIER = 3
+"""bar.sync's number; those of the multiplying warpgroups are 1 and 2."""
+
+
+class AllGather(FusedMatmul):
+    """C (ranks, rows, columns), from A (rows, depth) of each rank."""
+
+    @cute.jit
+    def __call__(
+        self,
+        a: cute.Tensor,
+        b: cute.Tensor,
+        c: cute.Tensor,
+        gathered: cute.Tensor,
+        gathered_of: cute.Pointer,
+        flags: cute.Pointer,
+        flags_of: cute.Pointer,
+        state: cute.Pointer,
+        status: cute.Pointer,
+        rank: Int32,
+        patience: Int64,
+        blocks: Int32,
+    ) -> None:
+        """gathered: (2 x ranks, rows, depth). flags: a word a rank. gathered_of, flags_of: tables of all ranks'."""
+        words = [rank, patience, *map(address, (status, state, flags, flags_of, a.iterator, gathered_of))]
+        self.launch_gathered(a, b, c, gathered, words, blocks)
+
+    def launch_gathered(
+        self, a: Any, b: Any, c: Any, gathered: Any, words: list[Any], blocks: Any, stream: Any = ()
+    ) -> None:
+        sizes = (cute.size(a, mode=[0]), cute.size(b, mode=[0]), cute.size(a, mode=[1]))
+        sources = [self.source(a), self.source(shards_last(gathered))]
+        words = [*words, Int64(sizes[0]) * sizes[2] * 2]
+        self.launch_with(sources, b, [self.target(shards_last(c))], sizes, words, blocks, stream)
+
+    def shard(self, step: Any) -> Any:
+        return self.after(self.rank, step)
+
+    def target_corner(self, column: Any, row: Any, shard: Any) -> tuple[Any, ...]:
+        return column, row, shard
+
+    def slot(self, shard: Any) -> Any:
+        """Which of the gathered shards it is in this launch."""
+        return (self.number & 1) * self.shards + shard
+
+    @cute.jit
+    def await_shard(self, shard: Int32) -> None:
+        if shard != self.rank:
+            wait_for(self.flags + Int64(shard) * 4, self.total, shard, TILES, self.watch)
+            bulk.fence_proxies()
+
+    @cute.jit
+    def load_a(self, stage: Int32, sources: Any, k: Int32, row: Int32, shard: Int32, counted: Int32) -> None:
+        if shard == self.rank:
+            tensor_maps.load(stage, sources[0], (k, row), counted)
+        else:
+            tensor_maps.load(stage, sources[1], (k, row, self.slot(shard)), counted)
+
+    @cute.jit
+    def assist(self, thread: Int32) -> None:
+        source, gathered_of, size = self.more
+        for step in cutlass.range_constexpr(1, self.shards):
+            peer = self.after(self.rank, self.shards - step)
+            target = device.load_address(gathered_of, peer) + Int64(self.slot(self.rank)) * size
+            self.push(source, target, size, thread)
+            cute.arch.barrier(barrier_id=HELPERS_BARRIER, number_of_threads=HELPERS)
+            if thread == 0:
+                count_at_peer(device.load_address(self.flags_of, peer) + Int64(self.rank) * 4)
+
+    @cute.jit
+    def push(self, source: Int64, target: Int64, size: Int64, thread: Int32) -> None:
+        """Store this block's part of a shard: rounds of IN_FLIGHT vectors a thread."""
+        piece = HELPERS * 16
+        at = (Int64(cute.arch.block_idx()[0]) * (IN_FLIGHT * HELPERS) + thread) * 16
+        while at < size:
+            if at + (IN_FLIGHT - 1) * piece < size:
+                vectors = [device.load_vector(source + at + i * piece) for i in range(IN_FLIGHT)]
+                for i in cutlass.range_constexpr(IN_FLIGHT):
+                    device.store_vector(target + at + i * piece, vectors[i])
+            else:
+                for i in cutlass.range_constexpr(IN_FLIGHT):
+                    if at + i * piece < size:
+                        device.store_vector(target + at + i * piece, device.load_vector(source + at + i * piece))
+            at += Int64(cute.arch.grid_dim()[0]) * (IN_FLIGHT * piece)

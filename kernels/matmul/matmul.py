@@ -1,0 +1,404 @@
+"""matmul: C = A B^T on Hopper, persistent, warp specialised; the mainloop of all kernels of this folder.
+
+A is (rows, depth), B (columns, depth), C (rows, columns): bfloat16 or float16, rows contiguous, sums in float32. depth
+and columns are multiples of 8 (16 bytes, which tensor maps demand); rows are any number. In fused kernels rows are
+divided into shards, one a rank, each with tiles of its own.
+
+Roles. A block has three warpgroups. Of the first, one thread starts copies; it gives its registers to the other two,
+which multiply: each has 64 rows of a tile and all of its columns. Blocks are as many as SMs and take tiles in turn, so
+that copies of the next tile run while this one is written out.
+
+Protocol inside a block: `stages` pairs of mbarriers. full[i] counts the bytes of a piece of A and of B; empty[i] counts
+the warps that have read it. In a cluster of two, the blocks' tiles lie one below the other and need the same piece of
+B: each loads half of it and gives it to both. So a stage is free when the warps of both blocks have read it. A cluster
+ends together, because a block that ended could not be told any more.
+
+Order. Copies and wgmma both access memory through the async proxy: the mbarriers order them, no fence is needed.
+Accumulators go through shared memory by ordinary stores: fence.proxy.async and a barrier of the warpgroup stand between
+these and the copy to C, cp.async.bulk.wait_group.read before the place is used again.
+
+Numerics: wgmma adds 16 products and the sum so far at a time, exactly to 25 bits, and truncates; C is rounded once, to
+nearest even.
+
+Tile order: a panel of `panel` tile rows (along "m") or tile columns is finished before the next one, so that the tiles
+under way at one time share their pieces of A and B in L2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+from cutlass.cute.nvgpu import cpasync, warpgroup
+from cutlass.utils import SmemAllocator, hopper_helpers
+
+from kernels.dsl import bulk, tensor_maps
+from kernels.dsl.arithmetic import narrow
+from kernels.dsl.tensor_maps import COLUMNS, ROW_BYTES
+
+WARP, GROUP = 32, 128
+"""Threads of a warp and of a warpgroup."""
+
+WORKERS = 2
+"""Warpgroups that multiply."""
+
+THREADS = (1 + WORKERS) * GROUP
+GROUP_ROWS = 64
+"""Rows of a wgmma."""
+
+CHUNK_BYTES = GROUP_ROWS * ROW_BYTES
+"""What a warpgroup writes out at a time: 64 rows and columns."""
+
+CHUNKS = 2
+"""Chunks of a warpgroup in shared memory: one is filled while the other is read."""
+
+LOADER_REGISTERS, WORKER_REGISTERS = 40, 232
+"""Of a thread. The sums of a tile of 256 columns alone take 128; all threads of an SM have 65,536."""
+
+SHARED_BYTES = 227 << 10
+"""The most shared memory of a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What a matmul is compiled for. columns: of a tile of 128 rows, a multiple of 64 to 256. stages: pieces of 64
+    columns of A and B in shared memory. cluster: blocks of a cluster, 1 or 2. along, panel: the tile order."""
+
+    columns: int = 256
+    stages: int = 4
+    cluster: int = 2
+    along: str = "m"
+    panel: int = 8
+    reason: str = "256 columns and 2 blocks load the fewest bytes a product; 4 stages are what fits; not measured"
+
+    def __post_init__(self) -> None:
+        if self.columns % COLUMNS or not COLUMNS <= self.columns <= 256:
+            raise ValueError(f"a tile has 64, 128, 192 or 256 columns, not {self.columns} (columns)")
+        if self.cluster not in (1, 2) or self.along not in ("m", "n") or self.panel < 1:
+            raise ValueError(f"{self}: cluster is 1 or 2, along m or n, panel 1 or more")
+        if self.stages < 2 or self.shared_bytes > SHARED_BYTES:
+            raise ValueError(
+                f"{self.stages} stages (stages) take {self.shared_bytes} bytes of {SHARED_BYTES}: give fewer"
+            )
+
+    @property
+    def stage_bytes(self) -> int:
+        return (WORKERS * GROUP_ROWS + self.columns) * ROW_BYTES
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.stages * (self.stage_bytes + 16) + WORKERS * CHUNKS * CHUNK_BYTES + 1024
+
+
+DEFAULT = Tuning()
+
+
+class Matmul:
+    """The kernel. dtype: cutlass.BFloat16 or cutlass.Float16."""
+
+    def __init__(self, dtype: Any, tuning: Tuning = DEFAULT) -> None:
+        self.dtype = dtype
+        self.name = {cutlass.BFloat16: "bfloat16", cutlass.Float16: "float16"}[dtype]
+        self.tuning = tuning
+        self.rows, self.columns = WORKERS * GROUP_ROWS, tuning.columns
+        self.shards = 1
+
+    # The host's half.
+
+    @cute.jit
+    def __call__(self, a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, blocks: Int32) -> None:
+        """a: (rows, depth), b: (columns, depth), c: (rows, columns). blocks: number of SMs to use."""
+        self.launch(a, b, c, blocks)
+
+    def launch(self, a: Any, b: Any, c: Any, blocks: Any, stream: Any = ()) -> None:
+        """Within a traced function. stream: a CUstream; nothing: the default one."""
+        sizes = (cute.size(a, mode=[0]), cute.size(b, mode=[0]), cute.size(a, mode=[1]))
+        self.launch_with([self.source(a)], b, [self.target(c)], sizes, [], blocks, stream)
+
+    def launch_with(
+        self,
+        sources: list[Any],
+        b: Any,
+        targets: list[Any],
+        sizes: Any,
+        words: list[Any],
+        blocks: Any,
+        stream: Any = (),
+    ) -> None:
+        """sources, targets: the tensor maps of A and C. sizes: rows, columns, depth. words: for begin."""
+        cluster, k_major = self.tuning.cluster, warpgroup.OperandMajorMode.K
+        mma = hopper_helpers.make_trivial_tiled_mma(
+            self.dtype, self.dtype, k_major, k_major, cutlass.Float32, (WORKERS, 1, 1), (GROUP_ROWS, self.columns)
+        )
+        rows, columns = self.tiles(sizes)
+        clusters = cutlass.min(Int32(blocks // cluster), Int32(rows * columns * self.shards))
+        self.kernel(mma, sources, self.map_of(b, self.columns // cluster), targets, sizes, words).launch(
+            grid=(clusters * cluster, 1, 1),
+            block=(THREADS, 1, 1),
+            cluster=(cluster, 1, 1),
+            min_blocks_per_mp=1,
+            stream=stream,
+        )
+
+    def source(self, matrix: Any) -> Any:
+        """The tensor map of A."""
+        return self.map_of(matrix, self.rows)
+
+    def target(self, matrix: Any) -> Any:
+        """The tensor map of C."""
+        return self.map_of(matrix, GROUP_ROWS, True)
+
+    def map_of(self, matrix: Any, rows: int, is_target: bool = False) -> Any:
+        """The tensor map of a matrix for boxes of a number of rows: an atom that carries it."""
+        layout = self.staged(rows, 1)
+        box = cute.slice_(layout, (None, None, 0))
+        operation = cpasync.CopyBulkTensorTileS2GOp() if is_target else cpasync.CopyBulkTensorTileG2SOp()
+        return cpasync.make_tiled_tma_atom(operation, matrix, box, (rows, COLUMNS))[0]
+
+    def staged(self, rows: int, stages: int) -> Any:
+        """The layout of pieces of 64 columns in shared memory."""
+        atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, self.dtype)
+        return cute.tile_to_shape(atom, (rows, COLUMNS, stages), order=(0, 1, 2))
+
+    def tiles(self, sizes: Any) -> tuple[Any, Any]:
+        """How many tiles lie below each other (those of a cluster count as one) and beside each other in a shard."""
+        return cute.ceil_div(sizes[0], self.tuning.cluster * self.rows), cute.ceil_div(sizes[1], self.columns)
+
+    # The device's half.
+
+    @cute.kernel
+    def kernel(self, mma: cute.TiledMma, sources: Any, b: Any, targets: Any, sizes: Any, words: Any) -> None:
+        thread = cute.arch.thread_idx()[0]
+        group = cute.arch.make_warp_uniform(thread // GROUP)
+        stages, cluster = self.tuning.stages, self.tuning.cluster
+        shared = SmemAllocator()
+        layouts = [self.staged(rows, stages) for rows in (self.rows, self.columns)]
+        pieces = [shared.allocate_tensor(self.dtype, one.outer, 1024, one.inner) for one in layouts]
+        chunks = shared.allocate_array(cutlass.Int8, WORKERS * CHUNKS * CHUNK_BYTES, byte_alignment=1024)
+        barriers = shared.allocate_array(Int64, 2 * stages, byte_alignment=8)
+        sources, targets = ([tensor_maps.address_of(one) for one in group] for group in (sources, targets))
+        b = tensor_maps.address_of(b)
+        self.begin(words)
+        if thread == 0:
+            for at in cutlass.range_constexpr(stages):
+                cute.arch.mbarrier_init(barriers + at, 1)
+                cute.arch.mbarrier_init(barriers + stages + at, cluster * WORKERS * (GROUP // WARP))
+            cute.arch.mbarrier_init_fence()
+            for one in (*sources, b, *targets):
+                tensor_maps.prefetch(one)
+        self.meet()
+        self.met(thread)
+        if group == 0:
+            cute.arch.setmaxregister_decrease(LOADER_REGISTERS)
+            if thread == 0:
+                self.load(sources, b, pieces, barriers, sizes)
+            if thread >= WARP:
+                self.assist(thread - WARP)
+        else:
+            cute.arch.setmaxregister_increase(WORKER_REGISTERS)
+            self.multiply(mma, targets, pieces, chunks, barriers, sizes, group - 1)
+        if cutlass.const_expr(cluster > 1):
+            cute.arch.cluster_arrive(aligned=False)
+            cute.arch.cluster_wait()
+
+    @cute.jit
+    def meet(self) -> None:
+        """Of a cluster, or of a block that is alone."""
+        if cutlass.const_expr(self.tuning.cluster > 1):
+            cute.arch.cluster_arrive()
+            cute.arch.cluster_wait()
+        else:
+            cute.arch.sync_threads()
+
+    @cute.jit
+    def place(self, number: Int32, sizes: Any) -> tuple[Int32, Int32, Int32]:
+        """Row and column (in tiles) and shard of this block's tile with a number; the numbers of a shard come first."""
+        across, down = self.tiles(sizes)[:: 1 if self.tuning.along == "m" else -1]
+        shard, rest = number // (across * down), number % (across * down)
+        first = rest // (self.tuning.panel * down) * self.tuning.panel
+        rest = rest - first * down
+        width = cutlass.min(Int32(self.tuning.panel), across - first)
+        row, column = (first + rest % width, rest // width)[:: 1 if self.tuning.along == "m" else -1]
+        row = row * self.tuning.cluster + cute.arch.block_idx_in_cluster()
+        return row, column, Int32(self.shard(shard))
+
+    # What fused kernels do besides.
+
+    def begin(self, words: list[Any]) -> None:
+        """All threads, first."""
+
+    def met(self, thread: Any) -> None:
+        """All threads, when all of the block have begun."""
+
+    def assist(self, thread: Any) -> None:
+        """The warps of the first warpgroup that have nothing to do."""
+
+    def shard(self, step: Any) -> Any:
+        """The shard that is computed in a step."""
+        return step
+
+    def await_shard(self, shard: Any) -> None:
+        """The loading thread, before it loads rows of a shard."""
+
+    def load_a(self, stage: Any, sources: Any, k: Any, row: Any, shard: Any, counted: Any) -> None:
+        """Start the copy of a piece of A."""
+        tensor_maps.load(stage, sources[0], self.corner(k, row, shard), counted)
+
+    def finish(self, sums: Any, targets: Any, chunks: Any, place: Any, sizes: Any, group: Any, told: Any) -> Any:
+        """A warpgroup has a tile: write its rows. told: what it has to tell, which is given to the next call."""
+        for at in range(self.columns // COLUMNS):
+            self.write(self.rounded(sums, at), targets, chunks, place, at, group)
+        return told
+
+    def end(self, sizes: Any, group: Any, told: Any) -> None:
+        """A warpgroup has written all tiles."""
+
+    # What they have in common.
+
+    def corner(self, column: Any, row: Any, shard: Any) -> tuple[Any, ...]:
+        """Where a box of A begins."""
+        return (column, row)
+
+    def target_corner(self, column: Any, row: Any, shard: Any) -> tuple[Any, ...]:
+        """Where a box of C begins."""
+        return (column, row)
+
+    @cute.jit
+    def numbers(self, sizes: Any) -> tuple[Int32, Int32, Int32]:
+        """The first number of this block's cluster, how far apart its numbers are, and the number of all."""
+        cluster, (rows, columns) = self.tuning.cluster, self.tiles(sizes)
+        count = Int32(rows * columns * self.shards)
+        return cute.arch.block_idx()[0] // cluster, cute.arch.grid_dim()[0] // cluster, count
+
+    @cute.jit
+    def load(self, sources: Any, map_b: Any, pieces: Any, barriers: Any, sizes: Any) -> None:
+        """One thread: all pieces of all tiles of this block, as far ahead as there are stages."""
+        stages, cluster = self.tuning.stages, self.tuning.cluster
+        number, step, count = self.numbers(sizes)
+        half = self.columns // cluster
+        mine = cute.arch.block_idx_in_cluster() * half
+        a, b = (Int32(one.iterator.toint()) for one in pieces)
+        full = Int32(barriers.toint())
+        stage, parity = Int32(0), Int32(1)
+        while number < count:
+            row, column, shard = self.place(number, sizes)
+            self.await_shard(shard)
+            k = Int32(0)
+            while k < sizes[2]:
+                cute.arch.mbarrier_wait(barriers + stages + stage, parity)
+                cute.arch.mbarrier_arrive_and_expect_tx(barriers + stage, self.tuning.stage_bytes)
+                counted = full + stage * 8
+                self.load_a(a + stage * self.rows * ROW_BYTES, sources, k, row * self.rows, shard, counted)
+                corner = (k, column * self.columns + mine)
+                tensor_maps.load(b + (stage * self.columns + mine) * ROW_BYTES, map_b, corner, counted, cluster)
+                k += COLUMNS
+                stage += 1
+                if stage == stages:
+                    stage = Int32(0)
+                    parity = 1 - parity
+            number += step
+
+    @cute.jit
+    def multiply(
+        self, mma: cute.TiledMma, targets: Any, pieces: Any, chunks: Any, barriers: Any, sizes: Any, group: Int32
+    ) -> None:
+        """A warpgroup: its rows of all tiles of this block."""
+        stages = self.tuning.stages
+        number, step, count = self.numbers(sizes)
+        part = mma.get_slice(group * GROUP)
+        a = mma.make_fragment_A(part.partition_A(pieces[0]))
+        b = mma.make_fragment_B(part.partition_B(pieces[1]))
+        sums = cute.make_rmem_tensor(mma.partition_shape_C((self.rows, self.columns)), cutlass.Float32)
+        stage, parity = Int32(0), Int32(0)
+        before, told = Int32(0), Int32(0)
+        while number < count:
+            cute.arch.mbarrier_wait(barriers + stage, parity)
+            self.step(mma, sums, a, b, stage, True)
+            k = Int32(COLUMNS)
+            while k < sizes[2]:
+                before = stage
+                stage += 1
+                if stage == stages:
+                    stage = Int32(0)
+                    parity = 1 - parity
+                cute.arch.mbarrier_wait(barriers + stage, parity)
+                self.step(mma, sums, a, b, stage, False)
+                warpgroup.wait_group(1)
+                self.release(barriers + stages + before)
+                k += COLUMNS
+            warpgroup.wait_group(0)
+            self.release(barriers + stages + stage)
+            stage += 1
+            if stage == stages:
+                stage = Int32(0)
+                parity = 1 - parity
+            told = self.finish(sums, targets, chunks, self.place(number, sizes), sizes, group, told)
+            number += step
+        bulk.await_written()
+        self.end(sizes, group, told)
+
+    @cute.jit
+    def step(self, mma: cute.TiledMma, sums: Any, a: Any, b: Any, stage: Int32, is_first: cutlass.Constexpr) -> None:
+        """Start the products of a stage."""
+        warpgroup.fence()
+        for k in cutlass.range_constexpr(COLUMNS // 16):
+            mma.set(warpgroup.Field.ACCUMULATE, not (is_first and k == 0))
+            cute.gemm(mma, sums, a[None, None, k, stage], b[None, None, k, stage], sums)
+        warpgroup.commit_group()
+
+    @cute.jit
+    def release(self, barrier: Any) -> None:
+        """A warp has read a stage: tell both blocks of a cluster."""
+        lane = cute.arch.lane_idx()
+        if cutlass.const_expr(self.tuning.cluster > 1):
+            if lane < self.tuning.cluster:
+                cute.arch.mbarrier_arrive(barrier, lane)
+        else:
+            if lane == 0:
+                cute.arch.mbarrier_arrive(barrier)
+
+    @cute.jit
+    def write(self, words: Any, targets: Any, chunks: Any, place: Any, at: cutlass.Constexpr, group: Int32) -> None:
+        """64 columns of a warpgroup's rows of a tile, to all targets."""
+        row, column, shard = place
+        chunk = self.free_chunk(chunks, at, group)
+        thread = cute.arch.thread_idx()[0] % GROUP
+        line = thread // WARP * 16 + thread % 16
+        for pair in cutlass.range_constexpr(COLUMNS // 16):
+            vector = (2 * pair + thread % WARP // 16) ^ (line % 8)
+            tensor_maps.store_matrices(chunk + line * ROW_BYTES + vector * 16, words[4 * pair : 4 * pair + 4])
+        self.chunk_full(group)
+        if thread == 0:
+            first = column * self.columns + at * COLUMNS
+            self.store(targets, self.target_corner(first, row * self.rows + group * GROUP_ROWS, shard), chunk, shard)
+            bulk.end_group()
+
+    def store(self, targets: Any, corner: Any, chunk: Any, shard: Any) -> None:
+        """Start the copies of a chunk, by one thread."""
+        for one in targets:
+            tensor_maps.store(one, corner, chunk)
+
+    def rounded(self, sums: Any, at: int) -> list[Any]:
+        """The words of 64 columns: two neighbours of a row each."""
+        values = [tensor_maps.word_of_float(sums[at * COLUMNS // 2 + i]) for i in range(COLUMNS // 2)]
+        return [narrow(values[i : i + 2], self.name) for i in range(0, len(values), 2)]
+
+    @cute.jit
+    def free_chunk(self, chunks: Any, at: cutlass.Constexpr, group: Int32) -> Int32:
+        """A chunk of shared memory, when what it held has been read. A tile of an odd number of chunks ends with the
+        one that the next tile begins with."""
+        is_first_again = at == 0 and self.columns // COLUMNS % CHUNKS
+        if cute.arch.thread_idx()[0] % GROUP == 0:
+            bulk.await_read(0 if is_first_again else CHUNKS - 1)
+        self.meet_group(group)
+        return Int32(chunks.toint()) + (group * CHUNKS + at % CHUNKS) * CHUNK_BYTES
+
+    def chunk_full(self, group: Any) -> None:
+        tensor_maps.fence_shared()
+        self.meet_group(group)
+
+    def meet_group(self, group: Any) -> None:
+        cute.arch.barrier(barrier_id=1 + group, number_of_threads=GROUP)

@@ -1,0 +1,210 @@
+"""Matmuls fused with collectives, simulated: every bit over repeated launches, races, and what weaker forms do."""
+
+from dataclasses import dataclass
+
+import cutlass
+import pytest
+import torch
+
+import symlab
+from kernels.matmul import ranks
+from kernels.matmul.all_gather import AllGather
+from kernels.matmul.matmul import Tuning
+from kernels.matmul.reduce_scatter import AllReduce, ReduceScatter, ReduceScatterByAdding, half_tiles, inbox_bytes
+from runner.world.world import WorldFailure
+
+SMALL, ALONE, TWO = Tuning(columns=64, cluster=1), Tuning(cluster=1), Tuning(columns=128)
+CLUSTER = {("formal", "fence.proxy.async")}
+"""What is told of clusters: see test_matmul."""
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A kernel on some ranks. rows: of a shard. exact: small integers, whose sums all orders and bf16 keep."""
+
+    kind: type
+    world_size: int
+    rows: int
+    columns: int
+    depth: int
+    tuning: Tuning = SMALL
+    exact: bool = True
+    blocks: int = 4
+
+    def __str__(self):
+        words = (self.kind.__name__, self.world_size, self.rows, self.columns, self.depth, self.tuning.columns)
+        return "-".join(map(str, (*words, self.tuning.cluster)))
+
+    def matrix(self, made, *shape):
+        drawn = torch.randint(-1, 2, shape, generator=made) if self.exact else torch.randn(shape, generator=made)
+        return drawn.to(torch.bfloat16)
+
+    def operands(self):
+        """A and B of each rank: A (ranks, rows, depth), but for all_gather, (rows, depth)."""
+        made = torch.Generator().manual_seed(self.rows * self.columns + self.depth)
+        shape = (self.rows, self.depth) if issubclass(self.kind, AllGather) else ()
+        shape = shape or (self.world_size, self.rows, self.depth)
+        count = range(self.world_size)
+        a = [self.matrix(made, *shape) for _ in count]
+        return a, [self.matrix(made, self.columns, self.depth) for _ in count]
+
+    def ran(self, launches=3, **how):
+        """C of each rank, what it has to be, and what the race checker told."""
+        (a, b), size = self.operands(), self.world_size
+        flags = 2 * size * half_tiles(self.rows, self.columns, self.tuning)
+        words = {"state": (ranks.STATE_WORDS, "int32", "zeros"), "status": (16, "int32", "zeros")}
+        buffers = {"a": a, "b": b, "flags": (flags, "int32", "zeros"), **words}
+        shape, c = (self.rows, self.columns), "c"
+        more = []
+        if issubclass(self.kind, AllGather):
+            buffers["gathered"] = ((2 * size, self.rows, self.depth), torch.bfloat16)
+            shape, more = (size, *shape), ["gathered", ("peers", "gathered")]
+        elif issubclass(self.kind, ReduceScatterByAdding):
+            c = ("tensors", "c")
+        else:
+            buffers["inbox"] = (inbox_bytes(self.rows, self.columns, size, self.tuning), "uint8")
+            more = ["inbox", ("peers", "inbox")]
+            if issubclass(self.kind, AllReduce):
+                shape, c = (size, *shape), ("tensors", "c")
+        buffers["c"] = (shape, torch.bfloat16)
+        last = ["flags", ("peers", "flags"), "state", "status", ("u32", "rank"), ("u64", 0), ("u32", self.blocks)]
+        how = {"schedule": "fair", **how}
+        done = symlab.simulate(
+            self.kind(cutlass.BFloat16, size, self.tuning),
+            ranks=size,
+            arch="sm_90a",
+            buffers=buffers,
+            arguments=["a", "b", c, *more, *last],
+            launches=launches,
+            **how,
+        )
+        return done.outputs["c"], self.expected(a, b), done.findings
+
+    def expected(self, a, b):
+        """From float64; what inboxes fold is rounded before."""
+        size = self.world_size
+        if issubclass(self.kind, AllGather):
+            return [torch.stack([product(one, b[rank]) for one in a]).bfloat16() for rank in range(size)]
+        parts = [[product(a[rank][owner], b[rank]).bfloat16() for rank in range(size)] for owner in range(size)]
+        sums = [folded([*part[owner + 1 :], *part[: owner + 1]]) for owner, part in enumerate(parts)]
+        return [torch.stack(sums)] * size if issubclass(self.kind, AllReduce) else sums
+
+
+def product(a, b):
+    return a.double() @ b.double().T
+
+
+def folded(parts):
+    total = parts[0].float()
+    for one in parts[1:]:
+        total = total + one.float()
+    return total.bfloat16()
+
+
+CASES = [
+    Fused(AllGather, 2, 150, 136, 136, TWO),
+    Fused(AllGather, 4, 70, 72, 72),
+    Fused(AllGather, 3, 130, 264, 64, ALONE, blocks=2),
+    Fused(ReduceScatter, 2, 150, 136, 136, TWO),
+    Fused(ReduceScatter, 4, 70, 72, 72),
+    Fused(ReduceScatter, 3, 130, 264, 64, ALONE, blocks=2),
+    Fused(AllReduce, 2, 150, 136, 136, TWO),
+    Fused(AllReduce, 4, 70, 72, 72),
+    Fused(ReduceScatterByAdding, 2, 150, 136, 136, TWO),
+    Fused(ReduceScatterByAdding, 4, 70, 256, 72, ALONE),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_launch_gives_every_bit_and_has_no_races(case):
+    found, expected, findings = case.ran(races=True)
+    for rank, (one, right) in enumerate(zip(found, expected, strict=True)):
+        assert torch.equal(one, right), rank
+    assert {(one.severity, one.missing) for one in findings} == (CLUSTER if case.tuning.cluster > 1 else set())
+
+
+@pytest.mark.parametrize("kind", [AllGather, ReduceScatter, AllReduce, ReduceScatterByAdding])
+@pytest.mark.parametrize("memory", ["strong", "weak"])
+def test_threads_and_stores_may_come_in_any_order(kind, memory):
+    found, expected, _ = Fused(kind, 2, 70, 72, 72).ran(2, schedule="random", seeds=2, memory=memory)
+    assert all(torch.equal(one, right) for one, right in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_normal_data_are_folded_in_the_order_of_ranks_after_the_owner(world_size):
+    """wgmma truncates its sums, so that a few roundings to bfloat16 differ from those of float64's products."""
+    found, expected, _ = Fused(ReduceScatter, world_size, 70, 72, 64, exact=False).ran(1)
+    for one, right in zip(found, expected, strict=True):
+        differ = (one != right).sum()
+        assert differ < one.numel() // 100
+        assert ((one.double() - right.double()).abs() <= 2.0**-6 * (right.double().abs() + 8)).all()
+
+
+class NoProxyFence(AllGather):
+    @cutlass.cute.jit
+    def await_shard(self, shard: cutlass.Int32):
+        if shard != self.rank:
+            flag = self.flags + cutlass.Int64(shard) * 4
+            ranks.wait_for(flag, self.total, shard, ranks.TILES, self.watch)
+
+
+class NoWaitForShards(AllGather):
+    def await_shard(self, shard):
+        pass
+
+
+class OneGathered(AllGather):
+    def slot(self, shard):
+        return shard
+
+
+class NoWaitForParts(ReduceScatter):
+    def await_one(self, kind, source, half, sizes):
+        pass
+
+
+class OneInbox(ReduceScatter):
+    def part(self, inbox, source, half, sizes):
+        chunks = self.columns // 64
+        return inbox + (cutlass.Int64(source) * self.half_tiles(sizes) + half) * (chunks * 8192)
+
+
+class NoWaitForOwner(ReduceScatterByAdding):
+    def await_one(self, kind, source, half, sizes):
+        pass
+
+
+class NoWaitForAdditions(ReduceScatterByAdding):
+    def end(self, sizes, group, told):
+        self.tell(told, sizes, group)
+
+
+def is_found(kind, world_size=2):
+    """Whether the race checker tells something new of a kernel, or memory that was never written."""
+    try:
+        found = Fused(kind, world_size, 70, 72, 72).ran(races=True)[2]
+    except WorldFailure as failure:
+        return "never written" in failure.message
+    return bool(found)
+
+
+WEAKER = (
+    NoProxyFence,
+    NoWaitForShards,
+    OneGathered,
+    NoWaitForParts,
+    OneInbox,
+    NoWaitForOwner,
+    NoWaitForAdditions,
+)
+
+
+@pytest.mark.parametrize("kind", WEAKER)
+def test_a_kernel_without_one_of_its_waits_is_found(kind):
+    assert is_found(kind)
+
+
+@pytest.mark.parametrize("kind", [ReduceScatter, AllReduce, ReduceScatterByAdding])
+def test_a_flag_that_is_told_before_stores_are_written_is_found(kind, monkeypatch):
+    monkeypatch.setattr(ranks.bulk, "await_written", lambda: ranks.bulk.await_read(0))
+    assert is_found(kind, 3)

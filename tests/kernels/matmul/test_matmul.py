@@ -1,0 +1,111 @@
+"""The matmul of kernels/matmul in the simulator: exact integers at odd shapes, normal data against an oracle of wgmma,
+other orders of threads, races."""
+
+import cutlass
+import numpy as np
+import pytest
+import torch
+
+import symlab
+from kernels.matmul.matmul import Matmul, Tuning
+from tests.simulator.isa.products_oracle import summed
+
+ALONE, TWO = Tuning(cluster=1), Tuning(cluster=2, panel=1)
+KINDS = {torch.bfloat16: (cutlass.BFloat16, "bf16"), torch.float16: (cutlass.Float16, "f16")}
+CHECKED = 30
+"""Elements of a result of normal data that are computed from fractions."""
+
+
+def ran(tuning, a, b, blocks=4, kind="tensor", **how):
+    """C, and what the race checker found."""
+    made = Matmul(KINDS[a.dtype][0], tuning)
+    buffers = {"a": a, "b": b, "c": ((len(a), len(b)), a.dtype)}
+    arguments = [*((kind, name) for name in buffers), ("u32", blocks)]
+    done = symlab.simulate(made, ranks=1, arch="sm_90a", buffers=buffers, arguments=arguments, **how)
+    return done.outputs["c"][0], done.findings
+
+
+def integers(rows, columns, depth, dtype=torch.bfloat16):
+    made = torch.Generator().manual_seed(rows * columns + depth)
+    return [torch.randint(-4, 5, shape, generator=made).to(dtype) for shape in ((rows, depth), (columns, depth))]
+
+
+def rounded(a, b):
+    return (a.float() @ b.float().T).to(a.dtype)
+
+
+@pytest.mark.parametrize(
+    ("tuning", "shape"),
+    [
+        (ALONE, (128, 256, 64)),
+        (ALONE, (200, 328, 200)),
+        (TWO, (600, 520, 264)),
+        (TWO, (8, 8, 8)),
+        (Tuning(columns=128, stages=6, along="n", panel=2), (300, 400, 136)),
+        (Tuning(columns=64, stages=2, panel=3), (1100, 200, 72)),
+        (Tuning(columns=192, stages=3), (130, 392, 320)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+def test_integers_give_what_torch_computes(tuning, shape, dtype):
+    a, b = integers(*shape, dtype)
+    found, _ = ran(tuning, a, b, schedule="fair")
+    assert torch.equal(found, rounded(a, b))
+
+
+@pytest.mark.parametrize("tuning", [ALONE, TWO], ids=str)
+def test_shapes_may_be_known_at_run_time_only_and_threads_come_in_any_order(tuning):
+    a, b = integers(300, 264, 200)
+    found, _ = ran(tuning, a, b, kind="dynamic_tensor", schedule="random", seeds=2)
+    assert torch.equal(found, rounded(a, b))
+
+
+@pytest.mark.parametrize("blocks", [2, 6, 132])
+def test_any_number_of_blocks_computes_all_tiles(blocks):
+    a, b = integers(1300, 264, 64)
+    found, _ = ran(TWO, a, b, blocks, schedule="fair")
+    assert torch.equal(found, rounded(a, b))
+
+
+@pytest.mark.parametrize("dtype", KINDS, ids=str)
+def test_normal_data_give_the_bits_of_one_sum_an_instruction(dtype):
+    made = torch.Generator().manual_seed(5)
+    a, b = (torch.randn(shape, generator=made).to(dtype) for shape in ((150, 96), (264, 96)))
+    found, _ = ran(TWO, a, b, schedule="fair")
+    kind = KINDS[dtype][1]
+    left, right = (one.view(torch.uint16).numpy().astype(int) for one in (a, b))
+    drawn = np.random.default_rng(7)
+    for row, column in zip(drawn.integers(0, 150, CHECKED), drawn.integers(0, 264, CHECKED), strict=True):
+        code = 0
+        for low in range(0, 96, 16):
+            pairs = zip(left[row, low : low + 16].tolist(), right[column, low : low + 16].tolist(), strict=True)
+            code = summed(list(pairs), code, ("f32", kind, kind), 25, 23)
+        expected = torch.tensor([code], dtype=torch.uint32).view(torch.float32).to(dtype)
+        assert torch.equal(expected[0], found[row, column]), (row, column)
+
+
+@pytest.mark.parametrize("tuning", [ALONE, TWO], ids=str)
+def test_there_are_no_races(tuning):
+    """Copies to two blocks and the wgmma of the other block have a proxy in common, and not the block: known GPUs need
+    no fence there."""
+    a, b = integers(300, 264, 392)
+    found, findings = ran(tuning, a, b, schedule="fair", races=True)
+    assert torch.equal(found, rounded(a, b))
+    told = {(one.severity, one.missing) for one in findings}
+    assert told == ({("formal", "fence.proxy.async")} if tuning.cluster > 1 else set())
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"columns": 96}, "64, 128, 192 or 256"),
+        ({"stages": 5}, "give fewer"),
+        ({"stages": 1}, "give fewer"),
+        ({"cluster": 4}, "cluster is 1 or 2"),
+    ],
+    ids=str,
+)
+def test_a_tuning_that_can_not_be_is_refused(values, text):
+    with pytest.raises(ValueError, match=text):
+        Tuning(**values)
