@@ -19,6 +19,7 @@ _OPCODES = frozenset({"elect", "griddepcontrol", "mapa", "getctarank", "multimem
 """Opcodes of sm_90 and later."""
 _CLUSTER_REGISTERS = re.compile(r"%(n?clusterid|cluster_n?cta\w+|is_explicit_cluster)\b")
 _TENSOR_MEMORY = re.compile(r"sm_(100|101|103|110)[af]$")
+_OF_FAMILIES = frozenset({"replace", "multicast::cluster::all"})
 _Rule = Callable[[Instruction, frozenset[str]], int]
 
 
@@ -36,8 +37,9 @@ def lacks(instruction: Instruction, target: str) -> str:
         return "" if target == "sm_90a" else f"{target} has no wgmma: it takes sm_90a"
     if (instruction.opcode == "tcgen05" or "cta_group::2" in words) and not _TENSOR_MEMORY.match(target):
         return f"{target} has no {instruction.mnemonic}: it takes sm_100a, sm_103a or sm_110a, or one for their family"
-    if instruction.opcode == "setmaxnreg" and target[-1] not in "af":
-        return f"{target} has no setmaxnreg: it takes a target for one family or one architecture, such as sm_90a"
+    if (not words.isdisjoint(_OF_FAMILIES) or instruction.opcode == "setmaxnreg") and target[-1] not in "af":
+        text = f"{target} has no {instruction.mnemonic}: it takes a target for one family or one architecture"
+        return f"{text}, such as sm_90a"
     number = re.match(r"sm_(\d+)", target)
     first = _first(instruction, words)
     if number is None or int(number[1]) >= first:

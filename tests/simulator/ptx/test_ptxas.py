@@ -141,3 +141,24 @@ def test_a_form_of_a_later_architecture_is_named_with_it(form, target, first, tm
     later = module(f"{form};", target=first)
     assert unsupported_forms(later) == ()
     assert refused(later, tmp_path, first) == {}
+
+
+ASKS = "clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [%r1], [%r2]"
+
+
+@pytest.mark.parametrize(
+    ("form", "target", "its"),
+    [
+        ("tensormap.replace.tile.rank.global.b1024.b32 [%d1], %r1", "sm_90", "sm_90a"),
+        ("setmaxnreg.inc.sync.aligned.u32 40", "sm_90", "sm_90a"),
+        (ASKS, "sm_100", "sm_100a"),
+        (ASKS.replace(".multicast::cluster::all", ""), "sm_90a", "sm_100"),
+    ],
+)
+def test_a_form_of_some_targets_alone_is_refused_under_others(form, target, its, tmp_path):
+    ptx, other = (module(f"{form};", target=one).replace(".version 8.0", ".version 8.8") for one in (target, its))
+    (one,) = unsupported_forms(ptx)
+    assert one.reason.startswith(f"{target} has no {form.split()[0]}: it takes ")
+    assert set(refused(ptx, tmp_path, target)) == {one.line}
+    assert unsupported_forms(other) == ()
+    assert refused(other, tmp_path, its) == {}
