@@ -35,11 +35,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_318,
-    "the core, code lines": 53_645,
+    "product, code lines": 72_320,
+    "the core, code lines": 53_647,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_380,
-    "tests, code lines": 69_851,
+    f"loaded by symlab {COMMAND}, code lines": 23_382,
+    "tests, code lines": 69_868,
     "Markdown, words": 29_516,
     "README.md, words": 1_600,
     "longest other page, words": 3_202,
