@@ -25,11 +25,6 @@ from simulator.observe.events import (
     MbarrierOperation,
 )
 from simulator.observe.lanes import Ids, Launched, ids_of
-from simulator.ptx.ir import Immediate, Instruction
-
-_ANY = -1
-"""The number of a barrier that a register has."""
-
 
 _CTA, _CLUSTER = SCOPES["cta"], SCOPES["cluster"]
 
@@ -95,11 +90,11 @@ class Order(Listener):
             return
         units = self._units(launched, event.unit, event.lanes)
         who = self.clocks.observers_of(launched, event.lanes)
-        number = _number(event.instruction) if event.unit == "block" else 0
-        for one, unit in sorted(set(zip(who.tolist(), units.tolist(), strict=True))):
+        numbers = [0] * len(units) if event.numbers is None else event.numbers.tolist()
+        for one, unit, number in sorted(set(zip(who.tolist(), units.tolist(), numbers, strict=True))):
             self.barriers[id(launched), event.unit, unit, number].append(self.clocks.snapshot(one))
         if event.unit == "block":
-            for lane in ids_of(event.lanes).tolist():
+            for lane, number in zip(ids_of(event.lanes).tolist(), numbers, strict=True):
                 self.numbers[id(launched), lane] = number
 
     def barrier_completed(self, event: BarrierCompleted) -> None:
@@ -261,12 +256,3 @@ class Order(Listener):
             one.clear()
         self.space.copies.clear()
         self.clocks.release()
-
-
-def _number(instruction: Instruction) -> int:
-    """The number of a block's barrier."""
-    operands = instruction.operands
-    if "red" in instruction.qualifiers:
-        operands = operands[1:-1]
-    first = operands[0] if operands else None
-    return first.bits if isinstance(first, Immediate) else _ANY

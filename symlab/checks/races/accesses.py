@@ -27,6 +27,7 @@ from simulator.happens_before.running import NEVER, WARP, Actor, Held, Lanes, Ma
 from simulator.happens_before.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
 from symlab.checks.races.kernel_end import KernelEnds
 from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, TENSOR_MAP, Findings, Info, Pair
+from symlab.checks.races.tensor_fences import TensorFences
 
 _MOST_OTHERS = 32
 """Lists of further reads are made short when they are longer."""
@@ -93,6 +94,7 @@ class Accesses:
         self.paired: Numbers = np.zeros(64, np.int64)  # whether a pair of blocks works together
         self.stamp = 0
         self.unsure: list[Unordered] = []  # see settle_alike
+        self.fences = TensorFences(order, lambda stamp: self.infos[int(self.info_of[stamp])], findings)
         self.map_fences: dict[tuple[int, int], list[int]] = {}  # by shadow and byte, epochs: see fence_maps
         self._floors: tuple[Actor, int, int, int, int] | None = None  # actors, stamp, info, count and floor: see _floor
 

@@ -69,7 +69,7 @@ from simulator.observe.events import (
 )
 from simulator.observe.lanes import WARPGROUP, Group, Launched
 from simulator.observe.race_checker import RaceChecker
-from simulator.ptx.dataflow import deciding_loads
+from simulator.ptx.dataflow import deciding_loads, unawaited_loads
 from simulator.ptx.ir import Instruction, Kernel
 from simulator.run.nvshmem import STATE
 from symlab.checks.races import promised
@@ -179,6 +179,8 @@ class Races(RaceChecker):
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.begun: dict[tuple[str, int, int], Held] = {}
         """What threads knew when they gave tensor cores something to do."""
+        self.begun_fenced: dict[tuple[str, int, int], list[Held | None]] = {}
+        """What they knew of tensor memory then, at their last fence."""
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
         self.moments: list[Moment] = []
@@ -193,6 +195,8 @@ class Races(RaceChecker):
         self.shared_bytes = 0  # of a block of the launch that begins next
         self.calls_nvshmem = False  # likewise
         self.deciding: frozenset[tuple[int, str]] = frozenset()  # likewise: loads that decide where threads go on
+        self.unawaited: dict[tuple[int, str], tuple[Instruction, str]] = {}  # likewise, see unawaited_loads
+        self.too_early: dict[int, dict[tuple[int, str], tuple[Instruction, str]]] = {}  # the same, by launch
         self.restart()
 
     def findings(self) -> tuple[Finding, ...]:
@@ -210,7 +214,7 @@ class Races(RaceChecker):
 
     def expect(self, ptx: str, shared_bytes: int, kernel: Kernel) -> None:
         """Prepare for a kernel, before its launch begins. shared_bytes: shared memory of a block."""
-        self.deciding = deciding_loads(kernel)
+        self.deciding, self.unawaited = deciding_loads(kernel), unawaited_loads(kernel)
         self.shared_bytes = shared_bytes
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
         self.calls_nvshmem = STATE in ptx
@@ -1202,7 +1206,7 @@ class Races(RaceChecker):
         """Registers that a wgmma takes or gives were accessed before it, and nothing ordered these."""
         assert event.earlier is not None
         first, second = (self._info(run, one, None, "read") for one in (event.earlier, event.instruction))
-        self.found.add_unfenced(first, second, int(run.actors[lane]), event.register)
+        self.found.add_unfenced(first, second, int(run.actors[lane]), f"register {event.register}", "wgmma.fence")
 
     def tensor(self, event: TensorMoment) -> None:
         """A warp accesses tensor memory in its step. What a thread begins knows what the thread did then, and all that
@@ -1223,10 +1227,19 @@ class Races(RaceChecker):
             self.order.settle(run, lanes)
             held = Held.of(run, lanes, self.accesses.tick())
             if event.moment == "issued":
-                self.begun[key] = held
+                self.begun[key], self.begun_fenced[key] = held, self.accesses.fences.fenced(run, lanes)
                 self.order.held[key] = held.row
                 return
+            if event.moment == "fenced":
+                self.accesses.fences.fence(run, lanes, held)
+                return
+            if event.moment == "awaited":
+                self.accesses.fences.wait(held, self.accesses.stamp)
+                return
             info = self._info(run, event.instruction, None, "taken" if event.moment == "loaded" else "write")
+            if use := self.too_early[id(run)].get((event.instruction.line, event.instruction.text)):
+                second = self._info(run, use[0], None, "read")
+                self.found.add_unfenced(info, second, int(held.actor[0]), f"register {use[1]}", "tcgen05.wait::ld")
             self._touch_cells(run, event, held, info, (event.cells, event.columns), held.actor)
 
     def _multiplied(self, run: Running, event: TensorMoment, held: Held, queue: Mbarrier) -> None:
@@ -1256,7 +1269,11 @@ class Races(RaceChecker):
         lanes, columns = (np.ravel(one) for one in np.broadcast_arrays(*cells))
         who: Any = np.repeat(np.arange(len(actors)), len(lanes) // len(actors))
         places = (event.block * TENSOR_LANES + lanes) * TENSOR_COLUMNS + columns
-        self.accesses.touch(run.tensor, Many(held, who), places * _CELL_BYTES, _CELL_BYTES, False, info, actors[who])
+        key, now = ("tensor", id(run), event.number), Many(held, who)
+        fences, by_cores = self.accesses.fences, event.number >= 0
+        fenced = self.begun_fenced[key] if by_cores else fences.fenced(run, self._ids(event.lanes))
+        fences.check(run.tensor, now, by_cores, fenced, places * _CELL_BYTES, info)
+        self.accesses.touch(run.tensor, now, places * _CELL_BYTES, _CELL_BYTES, False, info, actors[who])
         return stamp
 
     # Launches and hosts
@@ -1275,6 +1292,7 @@ class Races(RaceChecker):
             row = self._boundary(rows, rank, launched.stream, stamp)
             run.set_rows(slice(position * launched.threads, (position + 1) * launched.threads), row)
         run.calls_nvshmem, run.deciding = self.calls_nvshmem, self.deciding
+        self.too_early[id(run)] = self.unawaited
         self.accesses.ends.began(launched)
         self.running[launched] = run
         order.running.append(run)
