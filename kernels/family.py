@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +43,23 @@ def multicast(of: str) -> Parameter:
     return Parameter("multicast", of)
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the busiest rank does, by the case. vectors: 16-byte units that it works on; loads_per_vector: loads before
+    the first of a unit can be used; groups: into how many equal groups the grid is divided, see Frame.each_peer."""
+
+    vectors: Callable[[Case], int]
+    loads_per_vector: Callable[[Case], int] = lambda case: 1
+    groups: Callable[[Case], int] = lambda case: 1
+
+
 def spec_with(
     name: str,
     body: Callable[[Frame], None],
     tuning: Tuning,
     *,
     buffers: tuple[Parameter, ...],
-    vectors: Callable[[Case], int],
-    loads_per_vector: Callable[[Case], int] = lambda case: 1,
-    groups: Callable[[Case], int] = lambda case: 1,
+    work: Work,
     options: Callable[[Case], dict[str, Any]] = lambda case: {},
     workspaces: Callable[[Case], tuple[Workspace, ...]] = lambda case: (),
     **rest: Any,
@@ -58,15 +67,12 @@ def spec_with(
     """The spec of the algorithm that body is, from the file that defines body.
 
     name: "op/algorithm". buffers are the kernel's pointers beside the barrier's: whether that goes over peers or
-    multicast follows from needs_multicast. vectors(case): 16-byte units that the busiest rank works on;
-    loads_per_vector(case): loads before the first of a unit can be used; groups(case): into how many equal groups the
-    grid is divided, see Frame.each_peer; options(case): choices of the algorithm itself; workspaces beside the
-    barrier's own; rest goes to KernelSpec, with what _implied adds; a spec whose functions of a case know the tuning
-    has to give retuned. ValueError for a name without an op, and a body without a file.
+    multicast follows from needs_multicast. work: the busiest rank's; options(case): choices of the algorithm itself;
+    workspaces beside the barrier's own; rest goes to KernelSpec, with what _implied adds; a spec whose functions of a
+    case know the tuning has to give retuned. ValueError for a name without an op, and a body without a file.
     """
     op, algorithm = _parts_of(name)
-    hosts: dict[str, Any] = {"loads_per_vector": loads_per_vector, "groups": groups, "options": options}
-    hosts |= {"vectors": vectors, "workspaces": workspaces}
+    hosts: dict[str, Any] = {"work": work, "options": options, "workspaces": workspaces}
     over = multicast if rest.get("needs_multicast") else peers
     pointers = (*buffers, over("signals"), address("signals"), address("epochs"), address("status"))
 
@@ -74,9 +80,9 @@ def spec_with(
         return spec_with(name, body, other, buffers=buffers, **hosts, **rest)
 
     def choices(case: Case) -> dict[str, Any]:
-        count = groups(case)
-        made = tuning.choices(case, loads_per_vector(case)) | options(case)
-        return made | ({"groups": count} if count > 1 else {})
+        groups = work.groups(case)
+        made = tuning.choices(case, work.loads_per_vector(case)) | options(case)
+        return made | ({"groups": groups} if groups > 1 else {})
 
     def build(case: Case) -> Any:
         from kernels.dsl.frame import Kernel
@@ -92,7 +98,7 @@ def spec_with(
         algorithm=algorithm,
         parameters=(*pointers, Parameter("numel"), Parameter("rank"), Parameter("root"), Parameter("patience")),
         workspaces=all_workspaces,
-        launch=lambda case: tuning.launch(case, vectors(case), groups(case)),
+        launch=lambda case: tuning.launch(case, work.vectors(case), work.groups(case)),
         build=build,
         choices=choices,
         # This file leads to the frame, which a body need not import.

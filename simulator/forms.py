@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from simulator.ptx.ir import Unsupported
 from simulator.run.decode import unsupported_forms
 
-LATER = (
-    *("wmma", "tcgen05.mma", "tcgen05.shift", "tensormap"),
-    *("fence.proxy.tensormap::generic", "cp.async.bulk.tensor"),
-)
-"""Forms that are planned: matrices, maps that a kernel changes, and copies of tensors by other modes than tile."""
+LATER = ("wmma", "tcgen05.mma", "tcgen05.shift", "tensormap", "cp.async.bulk.tensor")
+"""Forms that are planned: matrices, other fields of maps, and copies of tensors by other modes than tile."""
 
 _GUARD = re.compile(r"^@!?\S+\s+")
 

@@ -36,8 +36,9 @@ from simulator.options import Schedule
 from simulator.parts import SimulatorOptions as SimulatorOptions
 from simulator.parts import described, made_clock, made_races, made_space, made_streams, register_counts
 from simulator.run.machine import Batch, Scratch
+from simulator.run.queued import Queued
 from simulator.run.schedule import Scheduler, waiting_report
-from simulator.run.streams import Queued, Streams
+from simulator.run.streams import Streams
 
 if TYPE_CHECKING:
     from cases.finding import Finding
@@ -322,10 +323,8 @@ class SimulatedWorld:
 
     def _batch(self, ranks: list[int], queued: list[Queued]) -> Batch:
         """One batch of equal launches on some ranks."""
-        one = queued[0]
-        arguments, numbers = [other.arguments for other in queued], [other.number for other in queued]
-        how = (arguments, self.options.multimem, numbers, self._places(one, ranks), self.options.is_by_block)
-        return Batch(self.space, self.scratch, one.executable, ranks, one.launch, *how)
+        how = (self.options.multimem, self._places(queued[0], ranks), self.options.is_by_block)
+        return Batch(self.space, self.scratch, ranks, queued, *how)
 
     def _places(self, one: Queued, ranks: list[int]) -> Places | None:
         """The places for the blocks of a launch on some ranks."""

@@ -180,11 +180,9 @@ class Nvshmem:
         *,
         how: int = SET,
         scope: str = "block",
-        nbi: bool = False,
     ) -> None:
         """put, and behind its data `value` to the rank's word at signal, which it sets or adds to (how)."""
-        name = scoped("putmem_signal_nbi" if nbi else "putmem_signal", scope)
-        self.call(name, target, source, size_bytes, signal, value, how, pe)
+        self.call(scoped("putmem_signal", scope), target, source, size_bytes, signal, value, how, pe)
 
     def signal_op(self, signal: Any, value: Any, pe: Any, *, how: int = SET) -> None:
         """Set a rank's word at signal to value, or add it (how). By one thread; ordered behind that thread's puts only

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cases.case import Case
 from cases.refusal import Refusal
 from cases.stress import NOT_ONE_WAY, ONE_WAY, THROUGH_SWITCH, WITH_BARRIERS
-from kernels.family import OUT, address, multicast, peers, spec_with
+from kernels.family import OUT, Work, address, multicast, peers, spec_with
 from kernels.multimem import SIGNAL, store_form
 from kernels.spec import KernelSpec, Parameter, Workspace
 from kernels.tuning import Step, Tuning
@@ -149,7 +149,7 @@ def kernel(
         dtypes=("uint32",),
         why_not={**WHY_NOT, **why_not},
         buffers=(address("input"), address("output"), address("inbox"), *buffers),
-        vectors=lambda case: 1,
+        work=Work(lambda case: 1),
         refusal=refuses,
         **{"workspaces": lambda case: (Workspace("inbox", 2 * case.world_size, zeroed=False),), **rest},
     )

@@ -17,7 +17,7 @@ from cases.case import Case
 from cases.refusal import Refusal
 from cases.stress import WITH_BARRIERS
 from kernels import shares
-from kernels.family import address, peers, spec_with
+from kernels.family import Work, address, peers, spec_with
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ KERNELS = (
         summary="each rank stores its contributions to their owners in rounds, who add them as they arrive",
         owner=shares.own,
         buffers=ADDED,
-        vectors=lambda case: 2 * of_chunk(case),
+        work=Work(lambda case: 2 * of_chunk(case)),
         workspaces=shares.chunk_rows,
         refusal=refuses,
     ),
@@ -242,7 +242,7 @@ KERNELS = (
         summary="each rank's contributions go through shared memory to their owners, who add them as they arrive",
         owner=shares.own,
         buffers=ADDED,
-        vectors=of_chunk,
+        work=Work(of_chunk),
         workspaces=shares.chunk_rows,
         refusal=refuses,
     ),
@@ -253,7 +253,7 @@ KERNELS = (
         summary="all inputs go through shared memory to the root, which adds them as they arrive",
         owner=shares.roots,
         buffers=ADDED,
-        vectors=shares.of_buffer,
+        work=Work(shares.of_buffer),
         workspaces=lambda case: (shares.rows(case, case.size_bytes),),
     ),
     kernel(
@@ -262,7 +262,7 @@ KERNELS = (
         _once(512, 32, 4, "1 MiB under way; 2 MiB takes 12.9 us on 4 H200, 128 MiB 326"),
         summary="each rank's chunk goes through shared memory to all outputs",
         buffers=(address("input"), peers("output")),
-        vectors=of_chunk,
+        work=Work(of_chunk),
         refusal=refuses,
         **MOVED,
     ),
@@ -273,8 +273,7 @@ KERNELS = (
         summary="each rank's chunks go through shared memory to their ranks",
         why_not={"placement": "a chunk would be overwritten before it is sent"},
         buffers=(address("input"), peers("output")),
-        vectors=lambda case: shares.groups(case) * of_chunk(case),
-        groups=shares.groups,
+        work=Work(lambda case: shares.groups(case) * of_chunk(case), groups=shares.groups),
         refusal=refuses,
     ),
     kernel(
@@ -283,7 +282,7 @@ KERNELS = (
         _once(512, 32, 4, "1 MiB under way; 2 MiB takes 18.1 us on 4 H200, 128 MiB 595"),
         summary="each rank passes its slice of the root's input through shared memory to all outputs",
         buffers=(address("output"), peers("input"), peers("output")),
-        vectors=shares.of_root_slice,
+        work=Work(shares.of_root_slice),
         **MOVED,
     ),
 )

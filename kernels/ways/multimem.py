@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from cases.stress import THROUGH_SWITCH
 from kernels import shares
-from kernels.family import address, multicast, peers, spec_with
+from kernels.family import Work, address, multicast, peers, spec_with
 from kernels.multimem import instructions, refuses_multimem
 from kernels.tuning import Step, Tuning
 
@@ -169,7 +169,7 @@ KERNELS = (
         TUNING,
         summary="each rank loads the switch's reduction of all inputs into its output",
         why_not={"placement": "a rank would overwrite its input while the switch reads it for others"},
-        vectors=shares.of_buffer,
+        work=Work(shares.of_buffer),
     ),
     kernel(
         "all_reduce/multimem_two_shot",
@@ -179,7 +179,7 @@ KERNELS = (
         fold="unordered",
         one_owner=True,
         buffers=(multicast("input"), multicast("output"), peers("input"), peers("output")),
-        vectors=shares.of_slice,
+        work=Work(shares.of_slice),
         refusal=refuses_multimem,
         multimem=partial(instructions, stores=True),
     ),
@@ -188,27 +188,27 @@ KERNELS = (
         reduce_chunk,
         TUNING,
         summary="each rank loads the switch's reduction of its chunk",
-        vectors=shares.of_chunk,
+        work=Work(shares.of_chunk),
     ),
     reducing(
         "reduce/multimem",
         reduce_at_root,
         TUNING,
         summary="the root loads the switch's reduction of all inputs",
-        vectors=shares.of_buffer,
+        work=Work(shares.of_buffer),
     ),
     moving(
         "all_gather/multimem",
         store_chunk,
         TUNING,
         summary="each rank stores its chunk through the switch",
-        vectors=shares.of_chunk,
+        work=Work(shares.of_chunk),
     ),
     moving(
         "broadcast/multimem",
         store_root,
         TUNING,
         summary="the root stores its input through the switch",
-        vectors=shares.of_buffer,
+        work=Work(shares.of_buffer),
     ),
 )

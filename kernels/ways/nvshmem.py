@@ -19,7 +19,7 @@ from cases.stress import NOT_ONE_WAY, ONE_WAY
 from kernels import shares
 from kernels.dsl import put_shares
 from kernels.dsl.count_rooms import rooms
-from kernels.family import address, spec_with
+from kernels.family import Work, address, spec_with
 from kernels.spec import KernelSpec, Parameter, Workspace
 from kernels.tuning import Step, Tuning
 
@@ -237,8 +237,7 @@ def _as(threads: int, blocks: int, of: str, loads_in_flight: int = 8) -> Tuning:
 WORDS, ROWS = address("words"), address("scratch")
 SLICED: dict[str, Any] = {
     "owner": put_shares.owner,
-    "vectors": lambda case: -(-shares.of_buffer(case) // case.world_size),
-    "loads_per_vector": shares.each_rank,
+    "work": Work(lambda case: -(-shares.of_buffer(case) // case.world_size), shares.each_rank),
 }
 
 KERNELS = (
@@ -262,8 +261,7 @@ KERNELS = (
         placement="not tried",
         owner=shares.own,
         buffers=(ROWS, WORDS),
-        vectors=shares.of_chunk,
-        loads_per_vector=shares.each_rank,
+        work=Work(shares.of_chunk, shares.each_rank),
         workspaces=lambda case, max_blocks: (*words(case, max_blocks), *shares.chunk_rows(case)),
     ),
     kernel(
@@ -273,7 +271,7 @@ KERNELS = (
         summary="each rank puts its input to all outputs by NVSHMEM's put_signal",
         placement="not tried",
         buffers=(WORDS,),
-        vectors=of_chunk,
+        work=Work(of_chunk),
         workspaces=words,
     ),
     kernel(
@@ -283,7 +281,7 @@ KERNELS = (
         summary="the root puts its buffer to all ranks by NVSHMEM's put_signal",
         placement="not tried",
         buffers=(WORDS,),
-        vectors=shares.of_buffer,
+        work=Work(shares.of_buffer),
         workspaces=words,
     ),
     kernel(
@@ -306,7 +304,7 @@ KERNELS = (
         summary="each rank puts its chunks to their ranks by NVSHMEM's put_signal",
         placement="a chunk would be overwritten before it is sent",
         buffers=(WORDS,),
-        vectors=of_chunk,
+        work=Work(of_chunk),
         workspaces=words,
     ),
     kernel(
@@ -316,7 +314,7 @@ KERNELS = (
         summary="each rank puts its counts, then its messages, to their ranks by NVSHMEM's put_signal",
         placement="a message would be overwritten before it is sent",
         buffers=(Parameter("counts"), WORDS, address("rows"), address("places")),
-        vectors=of_chunk,
+        work=Work(of_chunk),
         workspaces=lambda case, max_blocks: (*words(case, max_blocks), *rooms(case, max_blocks)),
         nvshmem=(*put_shares.EXCHANGE, "nvshmem_putmem"),
     ),
@@ -327,7 +325,7 @@ KERNELS = (
         summary="each rank gives its input to the next rank by NVSHMEM's put_signal",
         placement="an input would be overwritten before it is sent",
         buffers=(WORDS,),
-        vectors=shares.of_buffer,
+        work=Work(shares.of_buffer),
         workspaces=lambda case, max_blocks: (Workspace("words", 2 * max_blocks, "uint64"),),
         nvshmem=("nvshmem_my_pe", "nvshmem_n_pes", *put_shares.EXCHANGE),
     ),

@@ -35,7 +35,7 @@ from cases.ops import collective
 from cases.stress import NOT_ONE_WAY, ONE_WAY, WITH_BARRIERS
 from kernels import shares
 from kernels.dsl import slots
-from kernels.family import address, peers, spec_with
+from kernels.family import Work, address, peers, spec_with
 from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 
@@ -371,9 +371,7 @@ def one_way(op: str, way: Way, tuning: Tuning, rounds: slots.Rounds | None = Non
             *(address("input"), address("output"), address("inbox"), peers("inbox")),
             *((address("turns"),) if banks.is_set_back else ()),
         ),
-        vectors=lambda case: slots.lanes(case, way.units(exchange, case), groups(case)),
-        loads_per_vector=loads,
-        groups=groups,
+        work=Work(lambda case: slots.lanes(case, way.units(exchange, case), groups(case)), loads, groups),
         options=lambda case: banks.choices(case, tuning.max_blocks),
         workspaces=lambda case: banks.workspaces(
             case, way.units(exchange, case), exchange.rows(case.world_size), tuning.max_blocks

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from cases.case import Case
 from cases.stress import WITH_BARRIERS
 from kernels import shares
-from kernels.family import OUT, address, peers, spec_with
+from kernels.family import OUT, Work, address, peers, spec_with
 from kernels.tuning import Step, Tuning
 
 if TYPE_CHECKING:
@@ -183,8 +183,7 @@ KERNELS = (
         why_not={"placement": "a rank would overwrite its input while others read it"},
         fold="rank_order",
         buffers=(address("input"), peers("input"), address("output")),
-        vectors=shares.of_buffer,
-        loads_per_vector=shares.each_rank,
+        work=Work(shares.of_buffer, shares.each_rank),
     ),
     kernel(
         "all_reduce/one_shot_rotated",
@@ -195,8 +194,7 @@ KERNELS = (
         owner=own_order,
         same_order=False,
         buffers=(address("input"), peers("input"), address("output")),
-        vectors=shares.of_buffer,
-        loads_per_vector=shares.each_rank,
+        work=Work(shares.of_buffer, shares.each_rank),
     ),
     kernel(
         "reduce_scatter/pull",
@@ -210,8 +208,7 @@ KERNELS = (
         summary="each rank reduces its chunk of all inputs",
         owner=shares.own,
         buffers=(address("input"), address("output"), peers("input")),
-        vectors=shares.of_chunk,
-        loads_per_vector=shares.each_rank,
+        work=Work(shares.of_chunk, shares.each_rank),
     ),
     kernel(
         "reduce/pull",
@@ -227,8 +224,7 @@ KERNELS = (
         summary="the root reduces all inputs",
         owner=shares.roots,
         buffers=(address("input"), address("output"), peers("input")),
-        vectors=shares.of_buffer,
-        loads_per_vector=shares.each_rank,
+        work=Work(shares.of_buffer, shares.each_rank),
     ),
     kernel(
         "all_gather/pull",
@@ -236,8 +232,7 @@ KERNELS = (
         Tuning((Step(512, 32, 8, "64 KiB takes 6.7 us, 2 MiB 12.8, 128 MiB 329 (64 blocks: 13.6, 333)"),)),
         summary="each rank loads the chunks of all",
         buffers=(address("output"), peers("input")),
-        vectors=shares.of_chunks,
-        groups=shares.groups,
+        work=Work(shares.of_chunks, groups=shares.groups),
     ),
     kernel(
         "all_to_all/pull",
@@ -252,8 +247,7 @@ KERNELS = (
         summary="each rank loads its chunk of all inputs",
         why_not={"placement": "a chunk would be overwritten before its receiver has it"},
         buffers=(address("output"), peers("input")),
-        vectors=shares.of_chunks,
-        groups=shares.groups,
+        work=Work(shares.of_chunks, groups=shares.groups),
     ),
     kernel(
         "broadcast/pull",
@@ -268,7 +262,7 @@ KERNELS = (
         ),
         summary="each rank loads the root's input",
         buffers=(address("output"), peers("input")),
-        vectors=shares.of_buffer,
+        work=Work(shares.of_buffer),
     ),
     kernel(
         "send_recv/pull",
@@ -282,6 +276,6 @@ KERNELS = (
         summary="each rank loads the input of the rank before",
         why_not={"placement": "an input would be overwritten before it is read"},
         buffers=(address("output"), peers("input")),
-        vectors=shares.of_buffer,
+        work=Work(shares.of_buffer),
     ),
 )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from cases.stress import WITH_BARRIERS
 from kernels import shares
 from kernels.dsl.count_rooms import rooms
-from kernels.family import address, peers, spec_with
+from kernels.family import Work, address, peers, spec_with
 from kernels.spec import KernelSpec, Parameter
 from kernels.tuning import Step, Tuning
 
@@ -166,8 +166,7 @@ def all_to_all_v(tuning: Tuning) -> KernelSpec:
         summary="each rank stores its counts, then its messages, to their ranks",
         why_not={"placement": "a message would be overwritten before it is sent"},
         buffers=(address("input"), peers("output"), *rows),
-        vectors=shares.of_chunks,
-        groups=shares.groups,
+        work=Work(shares.of_chunks, groups=shares.groups),
         workspaces=lambda case: rooms(case, tuning.max_blocks),
         retuned=all_to_all_v,
     )
@@ -191,8 +190,7 @@ KERNELS = (
         summary="each rank stores its contributions to their owners, who reduce them",
         owner=shares.own,
         buffers=(address("input"), address("output"), address("scratch"), peers("scratch")),
-        vectors=shares.of_chunk,
-        loads_per_vector=shares.each_rank,
+        work=Work(shares.of_chunk, shares.each_rank),
         workspaces=shares.chunk_rows,
     ),
     kernel(
@@ -207,8 +205,7 @@ KERNELS = (
         ),
         summary="each rank stores its chunk to all outputs",
         buffers=(address("input"), peers("output")),
-        vectors=shares.of_chunks,
-        groups=shares.groups,
+        work=Work(shares.of_chunks, groups=shares.groups),
     ),
     kernel(
         "all_to_all/push",
@@ -224,8 +221,7 @@ KERNELS = (
         summary="each rank stores its chunks to their ranks",
         why_not={"placement": "a chunk would be overwritten before it is sent"},
         buffers=(address("input"), peers("output")),
-        vectors=shares.of_chunks,
-        groups=shares.groups,
+        work=Work(shares.of_chunks, groups=shares.groups),
     ),
     all_to_all_v(
         Tuning(
@@ -247,8 +243,7 @@ KERNELS = (
         ),
         summary="the root stores its input to all outputs",
         buffers=(address("input"), peers("output")),
-        vectors=lambda case: shares.groups(case) * shares.of_buffer(case),
-        groups=shares.groups,
+        work=Work(lambda case: shares.groups(case) * shares.of_buffer(case), groups=shares.groups),
     ),
     kernel(
         "send_recv/push",
@@ -265,6 +260,6 @@ KERNELS = (
         summary="each rank stores its input to the next rank",
         why_not={"placement": "an input would be overwritten before it is sent"},
         buffers=(address("input"), peers("output")),
-        vectors=shares.of_buffer,
+        work=Work(shares.of_buffer),
     ),
 )

@@ -28,7 +28,7 @@ from cases.stress import WITH_BARRIERS
 from kernels import shares
 from kernels.dsl import slots
 from kernels.dsl.status import DATA, RESULT
-from kernels.family import address, peers, spec_with
+from kernels.family import Work, address, peers, spec_with
 from kernels.shares import BATCH
 from kernels.spec import KernelSpec, Workspace
 from kernels.tuning import Step, Tuning
@@ -119,8 +119,7 @@ def all_reduce(tuning: Tuning) -> KernelSpec:
         promises=WITH_BARRIERS,
         owner=shares.slice_owner,
         buffers=(address("input"), address("output"), peers("input"), peers("output"), peers("scratch")),
-        vectors=shares.of_slice,
-        loads_per_vector=shares.each_rank,
+        work=Work(shares.of_slice, shares.each_rank),
         options=lambda case: {"push": pushes(case)},
         workspaces=workspaces,
         retuned=all_reduce,
@@ -310,9 +309,11 @@ def two_shot_lamport(tuning: Tuning, rounds: slots.Rounds = ROUNDS) -> KernelSpe
             *(address("input"), address("output"), address("turns")),
             *(address("contributions"), peers("contributions"), address("results"), peers("results")),
         ),
-        vectors=lambda case: slots.lanes(case, longest(case), shares.groups_of_others(case)),
-        loads_per_vector=lambda case: max(case.world_size - 1, 1),
-        groups=shares.groups_of_others,
+        work=Work(
+            lambda case: slots.lanes(case, longest(case), shares.groups_of_others(case)),
+            lambda case: max(case.world_size - 1, 1),
+            shares.groups_of_others,
+        ),
         options=lambda case: rounds.choices(case, tuning.max_blocks),
         workspaces=workspaces,
         retuned=lambda other: two_shot_lamport(other, rounds),
@@ -381,8 +382,7 @@ KERNELS = (
         promises=WITH_BARRIERS,
         owner=shares.root_slice_owner,
         buffers=(address("input"), peers("input"), peers("output")),
-        vectors=shares.of_root_slice,
-        loads_per_vector=shares.each_rank,
+        work=Work(shares.of_root_slice, shares.each_rank),
     ),
     spec_with(
         "broadcast/two_shot",
@@ -397,7 +397,7 @@ KERNELS = (
         summary="each rank passes its slice of the root's input to all outputs",
         promises=WITH_BARRIERS,
         buffers=(address("output"), peers("input"), peers("output")),
-        vectors=shares.of_root_slice,
+        work=Work(shares.of_root_slice),
         options=lambda case: {"in_place": case.placement == "in_place"},
     ),
 )

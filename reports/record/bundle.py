@@ -11,7 +11,7 @@ import gc
 import hashlib
 import json
 import lzma
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -59,11 +59,11 @@ def published_sets(root: Path) -> list[str]:
     return sorted({path.parent.name for path in (root / PUBLISHED).glob(f"*/*{SUFFIX}")})
 
 
-def read(places: Sequence[Path | str]) -> list[Record]:
+def read(places: Sequence[Path | str], kept: Callable[[Record], Record] = lambda record: record) -> list[Record]:
     """The records in files, folders (and below them, bundles too) and bundles, in the order in which they were begun.
 
-    The same record in two places counts once: it is one measurement. ValueError, naming the place, for what can't be
-    read, and for a place without records.
+    The same record in two places counts once: it is one measurement. kept: what to keep of each. ValueError, naming the
+    place, for what can't be read, and for a place without records.
     """
     if "" in places:
         raise ValueError(
@@ -75,7 +75,7 @@ def read(places: Sequence[Path | str]) -> list[Record]:
         before = len(records)
         with _no_collections():
             for path in record_files(place):
-                records += unpacked(path, known) if _is_bundle(path) else [_loaded(path, known)]
+                records += map(kept, unpacked(path, known) if _is_bundle(path) else [_loaded(path, known)])
         if len(records) == before:
             raise ValueError(f"{place}: no records here; give a record file, a folder that holds some, or a {SUFFIX}")
     return merged(records)
@@ -113,13 +113,6 @@ def unpacked(path: Path | str, known: Known | None = None) -> list[Record]:
     find, left = shared.of_lines(enumerate(_unpacked_lines(path), start=1), path)
     known = known or Known()
     return [from_json(line, f"{path}, line {number}", find, known) for number, line in left]
-
-
-def of_lines(lines: Iterable[str], where: str) -> list[Record]:
-    """Return the records of the lines that lines_of gives. where: what to name in a ValueError."""
-    find, left = shared.of_lines(enumerate(lines, start=1), where)
-    known = Known()
-    return [from_json(line, f"{where}, line {number}", find, known) for number, line in left]
 
 
 def _unpacked_lines(path: Path | str) -> Iterator[str]:
@@ -188,16 +181,6 @@ def lines_of(records: Iterable[Record]) -> bytes:
     lines = [shared.line(digest, text) for digest, text in sorted(references.texts.items())]
     lines += sorted(found, key=lambda line: (*_order(found[line]), line))
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
-
-
-def unsorted_lines(records: Iterable[Record]) -> Iterator[bytes]:
-    """Yield such lines in the order of the records, none of which is kept."""
-    references = References()
-    for record in records:
-        line = _COMPACT(record.document(references))
-        while references.texts:
-            yield f"{shared.line(*references.texts.popitem())}\n".encode()
-        yield f"{line}\n".encode()
 
 
 def _order(record: Record) -> tuple[Any, ...]:

@@ -12,10 +12,9 @@ from runner.environment.host import available_bytes
 from runner.request.chooser import BEST
 from runner.request.compose import ComposedJob, naming_job
 from runner.request.launching import LaunchRequest
-from runner.request.schema import Isolation
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, Request, ResolvedRequest, check_heap
 from runner.request_error import RequestError
-from runner.world.fabrics import FabricName, FabricRequest, HostOffer, look, resolve
+from runner.world.fabrics import FabricRequest, HostOffer, look, resolve
 
 if TYPE_CHECKING:
     from cases.case import Case
@@ -183,14 +182,5 @@ def _prepared_custom(
 
 def _check_joined(request: ResolvedRequest, first: ResolvedRequest, outer: Outer) -> None:
     """RequestError for what a launcher's world, of which there is only one, can't give."""
-    if request.fabric.name == FabricName.nvshmem and is_isolated(request):
-        raise RequestError(
-            f"{outer.launcher}'s world can't be replaced (isolation=process), give isolation=none or start it without"
-        )
     if request.fabric != first.fabric:
         raise RequestError(f"{outer.launcher}'s world has one fabric for all jobs (fabric), leave it out of the sweep")
-
-
-def is_isolated(request: ResolvedRequest) -> bool:
-    """Whether the job wants a world of its own."""
-    return request.isolation == Isolation.process

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from cases.documents import decoded
 from cases.record.request import RecordedRequest
-from runner.command.plan import PreparedJob, is_isolated
+from runner.command.plan import PreparedJob
 from runner.environment.capture import capture
 from runner.environment.of_command import Surroundings
 from runner.interrupt import shielded
@@ -120,7 +120,6 @@ class JobRunner:
         self._world_key: tuple[FabricRequest, int] | None = None
         self._failed_starts = 0
         self._start_failure: WorldFailure | None = None
-        self._isolated = False
 
     def run(self, job: PreparedJob, means: Means) -> None:
         """Run a job and keep its records. Raises StoreError if one can't be kept."""
@@ -128,9 +127,6 @@ class JobRunner:
 
         self._job = job
         self._failed_starts = 0
-        if self._isolated or is_isolated(job.request):
-            self.close()
-        self._isolated = is_isolated(job.request)
         self._write_configuration(job)
         run_job(self._runnable(job), self, means)
 

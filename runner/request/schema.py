@@ -59,15 +59,6 @@ class PlacementChoice(StrEnum):
         return tuple(Placement) if self is PlacementChoice.both else (Placement(self.value),)
 
 
-class Isolation(StrEnum):
-    """What a job shares its world with."""
-
-    none = "none"
-    """The jobs before and after it, where they want the same world."""
-    process = "process"
-    """Nothing: it has a world of its own."""
-
-
 class HostMemory(StrEnum):
     """What happens to a job of simulated ranks whose upper bound of memory is above what the host has available."""
 
@@ -246,9 +237,6 @@ class TimingRequest:
         of=GPUS,
         rare=True,
     )
-    lead_in_calls: int = key(
-        0, "number of calls right before each sample that are not timed", of=GPUS, most=1000, rare=True
-    )
     precision: float | None = key(
         None,
         "take samples until half the 95 % interval of each median is at most this share of it, such as 0.01; 10 times "
@@ -258,10 +246,6 @@ class TimingRequest:
         most=0.5,
         rare=True,
     )
-
-    def calls_in_all(self, calls: int) -> int:
-        """Return the number of calls of a sample, with those before it; calls: of those that are timed."""
-        return self.lead_in_calls + calls
 
     @property
     def most_samples(self) -> int:
@@ -331,7 +315,6 @@ class PlainKeys:
     )
     launches: int = key(2, "number of checked launches of a case", least=1, most=1000)
     deadline_s: float = key(120.0, "maximum seconds for a case", least=0.001, most=10_000_000)
-    isolation: Isolation = key(Isolation.none, "whether each job has a new world", rare=True)
     host_memory: HostMemory = key(
         HostMemory.check,
         "refuse what may take more memory than the host has available; that bound may be too high",

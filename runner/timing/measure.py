@@ -93,7 +93,7 @@ class RankMeasurement:
 def expected_s(plan: MeasurePlan) -> float:
     """A rough guess of what all samples take; see expected_us."""
     size_bytes = plan.contestants[0].size_bytes
-    calls = plan.timing.calls_in_all(calls_for(size_bytes, plan.timing.calls))
+    calls = calls_for(size_bytes, plan.timing.calls)
     per_round_us = len(plan.contestants) * (calls * expected_us(size_bytes) + 200)
     return (plan.timing.most_samples + plan.timing.warmup) * per_round_us / 1e6
 

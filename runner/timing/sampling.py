@@ -97,7 +97,6 @@ class Sampling:
         self._queued: list[tuple[Measured, Any, Any]] = []  # since all was done: each with its marks, if it has any
         self._queueing_s: dict[str, list[float]] = {}  # by label: how long each sample's calls took to be queued
         self._delays_s: dict[str, float] = {}
-        self._lead_ins: dict[str, Callable[[], None]] = {}  # by label: what queues the calls before each sample
 
     @property
     def _live(self) -> list[Measured]:
@@ -235,13 +234,13 @@ class Sampling:
                 measurement = self._measurements[int(index)]
                 measurement.problem = measurement.problem or f"rank {rank}: {problem}"
 
-    def _calls(self, measurement: Measured, calls: int, first: int = 0) -> Callable[[], None]:
-        """Return what queues a number of calls, slots in turn from the first-th on, with the barriers of the window."""
+    def _calls(self, measurement: Measured, calls: int) -> Callable[[], None]:
+        """Return what queues a number of calls, slots in turn, with the barriers of the window."""
         window = self._timing.window
         entry, exit_ = window != Window.kernel, window == Window.both_barriers
 
         def queue() -> None:
-            for call in range(first, first + calls):
+            for call in range(calls):
                 if entry:
                     self._fabric.queue_barrier()
                 measurement.launch(call % measurement.slots)
@@ -254,7 +253,6 @@ class Sampling:
         """Make each measurement's graph. A contestant that can't be captured is not timed; the others are."""
         for measurement in self._live:
             queue = measurement.queue = self._calls(measurement, measurement.calls)
-            lead_in = self._lead_in(measurement)
             if self._timing.mode == TimingMode.graph:
                 try:
                     measurement.queue = self._stopwatch.capture(queue)
@@ -262,22 +260,13 @@ class Sampling:
                     if measurement.accumulates:
                         # Its timed calls can't be compared: calls from a graph are, that was made like theirs.
                         measurement.once = self._stopwatch.capture(self._calls(measurement, measurement.slots))
-                    lead_in = self._stopwatch.capture(lead_in) if lead_in is not None else None
                 except Exception as error:
                     measurement.problem = f"its calls could not be captured in a graph: {type(error).__name__}: {error}"
-            if lead_in is not None:
-                self._lead_ins[measurement.label] = lead_in
         self._agree()
         if self._timing.mode == TimingMode.graph:
             for measurement in self._live:
                 measurement.captured()
         self._meet()
-
-    def _lead_in(self, measurement: Measured) -> Callable[[], None] | None:
-        """Return what queues the calls before a sample, None for none. They end with the slot before the first, which
-        is the one that the sample's calls come to last: so they bring no data of its first calls into the cache."""
-        calls = self._timing.lead_in_calls
-        return self._calls(measurement, calls, -calls % measurement.slots) if calls else None
 
     def _round(self, keep: bool = False) -> None:
         """One sample of each measurement, in turn. The device is idle before each: with others' graphs still on it, a
@@ -289,8 +278,6 @@ class Sampling:
             began_s = time.perf_counter()
             self._fabric.queue_barrier()
             self._fabric.note_queued(measurement.name)
-            if (lead_in := self._lead_ins.get(measurement.label)) is not None:
-                lead_in()
             start = self._stopwatch.mark()
             assert measurement.queue is not None
             measurement.queue()

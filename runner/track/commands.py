@@ -36,13 +36,13 @@ def track(records: tuple[Path, ...], uri: str, experiment: str) -> int:
 def dashboard(uri: str, port: int, is_print: bool) -> None:
     """Open MLflow's dashboard on what was tracked.
 
-    Starts MLflow's server for a database until Ctrl-C, prints the address of the newest command's charts there, and in
-    a terminal with a display opens your browser at it. A server of your own already runs: its address is printed.
+    Starts MLflow's server for a database until Ctrl-C, and prints the address of the newest command's charts there. A
+    server of your own already runs: its address is printed.
     """
     from reports.tracking import database_path, resolved_uri
     from runner.request.validate import check_uri
     from runner.request_error import RequestError
-    from runner.track.dashboard import JOBS, check_port, newest_place, open_browser_later, open_command
+    from runner.track.dashboard import JOBS, check_port, newest_place, open_command
     from runner.track.pages import address_of
 
     check_uri(uri, "--uri")
@@ -67,5 +67,4 @@ def dashboard(uri: str, port: int, is_print: bool) -> None:
         address = address_of(address, place)
         print(f"charts of the newest command: {address}")
     sys.stdout.flush()
-    open_browser_later(address, port)
     os.execvp(words[0], words)

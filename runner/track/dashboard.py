@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import shlex
 import shutil
 import socket
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
@@ -77,32 +75,6 @@ def check_port(port: int) -> None:
             is_taken = error.errno == errno.EADDRINUSE
             said = "is in use" if is_taken else f"can't be opened: {error.strerror}"
             raise RequestError(f"port {port} {said} (--port), give another") from None
-
-
-_OPENER = """
-import os, socket, sys, time, webbrowser
-server, port, ends_s = os.getppid(), int(sys.argv[1]), time.monotonic() + 300
-while os.getppid() == server and time.monotonic() < ends_s:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        time.sleep(0.3)
-        continue
-    webbrowser.open(sys.argv[2])
-    break
-"""
-"""Opens the browser once the server, its parent, answers; the server takes this process's place until then."""
-
-
-def open_browser_later(address: str, port: int) -> None:
-    """Open the user's browser at an address once a server listens on the port, if a person can see it: in a terminal
-    with a display, or with a browser in BROWSER."""
-    has_display = sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
-    if sys.stdout.isatty() and has_display:
-        silent = subprocess.DEVNULL
-        subprocess.Popen(
-            [sys.executable, "-P", "-c", _OPENER, str(port), address], stdin=silent, stdout=silent, stderr=silent
-        )
 
 
 def open_command(uri: str) -> str:

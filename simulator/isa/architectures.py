@@ -85,6 +85,8 @@ def _sums(instruction: Instruction, words: frozenset[str]) -> int:
 
 
 def _extremes(instruction: Instruction, words: frozenset[str]) -> int:
+    if "f32" in words and len(instruction.operands) == 4:
+        return 100
     return 90 if not words.isdisjoint(_SHORT_PAIRS) or {"relu", "s32"} <= words else 0
 
 

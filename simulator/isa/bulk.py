@@ -34,6 +34,8 @@ from simulator.ptx.ir import Immediate, Instruction, Operand
 
 UNIT_BYTES = 16
 """Addresses and sizes of bulk copies are multiples of it, and a byte mask has a bit for each byte of it."""
+TILE_ALIGNMENT = 128
+"""Of a tensor copy's place in shared memory."""
 PREFETCHES = ("L2::64B", "L2::128B", "L2::256B")
 HINT = "L2::cache_hint"
 COUNTED = "mbarrier::complete_tx::bytes"
@@ -167,10 +169,10 @@ def destination_reader(
 
 def into_shared(
     frame: LaneFrame, instruction: Instruction, position: int, source: int, address: int, size_bytes: int,
-    to: Destinations, unit_bytes: int = UNIT_BYTES, tile: Tile | None = None,
+    to: Destinations, tile: Tile | None = None,
 ) -> None:  # fmt: skip
     """Issue a lane's copy from global memory at the index `source`, which it calls address."""
-    is_paired = PAIR in instruction.qualifiers
+    is_paired, unit_bytes = PAIR in instruction.qualifiers, UNIT_BYTES if tile is None else TILE_ALIGNMENT
     begins = tuple(aimed(frame, position, *one, size_bytes, unit_bytes, is_paired) for one in to)
     keys = tuple(key for _, key in to)
     many = keys if len(keys) > 1 else ()

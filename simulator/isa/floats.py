@@ -7,6 +7,7 @@ nothing beside a number, with it NaN wins (f64 has no .NaN).
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,15 @@ def _clear(sign: int, kind: str) -> Any:
 def _minimum(name: str, larger: bool, propagate: bool) -> Any:
     kind = DTYPES[name]
     if name in ("f32", "f64"):
-        return value_builder(lambda a, b: numbers.pick_floats(a, b, larger, propagate), (kind, kind))
+        most = 3 if name == "f32" else 2
+
+        def pick(first: Any, *rest: Any) -> Any:
+            return reduce(lambda a, b: numbers.pick_floats(a, b, larger, propagate), rest, first)
+
+        def build(instruction: Instruction, bind: Binder) -> Run:
+            return value_builder(pick, (kind,) * min(len(instruction.operands) - 1, most))(instruction, bind)
+
+        return build
     infinity = INFINITY[name.removesuffix("x2")]
     function = _halved(lambda a, b: numbers.pick_bits(a, b, infinity, larger, propagate), name)
     return value_builder(function, (kind, kind))

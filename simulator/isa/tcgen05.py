@@ -264,8 +264,17 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
     neutral=_WARPS,
 )
 def _order(instruction: Instruction, bind: Binder) -> Run:
+    """Told to listeners: waits for stores, and fences behind a barrier."""
     assert not instruction.operands
-    return lambda frame: None
+    moments = {"wait::st": "awaited", "fence::after_thread_sync": "fenced"}
+    moment = next((moments[word] for word in instruction.qualifiers if word in moments), "")
+
+    def run(frame: LaneFrame) -> None:
+        events = frame.batch.space.events
+        if moment and events.tensor:
+            tell(events.tensor, TensorMoment(frame.view.launched, frame.view.lanes, events.step, instruction, moment))
+
+    return run
 
 
 # Completion

@@ -19,6 +19,7 @@ from simulator.isa.bulk import (
     HINT,
     MULTICAST,
     PAIR,
+    TILE_ALIGNMENT,
     TO_GLOBAL,
     check_direction,
     destination_reader,
@@ -34,7 +35,6 @@ from simulator.memory.tensor_map import MAP_ALIGNMENT, READ_BYTES, TensorMap, Ti
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Immediate, Instruction, Operand, Vector
 
-SHARED_ALIGNMENT = 128
 _DIMENSIONS = ("1d", "2d", "3d", "4d", "5d")
 _CHANGES = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _READ_WIDTH = 16
@@ -129,7 +129,7 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
         for position, ((made, corner), to) in enumerate(zip(boxes(frame), destinations(frame), strict=True)):
             tile = tile_at(made, corner, to[0][0][1])
             (index,) = _placed(frame, position, made, tile, "load")
-            how = (made.address, made.box_bytes, to, SHARED_ALIGNMENT, tile)
+            how = (made.address, made.box_bytes, to, tile)
             into_shared(frame, instruction, position, index, *how)
 
     return run
@@ -159,7 +159,7 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
                     position, f"a tensor copy to global memory by a map of {made.element}, which is for loads"
                 )
             size = made.box_bytes
-            shared = shared_place(frame, origin, position, size, SHARED_ALIGNMENT, "a bulk copy")
+            shared = shared_place(frame, origin, position, size, TILE_ALIGNMENT, "a bulk copy")
             tile = tile_at(made, corner, origin[1])
             targets = _placed(frame, position, made, tile, "reduce" if word else "store")
             chosen = np.zeros((size // tile.unit_bytes, tile.unit_bytes), np.bool_)

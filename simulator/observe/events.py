@@ -332,10 +332,11 @@ TENSOR_LANES, TENSOR_COLUMNS = 128, 512
 class TensorMoment(LaneEvent):
     """What tcgen05 does to tensor memory and mbarriers.
 
-    moment: "loaded" or "stored" by a warp; "issued" by a thread, later "multiplied" or "committed". number: of what the
-    thread issued, in its launch. block: whose memories are accessed, as the batch numbers it. cells, columns: lanes and
-    columns of tensor memory, of a product those of D. rows: where in the block's shared memory rows of 16 bytes were
-    read; taken: cells and columns of A, if it lies in tensor memory. mbarriers: block, address there and phase of each.
+    moment: "loaded" or "stored" by a warp; "awaited" (stores) or "fenced" (behind a barrier) by lanes; "issued" by a
+    thread, later "multiplied" or "committed". number: of what the thread issued, in its launch. block: whose memories
+    are accessed, as the batch numbers it. cells, columns: lanes and columns of tensor memory, of a product those of D.
+    rows: where in the block's shared memory rows of 16 bytes were read; taken: cells and columns that it reads.
+    mbarriers: block, address there and phase of each.
     """
 
     instruction: Instruction

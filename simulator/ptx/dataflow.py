@@ -14,6 +14,7 @@ from simulator.ptx.ir import (
     Operand,
     Pair,
     Register,
+    Symbol,
     Vector,
 )
 
@@ -149,6 +150,52 @@ def deciding_loads(kernel: Kernel) -> frozenset[tuple[int, str]]:
                 decides.update(sources_of(one))
         others = rest
     return frozenset((one.line, one.text) for one, targets in loads if not decides.isdisjoint(targets))
+
+
+def unawaited_loads(kernel: Kernel) -> dict[tuple[int, str], tuple[Instruction, str]]:
+    """Return, by line and text of a tcgen05.ld, an instruction that some path comes to before tcgen05.wait::ld and that
+    reads or gives one of its registers, and the register. Compilers put mov before the wait: it hands the value on."""
+    found: dict[tuple[int, str], tuple[Instruction, str]] = {}
+    every = (one for block in kernel.blocks for one in block.instructions)
+    if not any(_is_tensor_load(one) for one in every):
+        return found
+    entering: list[dict[str, Instruction]] = [{} for _ in kernel.blocks]
+    left = set(range(len(kernel.blocks)))
+    while left:
+        block = kernel.blocks[left.pop()]
+        pending = dict(entering[block.index])
+        for one in block.instructions:
+            if one.opcode == "tcgen05" and "wait::ld" in one.qualifiers:
+                pending.clear()
+            used = pending.keys() & {*sources_of(one), *targets_of(one)} if pending else set()
+            if used and one.opcode == "mov":
+                pending.update(dict.fromkeys(targets_of(one), pending[min(used)]))
+            for name in used if one.opcode != "mov" else ():
+                found.setdefault((pending[name].line, pending[name].text), (one, name))
+            if _is_tensor_load(one):
+                pending.update(dict.fromkeys(targets_of(one), one))
+        for way in _ways(kernel, block):
+            if not pending.keys() <= entering[way].keys():
+                entering[way] = {**pending, **entering[way]}
+                left.add(way)
+    return found
+
+
+def _is_tensor_load(instruction: Instruction) -> bool:
+    return instruction.opcode == "tcgen05" and "ld" in instruction.qualifiers
+
+
+def _ways(kernel: Kernel, block: Block) -> list[int]:
+    """The blocks that may follow a block; of a call, where it goes on afterwards."""
+    end = block.instructions[-1] if block.instructions else None
+    following = [block.following] if block.following >= 0 else []
+    if end is None or end.opcode not in ("bra", "brx", "ret", "exit"):
+        return following
+    names = [one.name for one in end.operands if isinstance(one, Symbol)]
+    if end.opcode == "brx":
+        names = [name for table in names for name in kernel.targets.get(table, ())]
+    ways = [kernel.labels[name] for name in names if name in kernel.labels]
+    return ways + (following if end.guard is not None else [])
 
 
 def _asks_barrier(instruction: Instruction) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from memory.fabric import DeviceFault, Dimensions, Executable, Launch, Place
+from memory.fabric import DeviceFault, Dimensions, Launch, Place
 from simulator.isa.registry import LaneFrame, Lanes
 from simulator.memory.space import LaneFault, Space, View
 from simulator.observe.events import BarrierArrived, BarrierCompleted, LaunchEnded, Stepped, tell
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from simulator.run.cluster_barriers import ClusterBarriers
     from simulator.run.copies import Copies
     from simulator.run.mbarriers import Mbarriers
+    from simulator.run.queued import Queued
     from simulator.run.residency import Places
     from simulator.run.tensor_cores import TensorCores
     from simulator.run.warpgroups import Warpgroups
@@ -92,24 +93,23 @@ def _asynchronous(batch: Batch) -> tuple[Mbarriers, Copies]:
 class Batch:
     """One launch, on the ranks in `ranks` (ascending).
 
-    arguments[i] are those of ranks[i], packed (memory.fabric.packed), numbers[i] is the number of the launch there.
-    Blocks and threads are numbered in order of x, then y, then z. places: those that its blocks have on the ranks'
-    GPUs; None: all blocks are there at once, each on a multiprocessor of its own. is_by_block: see decode.
+    queued[i] is the launch of ranks[i]; all are of one kind. Blocks and threads are numbered in order of x, then y,
+    then z. places: those that its blocks have on the ranks' GPUs; None: all blocks are there at once, each on a
+    multiprocessor of its own. is_by_block: see decode.
     """
 
     def __init__(
         self,
         space: Space,
         scratch: Scratch,
-        executable: Executable,
         ranks: list[int],
-        launch: Launch,
-        arguments: list[tuple[bytes, ...]],
+        queued: list[Queued],
         multimem: str,
-        numbers: list[int],
         places: Places | None = None,
         is_by_block: bool = True,
     ) -> None:
+        executable, launch = queued[0].executable, queued[0].launch
+        arguments, numbers = [one.arguments for one in queued], [one.number for one in queued]
         self.space, self.scratch, self.executable, self.multimem = space, scratch, executable, multimem
         self.program: Program = decode(executable.ptx, executable.entry, is_by_block)
         self.launch = launch

@@ -17,6 +17,7 @@ import numpy as np
 
 from memory.fabric import Executable, Launch
 from simulator.run.machine import Batch
+from simulator.run.queued import Queued
 
 if TYPE_CHECKING:
     from simulator.run.replayed import Replayed
@@ -26,24 +27,6 @@ DELAYS = (0, 0, 4000)
 these numbers. The seed, its rank and its number decide. With 4,000 a rank stays far behind the others."""
 _OWN_NUMBERS = 0x57
 """Keeps the numbers drawn here apart from those that the scheduler draws from the same seed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Queued:
-    """A launch in a rank's queue: its packed arguments, its number among the launches of its rank, from 0, the number
-    of steps for which it waits once it can begin, and the launches of other streams for whose end it waits."""
-
-    executable: Executable
-    launch: Launch
-    arguments: tuple[bytes, ...]
-    number: int
-    delay: int
-    after: tuple[int, ...] = ()
-
-    @property
-    def kind(self) -> tuple[str, str, Launch]:
-        """What launches that run as one batch have in common."""
-        return self.executable.digest, self.executable.entry, self.launch
 
 
 @dataclass(slots=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory.tensor import flat_bytes
@@ -43,9 +41,9 @@ class Exploration:
     """How an exploration ended; explore() returns it.
 
     found is the failure, None if there was none: `found.order` says under which schedule and seed, `found.failure` what
-    went wrong, `found.text()` tells it with the interleaving, `found.rows` are the interleaving, and
-    `found.write(path)` keeps it for `explore(.., replay=path)`. runs: number of runs; undecided: what was said of runs
-    that the time or the steps ended. An exploration that found nothing proves no absence.
+    went wrong, `found.text()` tells it with the interleaving, and `found.rows` are the interleaving. runs: number of
+    runs; undecided: what was said of runs that the time or the steps ended. An exploration that found nothing proves no
+    absence.
     """
 
     found: Found | None
@@ -70,7 +68,6 @@ def explore(
     first_seed: int = 0,
     shrink_s: float = 30.0,
     processes: int | None = None,
-    replay: Path | str | None = None,
     deadline_s: float = DEADLINE_S,
     **launch: Any,
 ) -> Exploration:
@@ -83,12 +80,11 @@ def explore(
     seeds: number of seeds, from first_seed on, each a run under every schedule. seconds: how long; None for both: 60
     seconds. schedule: "random", "adversarial" or "both". granularity: threads may take turns after each "access" to
     memory, or after each basic "block". shrink_s: seconds for the search for fewer switches. processes: their number;
-    None: one a processor. replay: a file that Exploration.found.write wrote; that run alone is repeated, with the
-    file's memory and races, and `undecided` says where kernel, events or failure differ. deadline_s: seconds that one
-    run may take. launch: the other arguments of symlab.simulate, such as local, gpu and memory. stderr has progress.
+    None: one a processor. deadline_s: seconds that one run may take. launch: the other arguments of symlab.simulate,
+    such as local, gpu and memory. stderr has progress.
 
-    Raises ValueError for what can't be launched, for a fair run that fails, with its message, for a search of which the
-    time or the steps ended every run, and for a file of another world, such as one of other ranks.
+    Raises ValueError for what can't be launched, for a fair run that fails, with its message, and for a search of which
+    the time or the steps ended every run.
 
     >>> import symlab
     >>> ptx = '''
@@ -105,22 +101,12 @@ def explore(
     ('wrong output', 0)
     """
     how = _How(schedule, granularity, first_seed, seeds, seconds, shrink_s, processes)
-    kept = None if replay is None else _kept(Path(replay))
-    launch = ({} if kept is None else _of_file(kept)) | launch
     of_launch = {name: launch.pop(name) for name in _OF_LAUNCH if name in launch}
     work, options = _brought(Asked(kernel, buffers, arguments, grid, block, **of_launch), ranks, launch)
     subject = _subject(work, ranks, options, deadline_s)
-    _refuse_other_world(subject, kept, replay)
-    if kept is not None and expected is not None and kept.launches != work.launches:
-        raise RequestError(
-            f"{replay} has launches={kept.launches}, and what is expected is of launches={work.launches} (expected), "
-            f"give launches={kept.launches} and what they leave, or leave it out"
-        )
     must: dict[int, Mapping[str, tuple[torch.Tensor, ...]]]
     must = {work.launches: _after_fair(work, subject) if expected is None else _expected(work, ranks, expected)}
     subject = replace(subject, judge=partial(_judged, work, must, subject if expected is None else None))
-    if kept is not None:
-        return _repeated(subject, kept)
     return _explored(subject, how)
 
 
@@ -213,70 +199,23 @@ def _judged(
 
 
 def _explored(subject: Subject, how: _How) -> Exploration:
-    from runner.environment.host import usable_cores
-    from symlab.checks.explore.command import SECONDS
     from symlab.checks.explore.found import shrunk
     from symlab.checks.explore.progress import searched
-    from symlab.checks.explore.search import Plan
+    from symlab.checks.explore.search import plan_of
     from symlab.checks.explore.verb import orders_of
 
-    seconds = SECONDS if how.seconds is None and how.seeds is None else how.seconds
     orders = orders_of(how.schedule, how.granularity, how.first_seed)
-    plan = Plan((subject,), orders, how.seeds, seconds, how.processes or usable_cores())
-    done = searched(plan)
-    if done.interrupt is not None:
-        raise done.interrupt
-    if done.found is None and not done.decided:
+    done = searched(plan_of((subject,), orders, how.seeds, how.seconds, how.processes))
+    interrupt, kept = done.interrupt, None
+    if interrupt is None and done.found is None and not done.decided:
         first = done.undecided[0].splitlines()[0]
         raise RequestError(f"no run was decided, the first: {first} (deadline_s), give more time or steps")
-    kept = None
-    if done.found is None and done.lost:
-        raise RequestError(f"the search is incomplete: {done.lost[0]} (processes), repeat it with processes=1")
-    if done.found is not None:
+    if interrupt is None and done.found is not None:
         trial, failure = done.found
         kept, interrupt = shrunk(subject, trial.order, failure, how.shrink_s)
-        if interrupt is not None:
-            raise interrupt
+    if interrupt is not None:
+        raise interrupt
     return Exploration(kept, done.runs, done.seconds, tuple(done.undecided))
-
-
-def _kept(path: Path) -> Found:
-    """What a file holds. RequestError for one of the command."""
-    from symlab.checks.explore.found import read
-
-    kept = read(path)
-    if "overrides" in kept.what:
-        raise RequestError(f"{path} is of the command (replay), repeat it with symlab explore --replay")
-    return kept
-
-
-def _of_file(kept: Found) -> dict[str, Any]:
-    """The arguments that a repetition takes from its file where none are given."""
-    return {"memory": kept.world.memory, "races": kept.world.races}
-
-
-def _refuse_other_world(subject: Subject, kept: Found | None, path: Path | str | None) -> None:
-    from symlab.checks.explore.found import other_world
-
-    if kept is not None and (other := other_world(subject, kept)) is not None:
-        name, was, now = other
-        name = "ranks" if name == "world_size" else name
-        raise RequestError(f"{path} is of {name}={was!r}, and this is {now!r} ({name}), give {name}={was!r}")
-
-
-def _repeated(subject: Subject, kept: Found) -> Exploration:
-    """Run again what a file holds."""
-    from symlab.checks.explore.found import other_kernel, replayed
-
-    started_s = time.monotonic()
-    ran, difference = replayed(subject, kept)
-    found = None
-    if ran.failure is not None:
-        found = replace(
-            kept, label=subject.label, digest=subject.digest, failure=ran.failure, rows=ran.rows, cause=ran.cause
-        )
-    undecided = tuple(one for one in (ran.undecided, other_kernel(subject, kept), difference) if one)
-    return Exploration(found, 1, time.monotonic() - started_s, undecided)
 
 
 def _adapted(work: Brought, options: SimulatorOptions) -> Brought:

@@ -1,36 +1,29 @@
-"""python -m symlab.evidence.audit_worker: recomputes what records say, for audits, which know neither Hydra nor torch.
-
-It reads one line of JSON, the fields of Asked, then the lines of a bundle, without timings.
-It writes JSON, a document a line: {"progress": ..} now and then, and last {"points": points by the names of the audit's
-items, "level": how much of the data was recomputed}.
-"""
+"""Recomputes what records say, in a process of its own (audit/worker.py): with Hydra, torch and the simulator."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from cases.documents import encoded
 from cases.record.record import Record
 from memory.forked import forked
-from reports.record.bundle import of_lines
-from reports.table.text import counted
-from runner.case.allowed_code import AllowedCode, allowed_code
+from reports.record.bundle import read
+from runner.case.allowed_code import allowed_code
 from runner.case.todays_code import sources
-from runner.interrupt import exit_code_of, interruptible
+from runner.interrupt import interruptible
 from runner.records.scrub import scrubbed_values
 from runner.request.experiments import CONF
 from runner.request.schema import Schema
-from symlab.evidence.audit.items import Ground, Outcome, Point, listed, recomputed
-from symlab.evidence.audit.level import Recomputed
-from symlab.evidence.audit.worker import Rerun
+from runner.request_error import first_line
+from symlab.evidence.audit.items import Ground, Outcome, Point, Tally, listed, recomputed
+from symlab.evidence.audit.material import Answer, Material, name_of
+from symlab.evidence.audit.worker import Wanted
 from symlab.evidence.replay.commits import commits
 from symlab.evidence.replay.expected_cases import cases
 from symlab.evidence.replay.inputs_again import inputs
@@ -41,182 +34,64 @@ Say = Callable[[str], None]
 CACHE = Path(Schema().cache_dir)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to recompute. inputs_up_to_bytes: maximum size of the cases whose inputs are made again. rerun: how many
-    cases to run again, see replay/rerun.py. folder: where relative paths of brought kernels begin. places: where
-    the records were read; files there are not run for them. code: folders whose files may run beside the usual ones.
-    not_run: by command with a command.json, [[job, case id], ..] of the cases that it did not come to."""
-
-    inputs_up_to_bytes: int = 1 << 20
-    rerun: Mapping[str, Any] = field(default_factory=dict)
-    folder: str = "."
-    places: Sequence[str] = ()
-    code: Sequence[str] = ()
-    not_run: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
-
-
-def main() -> int:
-    """The worker: standard input to standard output. SIGINT and SIGTERM end it, with what it made removed."""
+def main(descriptor: int) -> None:
+    """The worker: it answers one question of a connection. SIGINT and SIGTERM end it, with what it made removed."""
+    connection = Connection(descriptor)
     last_s = time.monotonic() - 1.0
 
     def say(text: str) -> None:
         nonlocal last_s
         if time.monotonic() - last_s > 0.5:
             last_s = time.monotonic()
-            print(json.dumps({"progress": text}), flush=True)
+            connection.send(text)
 
-    try:
-        with interruptible():
-            asked = Asked(**json.loads(sys.stdin.readline()))
-            os.chdir(asked.folder)  # the folder of the audit: cases that run again take relative places from there
-            points, level = answer(of_lines((line.rstrip("\n") for line in sys.stdin), "the question"), asked, say)
-            plain = {name: [point.plain() for point in some] for name, some in points.items()}
-            print(json.dumps({"points": plain, "level": asdict(level)}), flush=True)
-    except KeyboardInterrupt as interrupt:
-        return exit_code_of(interrupt)
-    return 0
+    with interruptible():
+        places, given, wanted = connection.recv()
+        try:
+            records = read(places, _untimed) if given is None else list(map(_untimed, given))
+            connection.send(answer(Material(tuple(records), places), wanted, say))
+        except Exception as error:
+            connection.send(Answer(problem=f"the worker gave no answer ({first_line(error)[:200]})"))
 
 
-def answer(records: Sequence[Record], asked: Asked, say: Say) -> tuple[dict[str, list[Point]], Recomputed]:
+def _untimed(record: Record) -> Record:
+    """A record without its timing, which nothing here is held to."""
+    return replace(record, timing=None)
+
+
+def answer(material: Material, wanted: Wanted, say: Say) -> Answer:
     """Return the points by the names of the items that they belong to, and how much of the data was recomputed."""
-    folder = Path(asked.folder)
-    code = allowed_code(tuple(map(Path, asked.places)), tuple(map(Path, asked.code)), folder)
+    records = material.records
+    code = allowed_code(material.places, wanted.code)
     jobs = jobs_of(records)
-    composed, found = configurations(jobs, say, folder, code)
+    composed, found = configurations(jobs, say, code=code)
     # In a copy, before torch is imported here: both beside each other would take 200 MB more.
-    sourced = forked(lambda: sources(records, CACHE.expanduser(), say, folder, code))
-    again = _rerun(records, asked, say, code)
-    made = inputs(records, asked.inputs_up_to_bytes, say, folder, code, asked.rerun.get("patience_s"))
-    points = {
-        "configuration": list(
-            recomputed(found["verified"], *_of_jobs(found), "jobs composed again from their overrides")
-        ),
-        "commit": list(_commits(commits(records))),
-        "kernels": [
-            *_sources(sourced),
-            *_part(again["code"], "kernels"),
-        ],
-        "variables": list(_secrets(secrets(records))),
-        "inputs": list(_inputs(made)),
-        "data": [*_data(again), *_part(again["races"], "findings of the race checker")],
-        "cases": [*_cases(cases(jobs, composed), asked), *_refusals(records)],
-        "replay": [*_ran(again), *_part(again["counters"], "counters of the simulator")],
-    }
-    return points, _level(again)
-
-
-def _of_jobs(found: Mapping[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
-    """The jobs that differ and those that can't be compared, each by one name."""
-    parts = (found["different"], found["not_comparable"])
-    named = [[[f"job {job + 1} of {command}", what] for command, job, what in part] for part in parts]
-    return named[0], named[1]
-
-
-def _cases(found: Mapping[str, Any], asked: Asked) -> Iterator[Point]:
-    """Yield how the cases that the configurations ask for compare with the records, and those that did not run. Without
-    a command.json the last cases of a job may have been left out, or its command may have been interrupted before; one
-    before them was left out, but where single files of records were given."""
-    what = "cases that configurations ask for"
-    missing = [one for one in found["missing"] if one[1:] not in asked.not_run.get(one[0], [])]
-    is_whole = any(Path(place).suffix != ".json" for place in asked.places)
-    gone = [one for one in missing if one[0] in asked.not_run or (is_whole and one in found["passed_over"])]
-    odd = [[case, f"missing of {command}"] for command, _, case in gone]
-    odd += [[case, f"of {command}, not requested"] for command, _, case in found["unexpected"]]
-    _, unsure = _of_jobs({**found, "different": []})
-    if left := [one[2] for one in missing if one not in gone]:
-        says = "are not here, and no command.json says if they ran: left out, or their command was interrupted"
-        yield Point(Outcome.NOT_COMPARABLE, f"{len(left)} of {found['expected']} {what} {says}: {listed(left)}")
-    if found["expected"] == len(found["missing"]) and not odd and not unsure:
-        yield Point(Outcome.NOT_CAPTURED, f"none of the {what} ran" if found["expected"] else f"{what}: none says any")
-    elif odd or unsure or not left:
-        yield from recomputed(found["expected"] - len(found["missing"]), odd, unsure, what)
-
-
-def _refusals(records: Sequence[Record]) -> Iterator[Point]:
-    """Yield what was refused on GPUs, decided again."""
-    from symlab.evidence.replay.refusals_again import refusals  # torch and the simulator take seconds to import
-
-    found = refusals(records, sources_of(CONF.parent))
-    yield from recomputed(len(found["agree"]), found["different"], found["not_comparable"], "refusals on GPUs")
-
-
-def _rerun(records: Sequence[Record], asked: Asked, say: Say, code: AllowedCode) -> dict[str, Any]:
+    sourced = forked(lambda: sources(records, CACHE.expanduser(), say, code=code))
+    from symlab.evidence.replay.refusals_again import refusals
     from symlab.evidence.replay.rerun import rerun
 
-    return rerun(records, Rerun(**asked.rerun), say, code, asked.inputs_up_to_bytes)
-
-
-def _data(again: Mapping[str, Any]) -> Iterator[Point]:
-    """Yield how the data of the set compares with that which was made again."""
-    agree, stated = again["agree"], again["stated"]
-    ways = {
-        "simulator": f"in the simulator (seed {again['seed']})",
-        "reference": "by the reference",
-        "status": "in how they ended",
+    again = rerun(records, wanted.rerun, say, code, wanted.inputs_up_to_bytes)
+    parts = again.parts
+    made = inputs(records, wanted.inputs_up_to_bytes, say, code=code, patience_s=wanted.rerun.patience_s)
+    names = [name_of(folder, document) for folder, document in material.commands.items()]
+    not_run = {name: material.not_run.get(name, frozenset()) for name in names}
+    is_whole = any(place.suffix != ".json" for place in material.places)
+    points = {
+        "configuration": found.points("jobs composed again from their overrides"),
+        "commit": commits(records),
+        "kernels": (*_sources(sourced), *again.part(parts.code, "kernels")),
+        "variables": secrets(records).points(
+            "different environments, requests and reasons, searched for secrets and home folders"
+        ),
+        "inputs": made,
+        "data": (*again.data(), *again.part(parts.races, "findings of the race checker")),
+        "cases": (
+            *cases(jobs, composed).points(not_run, is_whole),
+            *refusals(records, sources_of(CONF.parent)).points("refusals on GPUs"),
+        ),
+        "replay": (*again.ran(), *again.part(parts.counters, "counters of the simulator")),
     }
-    how = ", ".join(
-        f"{number:,} {text}" for way, text in ways.items() if (number := sum(one[2] == way for one in agree))
-    )
-    found = recomputed(len(agree), again["different"], again["not_comparable"], f"cases recomputed ({how})")
-    yield from (replace(one, share=(one.share[0], again["of"]) if one.share else None) for one in found)
-    if stated:
-        yield Point(Outcome.CAPTURED, f"data of {counted(len(stated), 'case')}: {_reasons(stated)}")
-
-
-def _ran(again: Mapping[str, Any]) -> Iterator[Point]:
-    """Yield how many cases ran again here from the records alone."""
-    ran = sum(how == "simulator" for _, _, how in again["agree"])
-    for number, how in (
-        (ran, f"from the records alone (seed {again['seed']})"),
-        (again["at_commit"], "by their commit's code"),
-    ):
-        if number:
-            says = f"{counted(number, 'case')} run again here {how}"
-            yield Point(Outcome.VERIFIED, says, Ground.RECOMPUTED, (number, again["of"]))
-
-
-def _part(found: Mapping[str, Any], what: str) -> Iterator[Point]:
-    """Yield the points of what was compiled or counted when cases ran again."""
-    yield from recomputed(len(found["agree"]), found["different"], (), f"{what} of cases that ran again")
-    if found["stated"]:
-        yield Point(
-            Outcome.CAPTURED, f"{what} of {counted(len(found['stated']), 'record')}: {_reasons(found['stated'])}"
-        )
-
-
-def _reasons(stated: Sequence[Sequence[str]]) -> str:
-    """Return the reasons, each with the number of cases that have it, the most frequent first."""
-    return listed((f"{count} {reason}" for reason, count in Counter(why for _, why in stated).most_common()), 6)
-
-
-def _level(again: Mapping[str, Any]) -> Recomputed:
-    agree, kernels = again["agree"], again["kernels"]
-    seen = {kernel for _, kernel, how in agree if how != "status"}
-    return Recomputed(
-        recomputed=len(agree),
-        total=again["of"],
-        rerun=sum(how != "reference" for _, _, how in agree),
-        ended=sum(how == "status" for _, _, how in agree),
-        kernels=kernels,
-        without=[name for name in kernels if name not in seen],
-        unexplained=len(again["not_comparable"]),
-    )
-
-
-def _commits(found: Mapping[str, Any]) -> Iterator[Point]:
-    """Yield what git says of the records' commits."""
-    different, unknown = found["different"], found["unknown"]
-    if different or found["compared"]:
-        what = "environments, their sources compared with those of their commits"
-        yield from recomputed(found["compared"] if not different else 0, different, unknown, what, Ground.COMPARED)
-        return
-    if found["known"]:
-        says = f"git has the commit of {counted(found['known'], 'environment')}; the records have no digests of sources"
-        yield Point(Outcome.CAPTURED, says)
-    if unknown:
-        texts = listed(f"{commit[:12]} ({why})" for commit, why in unknown)
-        yield Point(Outcome.NOT_COMPARABLE, f"commit unknown here: {texts}")
+    return Answer({name: tuple(some) for name, some in points.items()}, again.level())
 
 
 def _sources(found: Mapping[str, list[Any]]) -> Iterator[Point]:
@@ -236,34 +111,11 @@ def _sources(found: Mapping[str, list[Any]]) -> Iterator[Point]:
     yield from recomputed(0, (), found["not_comparable"], "kernels' sources")
 
 
-def _secrets(found: Mapping[str, Any]) -> Iterator[Point]:
-    what = "different environments, requests and reasons, searched for secrets and home folders"
-    different = [[case, f"{where} holds a secret or a home folder"] for case, where in found["found"]]
-    yield from recomputed(found["looked_at"] - len(different), different, (), what)
-
-
-def _inputs(found: Mapping[str, Any]) -> Iterator[Point]:
-    different = found["different"]
-    agree = found["cases"] - len(different)
-    yield from recomputed(agree, different, found["not_comparable"], "records, their inputs made again")
-    if found["too_large"]:
-        says = f"{counted(found['too_large'], 'record')} of larger inputs: not made again (--inputs-up-to)"
-        yield Point(Outcome.NOT_COMPARABLE, says)
-    if found["late"]:
-        says = f"inputs of {counted(found['late'], 'record')}: there was no time to make them (--rerun N has no limit)"
-        yield Point(Outcome.CAPTURED, says)
-    if found["not_recorded"]:
-        says = f"digests of inputs: {counted(found['not_recorded'], 'checked record')} without any (schema 2)"
-        yield Point(Outcome.NOT_CAPTURED, says)
-
-
-def secrets(records: Iterable[Record]) -> dict[str, Any]:
-    """What looks like a secret or a home folder in environments, requests and reasons.
-
-    {"looked_at": number of different ones, "found": [[case id, where], ..]}: where is a dotted path, never the secret.
-    """
+def secrets(records: Iterable[Record]) -> Tally:
+    """Return which environments, requests and reasons, each once, hold what looks like a secret or a home folder, by
+    its dotted path, never the secret."""
     looked_at: set[str] = set()
-    found: list[list[str]] = []
+    found = Tally()
     for record in records:
         parts = {"environment": encoded(record.environment), "request": encoded(record.request)}
         for part, value in {**parts, "reason": record.reason}.items():
@@ -272,8 +124,10 @@ def secrets(records: Iterable[Record]) -> dict[str, Any]:
                 continue
             looked_at.add(text)
             there, here = _leaves(value, part), _leaves(scrubbed_values(value), part)
-            found += [[record.id, where] for where in there if there[where] != here[where]]
-    return {"looked_at": len(looked_at), "found": found}
+            odd = [where for where in there if there[where] != here[where]]
+            found.different += [(record.id, f"{where} holds a secret or a home folder") for where in odd]
+            found.agree += [] if odd else [(record.id,)]
+    return found
 
 
 def _leaves(value: Any, path: str) -> dict[str, Any]:
@@ -282,7 +136,3 @@ def _leaves(value: Any, path: str) -> dict[str, Any]:
         return {path: value}
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     return {where: leaf for key, one in pairs for where, leaf in _leaves(one, f"{path}.{key}").items()}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

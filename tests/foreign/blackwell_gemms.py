@@ -12,7 +12,7 @@ import torch
 
 import symlab
 from kernels.functions import CallArgument, compiled_callable
-from tests.foreign.cutlass_examples import ARCH, FOLDER, example
+from tests.foreign.cutlass_examples import ARCH, FOLDER, example, taken
 
 DENSE = FOLDER.parent / "dense_gemm"
 NAMES = {
@@ -202,7 +202,7 @@ def compiled(folder, exchange, gemm, ranks):
         arguments = [CallArgument("tensors", members=tuple(members))]
         name = f"{exchange.file} of rank {rank}"
         found = compiled_callable(launching(exchange, kernel, arranged, gemm), name, arguments, ARCH)
-        made.append((found.executable, found.host.launch([bytes(8)] * len(members), [True] * len(members))))
+        made.append((taken(found.executable), found.host.launch([bytes(8)] * len(members), [True] * len(members))))
     return made
 
 
@@ -330,7 +330,7 @@ def grouped(folder, groups, clusters, in_shared):
     kinds += [("int32", (len(groups), 4)), ("int32", (len(groups), 3, 2)), ("int64", (len(groups), 3))]
     members = tuple(CallArgument("tensor", *one) for one in (*kinds, ("int64", (clusters, 3, 16))))
     found = compiled_callable(function, "grouped", [CallArgument("tensors", members=members)], ARCH)
-    return found.executable, found.host.launch([bytes(8)] * 7, [True] * 7)
+    return taken(found.executable), found.host.launch([bytes(8)] * 7, [True] * 7)
 
 
 def ran_grouped(kernel, groups, a, b, clusters, **how):

@@ -17,6 +17,7 @@ from types import ModuleType
 import pytest
 
 from memory.fabric import Executable
+from simulator.forms import missing_forms
 from tests.foreign.environment import ENVIRONMENT, absent
 
 FOLDER = Path("examples/python/CuTeDSL/cute/blackwell/kernel/distributed")
@@ -84,7 +85,13 @@ def compiled(name, function, *arguments):
         ptx = cute.compile[options](function, *arguments).artifacts.PTX
     text = (ptx.decode() if isinstance(ptx, bytes) else ptx).rstrip("\0")
     (entry,) = re.findall(r"\.entry ([\w$]+)", text)
-    return Executable(name, entry, ARCH, text, f"sha256:{hashlib.sha256(text.encode()).hexdigest()}")
+    return taken(Executable(name, entry, ARCH, text, f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"))
+
+
+def taken(executable):
+    """The kernel, all forms of which the simulator has, also those that never run."""
+    assert missing_forms(executable.ptx) == ()
+    return executable
 
 
 def tensor_argument(place):

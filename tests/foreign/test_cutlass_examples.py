@@ -17,6 +17,7 @@ from tests.foreign.cutlass_examples import (
     folder_of,
     in_the_wheel,
     rows,
+    taken,
     tensor_argument,
 )
 
@@ -193,7 +194,7 @@ def tma(folder, ranks):
         arguments = [CallArgument("tensors", members=(given,) * ranks), given, flags, flags, *constants]
         function = module.AllReduceTmaKernel(cutlass.Float32)
         found = compiled_callable(function, f"tma of rank {rank}", arguments, ARCH)
-        made.append((found.executable, found.host.launch([bytes(8)] * (ranks + 3), [True] * (ranks + 3))))
+        made.append((taken(found.executable), found.host.launch([bytes(8)] * (ranks + 3), [True] * (ranks + 3))))
     return made
 
 

@@ -2,7 +2,7 @@
 a word in memory that says which, and a broadcast."""
 
 from kernels.dsl import put_shares
-from kernels.family import address, spec_with
+from kernels.family import Work, address, spec_with
 from kernels.spec import Workspace
 from kernels.tuning import Step, Tuning
 
@@ -55,7 +55,7 @@ def spec_of(mistake):
         summary="send_recv with a mistake",
         placements=("out_of_place",),
         buffers=(address("input"), address("output"), address("words"), address("mistakes")),
-        vectors=lambda case: 1,
+        work=Work(lambda case: 1),
         options=lambda case: {"without_barriers": True},
         workspaces=workspaces,
         nvshmem=(
@@ -95,7 +95,7 @@ HASTY = spec_with(
     summary="a broadcast with a mistake",
     placements=("out_of_place",),
     buffers=(address("input"), address("output"), address("words")),
-    vectors=lambda case: 1,
+    work=Work(lambda case: 1),
     options=lambda case: {"without_barriers": True},
     workspaces=lambda case: (put_shares.words(case, TUNING.max_blocks),),
     nvshmem=put_shares.EXCHANGE,

@@ -4,7 +4,7 @@ RING = '''
 """send_recv/ring: a kernel of somebody's own, with a helper beside it."""
 
 from kernels import shares
-from kernels.family import address, peers, spec_with
+from kernels.family import Work, address, peers, spec_with
 from kernels.tuning import Step, Tuning
 
 from .steps import BLOCKS, following
@@ -26,7 +26,7 @@ def spec_of(blocks):
         summary="stores to the next rank",
         placements=("out_of_place",),
         buffers=(address("input"), peers("output")),
-        vectors=lambda case: shares.vectors(case.numel, case.itemsize, case.offset),
+        work=Work(lambda case: shares.vectors(case.numel, case.itemsize, case.offset)),
     )
 
 

@@ -24,7 +24,7 @@ from kernels.dsl.frame import Frame
 from kernels.dsl.peers import reduced
 from kernels.dsl.status import STATUS_WORDS
 from kernels.dsl.traverse import line_slice_of
-from kernels.family import MOVING, address, spec_with
+from kernels.family import MOVING, Work, address, spec_with
 from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable, Launch
@@ -47,7 +47,7 @@ def probe(name: str, body: Callable[[Frame], None], *, reduces: bool = False, **
         summary="a probe",
         placements=("out_of_place",),
         buffers=(address("input"), address("table"), address("output")),
-        vectors=lambda case: 1,
+        work=Work(lambda case: 1),
         options=lambda case: options,
         **({"fold": "rank_order"} if reduces else MOVING),
     )

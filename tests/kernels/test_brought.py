@@ -12,7 +12,7 @@ from cases.case import Case
 from kernels import catalogue
 from kernels.brought import spec_at
 from kernels.catalogue import find
-from kernels.family import spec_with
+from kernels.family import Work, spec_with
 from kernels.sources import ROOT, sources_of
 from kernels.spec import KernelSpec
 from kernels.tuning import Step, Tuning
@@ -205,7 +205,7 @@ def test_a_body_must_stand_in_a_file():
     exec("def body(frame): pass", scope)
     tuning = Tuning((Step(threads=96, blocks=1, loads_in_flight=1, reason="a test"),))
     with refused():
-        spec_with("all_reduce/typed_in", scope["body"], tuning, buffers=(), vectors=lambda case: 1)
+        spec_with("all_reduce/typed_in", scope["body"], tuning, buffers=(), work=Work(lambda case: 1))
 
 
 def test_a_module_that_is_edited_after_its_import_is_refused(tmp_path, monkeypatch):

@@ -190,9 +190,10 @@ def test_ctrl_c_is_one_line(arguments, monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    # Records of an audit are read in a copy of the process, which a terminal's Ctrl-C is not for.
-    copied = arguments[0] == "audit"
-    monkeypatch.setattr("symlab.evidence.audit.worker.forked" if copied else "reports.record.bundle.read", interrupted)
+    # Records of an audit are read in a process of their own first, which a terminal's Ctrl-C is not for.
+    name = "symlab.evidence.audit.worker.ask" if arguments[0] == "audit" else "reports.record.bundle.read"
+    monkeypatch.setattr("reports.record.bundle.record_files", lambda place: [place])
+    monkeypatch.setattr(name, interrupted)
     assert main(arguments) == 130
     assert capsys.readouterr().err == "symlab: interrupted\n"
 

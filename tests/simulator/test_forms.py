@@ -7,6 +7,7 @@ import pytest
 import simulator
 from simulator.forms import missing_forms
 from simulator.ptx.parse import PtxSyntaxError
+from tests.simulator.harness import module
 
 README = Path(simulator.__file__).parent / "README.md"
 
@@ -35,8 +36,7 @@ MODULE = """
   @%p1 frobnicate.u32 %r2, 2;
   call called;
   tcgen05.shift.cta_group::1.down [%r1];
-  tensormap.replace.tile.rank.global.b1024.b32 [%rd1], 1;
-  fence.proxy.tensormap::generic.release.gpu;
+  tensormap.replace.tile.swizzle_mode.global.b1024.b32 [%rd1], 1;
   cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [%rd1, {%r1, %r2, %r3}], [%r4];
   cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%rd1, {%r1, %r2, %r3}], [%r4];
   frobnicate.u32 %r3, %r4;
@@ -60,14 +60,47 @@ def test_all_that_a_module_has_besides_is_listed_by_form_with_lines():
     assert found["tcgen05.shift.cta_group::1.down"].lines == lines_of("tcgen05.shift")
     assert {one.form for one in found.values() if one.is_planned} == {
         "tcgen05.shift.cta_group::1.down",
-        "tensormap.replace.tile.rank.global.b1024.b32",
-        "fence.proxy.tensormap::generic.release.gpu",
+        "tensormap.replace.tile.swizzle_mode.global.b1024.b32",
         "cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group",
     }
 
 
 def test_a_module_that_is_supported_has_none():
     assert missing_forms((README.parents[1] / "tests/symlab/sum.ptx").read_text(encoding="utf-8")) == ()
+
+
+TENSOR_CORES = {
+    "sm_90a": """
+wgmma.fence.sync.aligned; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r1], {%r2, %r3, %r4, %r5};
+ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r2, %r3, %r4, %r5}, [%r1];
+setmaxnreg.inc.sync.aligned.u32 232; setmaxnreg.dec.sync.aligned.u32 40; prefetch.tensormap [%d1];
+cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%r1], [%d1, {%r2, %r3}], [%r4], %d2;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint [%r1], [%d1, {%r2, %r3}], [%r4], %h1, %d2;
+cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint [%d1, {%r2, %r3}], [%r1], %d2;
+""",
+    "sm_100a": """
+tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 512; tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;
+tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r1, 512;
+tcgen05.mma.cta_group::2.kind::f16.collector::a::discard [%r1], %d1, %d2, %r2, %p1;
+tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.collector::a::discard [%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;
+tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 [%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;
+tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.block16.collector::a::discard [%r1], %d1, %d2, %r2, [%r3], [%r4], %p1;
+tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r1], %h1;
+tcgen05.cp.cta_group::2.32x128b.warpx4 [%r1], %d1;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2]; tcgen05.wait::ld.sync.aligned;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2 [%r1], [%d1, {%r2, %r3}], [%r4];
+tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r1], %d1; fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;
+""",
+}
+"""What CuTe DSL's GEMMs for Hopper and Blackwell use that other kernels do not, as its compiler writes it. wgmma's products
+have vectors of their own (test_isa_wgmma.py)."""
+
+
+@pytest.mark.parametrize("target", TENSOR_CORES)
+def test_what_cutlass_gemms_use_is_supported(target):
+    ptx = module(TENSOR_CORES[target], [], target=target).replace(".version 8.0", ".version 8.8")
+    assert missing_forms(ptx) == ()
 
 
 def test_text_without_structure_is_refused():

@@ -12,7 +12,7 @@ stored: chunks are whole vectors, so all ranks divide them alike.
 
 from cases.refusal import Refusal
 from kernels import shares
-from kernels.family import address, peers, spec_with
+from kernels.family import Work, address, peers, spec_with
 from kernels.tuning import Step, Tuning
 
 TUNING = Tuning((Step(threads=256, blocks=16, loads_in_flight=8, reason="an example: never measured"),))
@@ -48,6 +48,6 @@ SPEC = spec_with(
     summary="each chunk goes around the ring, from each rank to the next one",
     placements=("out_of_place",),
     buffers=(address("input"), address("output"), peers("output")),
-    vectors=lambda case: shares.vectors(case.numel // case.world_size, case.itemsize),
+    work=Work(lambda case: shares.vectors(case.numel // case.world_size, case.itemsize)),
     refusal=refusal,
 )

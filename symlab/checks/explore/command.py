@@ -6,12 +6,10 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reports.table.text import counted
-from runner.environment.host import usable_cores
 from runner.interrupt import exit_code_of
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer
@@ -27,16 +25,13 @@ if TYPE_CHECKING:
     from symlab.checks.explore.search import Plan, Searched
     from symlab.checks.explore.subject import Subject
 
-SECONDS = 60.0
-"""How long an exploration takes if neither seeds nor seconds are given."""
-
 NOTHING = "this proves no absence of mistakes: other orders were not run"
 
 NOT_TRIED = {
-    "memory": "weak memory (--memory weak)",
-    "races": "the race checker (--races)",
+    "memory": "weak memory (fabric.memory=weak)",
+    "races": "the race checker (check.races=true)",
 }
-"""What an exploration leaves out unless it is asked for, with the option that asks."""
+"""What an exploration leaves out unless it is asked for, with the key that asks."""
 
 UNDECIDED = (
     "no run was decided, so that nothing is known; give more time (--seconds, deadline_s), steps, or smaller cases"
@@ -49,7 +44,7 @@ def explore(options: Options) -> int:
     if options.replay is not None:
         return _repeat(options, options.replay)
     _check_output(options)
-    command = jobs_of(options.asked, options.multirun, options.config_dir)
+    command = jobs_of(options.overrides, options.multirun, options.config_dir)
     subjects, places, lines = _subjects(command, options.case)
     print("\n".join(lines), flush=True)
     return _explored(options, subjects, places, command)
@@ -58,30 +53,28 @@ def explore(options: Options) -> int:
 def _explored(
     options: Options, subjects: Sequence[Subject], places: Sequence[tuple[int, str]], command: Command
 ) -> int:
-    from symlab.checks.explore.found import shrunk
+    from symlab.checks.explore.found import Kept, shrunk
     from symlab.checks.explore.progress import searched
-    from symlab.checks.explore.search import Plan
+    from symlab.checks.explore.search import plan_of
 
-    seconds = SECONDS if options.seconds is None and options.seeds is None else options.seconds
-    plan = Plan(subjects, options.orders, options.seeds, seconds, options.processes or usable_cores())
+    plan = plan_of(subjects, options.orders, options.seeds, options.seconds, options.processes)
     done = searched(plan)
-    for note in dict.fromkeys([*done.lost, *done.notes]):
+    for note in done.notes:
         print(f"symlab: {note}", file=sys.stderr)
     print(_done(plan, done), flush=True)
     if done.found is None:
         return _nothing(done, not_tried(subjects))
     trial, failure = done.found
     job, case = places[trial.subject]
-    composed = command.jobs[job].composed
-    what = {"overrides": list(composed.overrides), "case": case}
-    if options.config_dir is not None:
-        what["config_dir"] = str(options.config_dir.absolute())
     print(f"found: {failure.kind}, first under {trial.order}; looking for fewer switches", flush=True)
     limit_s = 0.0 if done.interrupt is not None else options.shrink_s
-    found, interrupt = shrunk(subjects[trial.subject], trial.order, failure, limit_s, what)
-    print(found.text(options.lines))
+    found, interrupt = shrunk(subjects[trial.subject], trial.order, failure, limit_s)
+    print(found.text())
     path = options.output or Path(_file_name(found))
-    _write(found, path)
+    try:
+        Kept.of(found, tuple(command.jobs[job].composed.overrides), case, options.config_dir).write(path)
+    except OSError as error:
+        raise RequestError(f"{path}: {error.strerror} (-o), give a file in a folder that can be written to") from None
     print(f"repeat it with: symlab explore --replay {shlex.quote(str(path))}")
     interrupt = done.interrupt or interrupt
     return 1 if interrupt is None else exit_code_of(interrupt)
@@ -99,16 +92,13 @@ def not_tried(subjects: Sequence[Subject]) -> list[str]:
 
 def _nothing(searched: Searched, left_out: Sequence[str]) -> int:
     """Say that no run failed, how much that tells, and what was not tried. Returns the exit code: 2 if no run was
-    decided, or if a process of the search ended by itself."""
+    decided."""
     if searched.interrupt is not None:
         said = "the runs so far found nothing" if searched.decided else "no run was decided so far"
         print(f"symlab: interrupted: {said}", file=sys.stderr)
         return exit_code_of(searched.interrupt)
     if not searched.decided:
         print(UNDECIDED)
-        return 2
-    if searched.lost:
-        print(f"nothing was found, but the search is incomplete: {searched.lost[0]}; repeat it with --processes 1")
         return 2
     print(f"nothing was found; {NOTHING}")
     if left_out:
@@ -145,13 +135,6 @@ def _check_output(options: Options) -> None:
     path = options.output
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise RequestError(f"{path} can't be written (-o), give a file in a folder that exists")
-
-
-def _write(found: Found, path: Path) -> None:
-    try:
-        found.write(path)
-    except OSError as error:
-        raise RequestError(f"{path}: {error.strerror} (-o), give a file in a folder that can be written to") from None
 
 
 # Subjects
@@ -216,37 +199,26 @@ def _subjects(command: Command, wanted: str) -> tuple[list[Subject], list[tuple[
 
 def _repeat(options: Options, path: Path) -> int:
     """--replay: run one failure again. Returns 1 if it fails, 0 if not, 2 if the time or the steps ended the run."""
-    from symlab.checks.explore.found import other_kernel, other_world, read, replayed
+    from symlab.checks.explore.found import read
+    from symlab.checks.explore.reading import lines_of
 
-    if options.asked:
-        raise RequestError(f"a file says what it repeats ({options.asked[0]}), give --replay alone")
+    if options.overrides:
+        raise RequestError(f"a file says what it repeats ({options.overrides[0]}), give --replay alone")
     kept = read(path)
-    overrides, wanted = kept.what.get("overrides"), kept.what.get("case")
-    if not isinstance(overrides, list) or not isinstance(wanted, str):
-        raise RequestError(
-            f"{path} is of the Python API (--replay), repeat it with symlab.explore(.., replay='{path.name}')"
-        )
-    said = kept.what.get("config_dir")
-    folder = options.config_dir or (Path(str(said)) if said is not None else None)
-    command = jobs_of([str(one) for one in overrides], False, folder)
-    found = [(job, case) for job in command.jobs for case in job.cases if case.id == wanted]
+    folder = options.config_dir or (Path(kept.config_dir) if kept.config_dir is not None else None)
+    command = jobs_of(kept.overrides, False, folder)
+    found = [(job, case) for job in command.jobs for case in job.cases if case.id == kept.case]
     if not found:
-        raise RequestError(f"{path}: there is no case {wanted} any more (--replay), look at its experiment")
+        raise RequestError(f"{path}: there is no case {kept.case} any more (--replay), look at its experiment")
     subject = subject_of(*found[0])
-    if (other := other_world(subject, kept)) is not None:
-        name, was, now = other
-        key = {"world_size": name, "races": f"check.{name}"}.get(name, f"fabric.{name}")
-        raise RequestError(f"{path} is of {key}={was}, and its experiment has {now} now ({key}), set it back")
-    if note := other_kernel(subject, kept):
-        print(note)
-    ran, difference = replayed(subject, kept)
-    if ran.failure is None and ran.undecided:
-        print(f"{kept.label}: it is undecided whether this order fails: {ran.undecided}")
-        return 2
+    if subject.digest != kept.digest:
+        print("the kernel differs from the one of the file: the file's choices are followed as far as they fit")
+    ran = kept.replayed(subject)
     if ran.failure is None:
-        print(f"{kept.label}: this order does not fail any more")
-        return 0
-    again = replace(kept, failure=ran.failure, rows=ran.rows, cause=ran.cause)
-    print(again.text(options.lines))
-    print("the same failure, event by event" if not difference else f"it fails, and not as before: {difference}")
+        says = f"it is undecided whether this order fails: {ran.undecided}" if ran.undecided else ""
+        print(f"{kept.case}: {says or 'this order does not fail any more'}")
+        return 2 if ran.undecided else 0
+    cause = [f"what went wrong: {ran.cause}"] if ran.cause else []
+    print("\n".join([f"{kept.case}: {ran.failure.kind}: {ran.failure.message}", *cause, *lines_of(ran.rows)]))
+    print("the same failure" if ran.failure == kept.failure else f"it failed otherwise: {kept.failure.message}")
     return 1

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import stat
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cases.documents import decoded, encoded
+from cases.record.reading import contents
 from memory.atomic_file import replacing
 from reports.table.text import counted
 from runner.request_error import RequestError
@@ -22,25 +22,10 @@ from symlab.checks.explore.shrink import Shrinker
 from symlab.checks.explore.subject import Failure, Ran, Subject, run_once
 from symlab.checks.explore.trace import Row
 
-FORMAT = "symlab exploration"
-VERSION = 3
-"""Version 1 named lanes by batches, which depend on when launches begin; version 2 named fields otherwise."""
+VERSION = 4
+MOST_BYTES = 1 << 28
 MAX_LAUNCHES = 1000
 """Maximum number of checked launches that a file may ask for, as of a case."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """How a world is made, but for what an order says: what a repetition has to have in common."""
-
-    world_size: int
-    gpu: str | None
-    heap_bytes: int
-    memory: str
-    multicast: bool
-    multimem: str
-    races: bool
-    step_budget: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +34,9 @@ class Found:
 
     label and digest are those of its subject; switches_before and switches count, in the run that was found and in
     this one, the turns none of whose warps ran in the turn before; late_before and late the late accesses of weak
-    memory (simulator/memory/chance.py). cause: which access went wrong, if that can be told.
-    launches: number of its checked launches. what: how to make the subject again (of a command its overrides and the
-    case). is_shrunk is false if the
-    time was up before the search for fewer switches was at its end. fails_in_fair: the fair order fails in the same
-    way, so that the mistake is not one of orders alone.
+    memory (simulator/memory/chance.py). cause: which access went wrong, if that can be told. launches: number of its
+    checked launches. is_shrunk is false if the time was up before the search for fewer switches was at its end.
+    fails_in_fair: the fair order fails in the same way, so that the mistake is not one of orders alone.
     """
 
     label: str
@@ -69,8 +52,6 @@ class Found:
     tries: int
     is_shrunk: bool
     launches: int
-    what: dict[str, Any]
-    world: World
     fails_in_fair: bool
 
     def text(self, most_lines: int = MAX_LINES) -> str:
@@ -97,31 +78,56 @@ class Found:
             return []
         return ["a vector access comes apart in it: vector_8 or vector_16 excludes that (assumptions, of the launch)"]
 
-    def document(self) -> dict[str, Any]:
-        """The failure as JSON has it."""
-        whole = encoded(replace(self, order=replace(self.order, follows=None)))
-        choices = text_of(self.order.follows or ()).splitlines()
-        return {"format": FORMAT, "version": VERSION, **whole, "choices": choices}
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a file has of a failure: the overrides and the case that make its subject again, and how it failed."""
+
+    symlab_exploration: int
+    overrides: tuple[str, ...]
+    case: str
+    config_dir: str | None
+    digest: str
+    order: Interleaving
+    launches: int
+    failure: Failure
+    choices: tuple[str, ...]
+
+    @staticmethod
+    def of(found: Found, overrides: tuple[str, ...], case: str, config_dir: Path | None) -> Kept:
+        """Return what to keep of a failure of a case of a command."""
+        folder = None if config_dir is None else str(config_dir.absolute())
+        order, choices = replace(found.order, follows=None), text_of(found.order.follows or ()).splitlines()
+        made = (VERSION, overrides, case, folder, found.digest, order, found.launches, found.failure)
+        return Kept(*made, tuple(choices))
 
     def write(self, path: Path) -> None:
         """Write it to a file. Raises OSError."""
         with replacing(path) as place:
-            place.write_text(json.dumps(self.document(), separators=(",", ":")) + "\n", encoding="utf-8")
+            place.write_text(json.dumps(encoded(self), separators=(",", ":")) + "\n", encoding="utf-8")
+
+    def replayed(self, subject: Subject) -> Ran:
+        """Run the failure again."""
+        order = replace(self.order, follows=choices_of("\n".join(self.choices)))
+        return run_once(replace(subject, launches=self.launches), order, traces=True)
 
 
-def world_of(subject: Subject) -> World:
-    """Return how a subject's world is made."""
-    options = subject.options
-    return World(
-        subject.world_size,
-        None if options.gpu is None else options.gpu.name,
-        options.heap_bytes,
-        str(options.memory),
-        options.multicast,
-        str(options.multimem),
-        options.races,
-        options.step_budget,
-    )
+def read(path: Path) -> Kept:
+    """Return what a file holds. RequestError, in one line, for one that holds none."""
+    try:
+        kept: Kept = decoded(Kept, json.loads(contents(path, MOST_BYTES)), "it")
+        choices_of("\n".join(kept.choices))
+        if kept.symlab_exploration != VERSION or Schedule(kept.order.schedule) is Schedule.fair:
+            raise ValueError(f"version {kept.symlab_exploration}, schedule {kept.order.schedule}")
+        if kept.order.seed < 0 or not 1 <= kept.launches <= MAX_LAUNCHES:
+            raise ValueError(f"seed is {kept.order.seed}, launches is {kept.launches}")
+    except (ValueError, TypeError, RecursionError) as error:
+        said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        reason = " ".join(said.split()).removeprefix(f"{path}: ")[:100]
+        raise RequestError(
+            f"{path}: no exploration ({reason}; --replay), give a file that symlab explore wrote"
+        ) from None
+    return kept
 
 
 def _switches(count: int) -> str:
@@ -132,50 +138,11 @@ def _late(count: int) -> str:
     return f" and {count:,} late access{'' if count == 1 else 'es'}" if count else ""
 
 
-def read(path: Path) -> Found:
-    """Return what a file holds. RequestError, in one line, for one that holds none."""
-    try:
-        mode = path.stat().st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe would be waited for
-            raise RequestError(f"{path} is a pipe or a device (--replay), give a file that symlab explore wrote")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise RequestError(f"{path}: {reason} (--replay), give a file that symlab explore wrote") from None
-    try:
-        return _read(json.loads(text))  # not documents.parsed: a long trace has more objects than that takes
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        reason = str(error) if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError) else ""
-        reason = f" ({' '.join(reason.split())[:100]})" if reason else ""
-        raise RequestError(
-            f"{path}: no exploration{reason} (--replay), give a file that symlab explore wrote"
-        ) from None
-
-
-def _read(document: dict[str, Any]) -> Found:
-    if document.pop("format") != FORMAT or document["version"] != VERSION:
-        raise ValueError(f"it is of version {document['version']}")
-    del document["version"]
-    choices = choices_of("\n".join(document.pop("choices")))
-    found = decoded(Found, document, "it")
-    order = found.order
-    if Schedule(order.schedule) is Schedule.fair:
-        raise ValueError("schedule is fair, which has one order")
-    for name, value, least, most in (
-        ("seed", order.seed, 0, math.inf),
-        ("launches", found.launches, 1, MAX_LAUNCHES),
-    ):
-        if not least <= value <= most:
-            raise ValueError(f"{name} is {value}")
-    return replace(found, order=replace(order, follows=choices))
-
-
 def shrunk(
     subject: Subject,
     order: Interleaving,
     failure: Failure,
     seconds: float,
-    what: dict[str, Any] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[Found, KeyboardInterrupt | None]:
     """Look for the failure with fewer switches for some seconds, and trace the best run.
@@ -220,8 +187,6 @@ def shrunk(
         tries=search.tries,
         is_shrunk=interrupt is None and not search.is_over,
         launches=subject.launches,
-        what=what or {},
-        world=world_of(subject),
         fails_in_fair=fair.failure is not None and fair.failure.is_like(failure),
     )
     return found, interrupt
@@ -244,55 +209,3 @@ def _tried(subject: Subject, order: Interleaving, deadline_s: float = math.inf, 
         return run_once(subject, order, deadline_s, records=records)
     except Exception as error:
         return Ran(None, str(error))
-
-
-def other_world(subject: Subject, found: Found) -> tuple[str, Any, Any] | None:
-    """Return what of a subject's world is not as in the file: its name, what it was, what it is; None if all is."""
-    was, now = asdict(found.world), asdict(world_of(subject))
-    return next(((name, was[name], now[name]) for name in now if was[name] != now[name]), None)
-
-
-def other_kernel(subject: Subject, found: Found) -> str:
-    """Return a sentence if the subject's kernel is not the one of the file, else ""."""
-    if subject.digest == found.digest:
-        return ""
-    before, now = (digest.removeprefix("sha256:")[:12] for digest in (found.digest, subject.digest))
-    return (
-        f"the kernel differs from the one of the file (digest {now}, and not {before}): the file's choices are "
-        "followed as far as they fit"
-    )
-
-
-def replayed(subject: Subject, found: Found, deadline_s: float = math.inf) -> tuple[Ran, str]:
-    """Run a failure again. Return how it ended, and where events or the failure differ from the file, else ""."""
-    ran = run_once(replace(subject, launches=found.launches), found.order, deadline_s, traces=True)
-    return ran, _difference(found.rows, ran.rows) or _other_failure(found.failure, ran.failure)
-
-
-def _difference(before: tuple[Row, ...], now: tuple[Row, ...]) -> str:
-    for number, (one, other) in enumerate(zip(before, now, strict=False), 1):
-        where = f"event {number} of {len(before)}"
-        if one.text != other.text:
-            return f"{where} differs: it was '{one.text}', and is '{other.text}'"
-        if one != other:
-            return f"{where} ({one.text}) differs in {_first_field(one, other, [each.name for each in fields(Row)])}"
-    if len(before) != len(now):
-        return f"there are {len(now)} events, and there were {len(before)}"
-    return ""
-
-
-def _other_failure(before: Failure, now: Failure | None) -> str:
-    if now is None:
-        return ""
-    compared = ("kind", "message", "lines", "races")
-    difference = _first_field(before, now, compared)
-    return f"the failure differs in {difference}" if difference else ""
-
-
-def _first_field(one: object, other: object, names: Iterable[str]) -> str:
-    """Return the first field that differs, with both values; "" if none does."""
-    for name in names:
-        before, now = getattr(one, name), getattr(other, name)
-        if before != now:
-            return f"{name}: it was {before!r}, and is {now!r}"
-    return ""

@@ -13,12 +13,9 @@ from multiprocessing.connection import Connection
 
 from memory.pickling import dumps
 from memory.worker_process import start_worker
+from runner.request_error import RequestError
 from simulator.options import Interleaving
 from symlab.checks.explore.subject import Ran, Subject, run_once
-
-
-class HelperEnded(RuntimeError):
-    """A helper process ended before it was told to."""
 
 
 def can_send(subjects: Sequence[Subject]) -> str:
@@ -38,12 +35,14 @@ class Helper:
         self._connection.send_bytes(dumps(tuple(subjects)))
 
     def ran(self, subject: int, order: Interleaving, deadline_s: float) -> Ran:
-        """Return how a run ended there. Raises HelperEnded, and ValueError as run_once does."""
+        """Return how a run ended there. Raises ValueError as run_once does, and if the helper ended by itself."""
         try:
             self._connection.send((subject, order, deadline_s))
             answer = self._connection.recv()
         except (EOFError, OSError) as error:
-            raise HelperEnded(f"a helper process ended in its run of {order}") from error
+            raise RequestError(
+                f"a process of the search ended in its run of {order}, repeat it with one process (--processes)"
+            ) from error
         if isinstance(answer, str):
             raise ValueError(answer)
         assert isinstance(answer, Ran)

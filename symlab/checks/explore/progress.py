@@ -1,60 +1,29 @@
-"""How far a search is: one line that is rewritten on a terminal, else a line now and then."""
+"""How far a search is: a line now and then, each after twice the time of the one before."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
 
 from reports.table.text import counted
 from symlab.checks.explore.search import Plan, Search, Searched
 
-REDRAWN_S = 0.5
 FIRST_S = 5.0
-"""Seconds without a line where there is no terminal. Each later line comes after twice the time of the one before."""
+"""Seconds without a line."""
 
 
-class Progress:
-    """Tells of a search on a stream."""
-
-    def __init__(self, plan: Plan, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._plan = plan
-        self._stream = stream
-        self._clock = clock
-        self._is_terminal = stream.isatty()
-        self._next_s = clock() + (REDRAWN_S if self._is_terminal else FIRST_S)
-        self._wait_s = FIRST_S
-        self._has_line = False
-
-    def tell(self, searched: Searched) -> None:
-        """Say how far it is, if it is time to."""
-        if self._clock() < self._next_s:
-            return
-        text = progress_text(self._plan, searched)
-        if self._is_terminal:
-            self._next_s = self._clock() + REDRAWN_S
-            self._stream.write(f"\r\x1b[2K{text}")
-            self._has_line = True
-        else:
-            self._next_s = self._clock() + self._wait_s
-            self._wait_s *= 2
-            self._stream.write(f"symlab: {text}\n")
-        self._stream.flush()
-
-    def end(self) -> None:
-        """Leave the terminal as it was."""
-        if self._has_line:
-            self._stream.write("\r\x1b[2K")
-            self._stream.flush()
-
-
-def searched(plan: Plan) -> Searched:
+def searched(plan: Plan, clock: Callable[[], float] = time.monotonic) -> Searched:
     """Search, and tell of it on stderr."""
-    progress = Progress(plan, sys.stderr)
-    done = Search(plan, progress.tell).run()
-    progress.end()
-    return done
+    next_s, wait_s = clock() + FIRST_S, FIRST_S
+
+    def tell(done: Searched) -> None:
+        nonlocal next_s, wait_s
+        if clock() >= next_s:
+            print(f"symlab: {progress_text(plan, done)}", file=sys.stderr, flush=True)
+            next_s, wait_s = clock() + wait_s, 2 * wait_s
+
+    return Search(plan, tell).run()
 
 
 def progress_text(plan: Plan, searched: Searched) -> str:

@@ -10,12 +10,12 @@ import contextlib
 import itertools
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from runner.environment.host import usable_cores
 from simulator.options import Interleaving
-from symlab.checks.explore.helper import Helper, HelperEnded, can_send
+from symlab.checks.explore.helper import Helper, can_send
 from symlab.checks.explore.subject import Failure, Ran, Subject, run_once
 
 HELP_AFTER_S = 1.0
@@ -68,19 +68,33 @@ class Plan:
                 yield Trial(next(numbers), subject, replace(order, seed=order.seed + seed))
 
 
+SECONDS = 60.0
+"""How long an exploration takes if neither seeds nor seconds are given."""
+
+
+def plan_of(
+    subjects: Sequence[Subject],
+    orders: Sequence[Interleaving],
+    seeds: int | None,
+    seconds: float | None,
+    processes: int | None,
+) -> Plan:
+    """Return the plan of a request, with what it leaves open."""
+    seconds = SECONDS if seconds is None and seeds is None else seconds
+    return Plan(subjects, orders, seeds, seconds, processes or usable_cores())
+
+
 @dataclass(slots=True)
 class Searched:
     """What a search found: the failing trial of the lowest number, or none; how many runs were done, and how long.
 
-    undecided: what was said of runs of which nothing is known. lost: why processes or workers ended before they were
-    told to. notes: other remarks. interrupt: what ended it early.
+    undecided: what was said of runs of which nothing is known. notes: remarks. interrupt: what ended it early.
     """
 
     found: tuple[Trial, Failure] | None = None
     runs: int = 0
     seconds: float = 0.0
     undecided: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     processes: int = 1
     interrupt: KeyboardInterrupt | None = None
@@ -107,7 +121,6 @@ class Search:
         self._started_s = clock()
         self._lock = threading.Lock()
         self._trials = plan.trials()
-        self._given_back: deque[Trial] = deque()
         self._helpers: list[tuple[Helper, threading.Thread]] = []
         self._error: BaseException | None = None
         self._is_closed = False
@@ -143,7 +156,7 @@ class Search:
         with self._lock:
             if self._is_closed or self._error is not None or (self._is_over() and self.done.runs):
                 return None
-            trial = self._given_back.popleft() if self._given_back else next(self._trials, None)
+            trial = next(self._trials, None)
             if trial is not None and self.done.found is not None and trial.number > self.done.found[0].number:
                 return None
             return trial
@@ -192,24 +205,16 @@ class Search:
         while (trial := self._next()) is not None:
             try:
                 self._take(trial, helper.ran(trial.subject, trial.order, self._left_s()))
-            except HelperEnded as ended:
-                with self._lock:
-                    if not self._is_closed:
-                        self._given_back.append(trial)
-                        self.done.lost.append(str(ended))
-                return
             except BaseException as error:
                 with self._lock:
-                    self._error = self._error or error
+                    self._error = self._error or error if not self._is_closed else None
                 return
 
     def _finish(self) -> None:
-        """Wait for trials that helpers still have, and run those that they gave back."""
+        """Wait for trials that helpers still have."""
         for _, thread in self._helpers:
             while thread.is_alive() and not (self._is_over() and self.done.found is None):
                 thread.join(0.1)
-        while (trial := self._next()) is not None:
-            self._take(trial, run_once(self.plan.subjects[trial.subject], trial.order, self._left_s()))
 
     def _close(self) -> None:
         with self._lock:

@@ -9,14 +9,13 @@ from typing import Any
 import click
 
 from runner.request.options import Overrides
-from runner.request_error import RequestError
 from runner.verb import Seconds, called, option, verb
-from simulator.options import Granularity, Interleaving, Memory, Schedule
+from simulator.options import Granularity, Interleaving, Schedule
 
 EPILOG = """\
 A run is one case under one seed and one schedule, in a world of its own; a run that ends wrong, with a fault or in a
-deadlock, and with --races one with a race, ends the search. The failure is then shrunk to few switches between warps,
-printed as an interleaving, and kept in a file. Nothing found proves no absence.
+deadlock, and with check.races=true one with a race, ends the search. The failure is then shrunk to few switches
+between warps, printed as an interleaving, and kept in a file. Nothing found proves no absence.
 
 Exit codes: 0 nothing was found; 1 a failure was found (with --replay: it fails again); 2 the request is wrong;
 130 Ctrl-C, with what was done.
@@ -65,32 +64,12 @@ class Options(Overrides):
         "Number of processes; default: one a processor.", type=click.IntRange(1, 256), metavar="N"
     )
     output: Path | None = option("The JSON file for a failure; default: explore-CASE-SCHEDULE-SEED.json.", "-o")
-    lines: int = option("Lines of the interleaving.", default=60, type=click.IntRange(1), metavar="N")
-    memory: str | None = option(
-        "weak: each thread sees a store at a time of its own; default: the experiment's fabric.memory.",
-        type=click.Choice(tuple(map(str, Memory))),
-    )
-    races: bool = option(
-        "A run in which the race checker finds a race fails, also if its output is right.", default=False
-    )
     replay: Path | None = option("Run the failure of a file again.")
 
     @property
     def orders(self) -> tuple[Interleaving, ...]:
         """The orders that are tried, of the first seed."""
         return orders_of(self.schedule, self.granularity, self.first_seed)
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """The overrides, with those that options stand for. RequestError if both choose the same."""
-        more = [("--memory", f"fabric.memory={self.memory}")] if self.memory is not None else []
-        more += [("--races", "check.races=true")] if self.races else []
-        for name, line in more:
-            key = line.partition("=")[0]
-            given = next((one for one in self.overrides if one.lstrip("+~").partition("=")[0] == key), "")
-            if given:
-                raise RequestError(f"{given} chooses {key} as well ({name}), give one of the two")
-        return (*self.overrides, *(line for _, line in more))
 
 
 @verb("explore", Options, epilog=EPILOG, alone="an exploration starts its own worlds")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from simulator.happens_before.running import NEVER, WARP, Actor, Held, Lanes, Ma
 from simulator.happens_before.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
 from symlab.checks.races.kernel_end import KernelEnds
 from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, TENSOR_MAP, Findings, Info, Pair
+from symlab.checks.races.tensor_fences import TensorFences
 
 _MOST_OTHERS = 32
 """Lists of further reads are made short when they are longer."""
@@ -71,6 +72,14 @@ class Unordered:
         return replace(self, old=self.old[mask], positions=self.positions[mask], units=self.units[mask])
 
 
+class Some(NamedTuple):
+    """Some accesses of units: their positions among all of an event, the units, and their epochs."""
+
+    at: Numbers
+    places: Any
+    mine: Epochs
+
+
 class Accesses:
     """The accesses of a world: infos by number, and by stamp the number of the info."""
 
@@ -85,6 +94,7 @@ class Accesses:
         self.paired: Numbers = np.zeros(64, np.int64)  # whether a pair of blocks works together
         self.stamp = 0
         self.unsure: list[Unordered] = []  # see settle_alike
+        self.fences = TensorFences(order, lambda stamp: self.infos[int(self.info_of[stamp])], findings)
         self.map_fences: dict[tuple[int, int], list[int]] = {}  # by shadow and byte, epochs: see fence_maps
         self._floors: tuple[Actor, int, int, int, int] | None = None  # actors, stamp, info, count and floor: see _floor
 
@@ -125,16 +135,22 @@ class Accesses:
 
     def touch(
         self, shadow: Shadow, who: Actor, offsets: Numbers, width: int, is_affine: bool, info: Info, actors: Numbers,
-        stamps: Numbers | None = None, places: Any = None,
+        stamps: Numbers | None = None,
     ) -> tuple[Any, Epochs, int]:  # fmt: skip
-        """Check accesses of width bytes at offsets, one an actor, and enter them. stamps: if not of this event; places:
-        Shadow.places, if they are there already.
+        """Check accesses of width bytes at offsets, one an actor, and enter them. stamps: if not of this event.
 
         Returns their units, their epochs and how many units each access has.
         """
-        places = shadow.places(offsets, width, is_affine) if places is None else places
-        each = width // shadow.unit
+        places, each = shadow.places(offsets, width, is_affine), width // shadow.unit
         mine = (self.stamp if stamps is None else stamps) << STAMP_SHIFT | actors
+        return places, self.enter(shadow, who, places, mine, each, info, is_affine), each
+
+    def enter(
+        self, shadow: Shadow, who: Actor, places: Any, mine: Epochs, each: int, info: Info, is_affine: bool
+    ) -> Epochs:
+        """Check accesses of `each` units, at places, and enter them. mine: epochs, one an actor. Returns those of the
+        units."""
+        count = len(mine)
         if each > 1:
             mine = np.repeat(mine, each)
         shadow.proxies |= 1 << info.proxy
@@ -142,18 +158,18 @@ class Accesses:
         for kept, epochs in list(shadow.kept.items()):
             if (kept.kind == READ and not info.is_write) or (is_harmless and kept.is_strong):
                 continue
-            if not self._is_known(shadow, shadow.latest.get(kept, 0), who, len(offsets)):
+            if not self._is_known(shadow, shadow.latest.get(kept, 0), who, count):
                 self._check(shadow, kept, taken(epochs, places), who, each, places, info)
         hidden = [one for one in shadow.hidden if not (is_harmless and one[0].is_strong)]
         if hidden:
-            self._check_beside(shadow, hidden, who, len(offsets), each, places, info)
+            self._check_beside(shadow, hidden, who, count, each, places, info)
         if info.is_write:
             if shadow.others:
-                self._check_beside(shadow, shadow.others, who, len(offsets), each, places, info)
+                self._check_beside(shadow, shadow.others, who, count, each, places, info)
             self._write(shadow, who, each, places, mine, info, is_affine)
         else:
             self._read(shadow, who, each, places, mine, info, is_affine)
-        return places, mine, each
+        return mine
 
     def _is_harmless(self, shadow: Shadow, info: Info) -> bool:
         """Return whether an access, which is noted so, races with no strong one so far."""
@@ -550,12 +566,12 @@ class Accesses:
         first = int(ranks[0])
         is_sorted = isinstance(who, Lanes | Single) and shadow.ranks == 1  # lanes are in the order of their ranks
         if first == int(ranks[-1]) and (is_sorted or bool((ranks == first).all())):
-            self._read_of(shadow, who, np.arange(len(mine)), each, places, mine, info, first, is_affine)
+            self._read_of(shadow, who, Some(np.arange(len(mine)), places, mine), each, info, first, is_affine)
             return
         places = _units(places, np.arange(len(mine)))
         for rank in distinct(ranks).tolist():
             at = np.flatnonzero(ranks == rank)
-            self._read_of(shadow, who, at, each, places[at], mine[at], info, rank, False)
+            self._read_of(shadow, who, Some(at, places[at], mine[at]), each, info, rank, False)
 
     def _read_tiles(self, shadow: Shadow, who: Lanes, each: int, tiles: Tiles, mine: Epochs, info: Info) -> bool:
         """Enter reads of pieces, each by one block's lanes. Returns False, with nothing entered, if some need a look
@@ -627,21 +643,23 @@ class Accesses:
         return found
 
     def _read_of(
-        self, shadow: Shadow, who: Actor, at: Numbers, each: int, places: Any, mine: Epochs, info: Info, rank: int,
-        is_affine: bool,
-    ) -> None:  # fmt: skip
+        self, shadow: Shadow, who: Actor, some: Some, each: int, info: Info, rank: int, is_affine: bool
+    ) -> None:
         """Enter the reads of one rank."""
+        at, places, mine = some
         if not is_affine and len(mine) > 1:
-            at, places, mine = _grouped(at, _units(places, np.arange(len(mine))), mine)
+            at, places, mine = some = _grouped(at, _units(places, np.arange(len(mine))), mine)
+        kept = Kept(READ, info.is_strong, rank)
         if not info.may_take:
-            self._enter(shadow, who, at, each, places, mine, info, rank, is_affine)
+            self._enter(shadow, who, some, each, kept, info, is_affine)
             return
         places = _units(places, np.arange(len(mine)))
         takes = self._takes(shadow, who, at // each, places, rank)
         for is_taken in (False, True):
-            some = np.flatnonzero(takes == is_taken)
-            if len(some):
-                self._enter(shadow, who, at[some], each, places[some], mine[some], info, rank, False, is_taken)
+            these = np.flatnonzero(takes == is_taken)
+            if len(these):
+                kept = Kept(READ, info.is_strong, rank, is_taken)
+                self._enter(shadow, who, Some(at[these], places[these], mine[these]), each, kept, info, False)
 
     def _takes(self, shadow: Shadow, who: Actor, positions: Numbers, units: Numbers, rank: int) -> Mask:
         """Return which strong reads of units by a rank take data that only an assumption brings them: the last write is
@@ -664,10 +682,9 @@ class Accesses:
         return found
 
     def _enter(
-        self, shadow: Shadow, who: Actor, at: Numbers, each: int, places: Any, mine: Epochs, info: Info, rank: int,
-        is_affine: bool, takes: bool = False,
-    ) -> None:  # fmt: skip
-        kept = Kept(READ, info.is_strong, rank, takes)
+        self, shadow: Shadow, who: Actor, some: Some, each: int, kept: Kept, info: Info, is_affine: bool
+    ) -> None:
+        at, places, mine = some
         epochs = shadow.epochs(kept)
         latest = shadow.latest.get(kept, 0)
         if not is_affine and (places[1:] <= places[:-1]).any():
@@ -683,11 +700,11 @@ class Accesses:
                 self._keep_hidden(shadow, kept, old, places, mine, info)
             latest = 0 if is_known else int(old.max())
             if latest and not self._is_known(shadow, latest >> STAMP_SHIFT, who, count):
-                some = np.flatnonzero(old)
-                bad = self.order.unknown(who, at[some] // each, old[some], GENERIC, is_rough=True)
+                there = np.flatnonzero(old)
+                bad = self.order.unknown(who, at[there] // each, old[there], GENERIC, is_rough=True)
                 if bad.any():
                     mine = mine.copy()
-                    self._keep_both(shadow, kept, some[bad], old, places, mine, info)
+                    self._keep_both(shadow, kept, there[bad], old, places, mine, info)
         epochs[places] = mine
         shadow.note(kept, self.stamp)
         if is_affine:
@@ -775,15 +792,15 @@ def _last_of_each(tiles: Tiles, actors: Numbers) -> Mask | None:
     return found
 
 
-def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> tuple[Numbers, Numbers, Epochs]:
+def _grouped(at: Numbers, units: Numbers, mine: Epochs) -> Some:
     """Make neighbours of one block that read the same unit one reader: a warp's or several warps'."""
     blocks = mine >> BLOCK_SHIFT
     differ = (units[1:] != units[:-1]) | (blocks[1:] != blocks[:-1]) | (mine[1:] & CODE_MASK == COPY_CODE)
     starts = np.flatnonzero(np.concatenate([[True], differ]))
     if len(starts) == len(units):
-        return at, units, mine
+        return Some(at, units, mine)
     ends = np.concatenate([starts[1:], [len(units)]]) - 1
-    return at[starts], units[starts], _joined(mine[starts], mine[ends], starts == ends)
+    return Some(at[starts], units[starts], _joined(mine[starts], mine[ends], starts == ends))
 
 
 def _epochs_at(units: Numbers, epochs: Epochs, wanted: Numbers) -> Epochs:

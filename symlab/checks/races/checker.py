@@ -69,7 +69,7 @@ from simulator.observe.events import (
 )
 from simulator.observe.lanes import WARPGROUP, Group, Launched
 from simulator.observe.race_checker import RaceChecker
-from simulator.ptx.dataflow import deciding_loads
+from simulator.ptx.dataflow import deciding_loads, unawaited_loads
 from simulator.ptx.ir import Instruction, Kernel
 from simulator.run.nvshmem import STATE
 from symlab.checks.races import promised
@@ -179,6 +179,8 @@ class Races(RaceChecker):
         self.copies: dict[tuple[int, int], UnderWay] = {}
         self.begun: dict[tuple[str, int, int], Held] = {}
         """What threads knew when they gave tensor cores something to do."""
+        self.begun_fenced: dict[tuple[str, int, int], list[Held | None]] = {}
+        """What they knew of tensor memory then, at their last fence."""
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
         self.moments: list[Moment] = []
@@ -193,6 +195,8 @@ class Races(RaceChecker):
         self.shared_bytes = 0  # of a block of the launch that begins next
         self.calls_nvshmem = False  # likewise
         self.deciding: frozenset[tuple[int, str]] = frozenset()  # likewise: loads that decide where threads go on
+        self.unawaited: dict[tuple[int, str], tuple[Instruction, str]] = {}  # likewise, see unawaited_loads
+        self.too_early: dict[int, dict[tuple[int, str], tuple[Instruction, str]]] = {}  # the same, by launch
         self.restart()
 
     def findings(self) -> tuple[Finding, ...]:
@@ -210,7 +214,7 @@ class Races(RaceChecker):
 
     def expect(self, ptx: str, shared_bytes: int, kernel: Kernel) -> None:
         """Prepare for a kernel, before its launch begins. shared_bytes: shared memory of a block."""
-        self.deciding = deciding_loads(kernel)
+        self.deciding, self.unawaited = deciding_loads(kernel), unawaited_loads(kernel)
         self.shared_bytes = shared_bytes
         self.has_proxies |= any(word in ptx for word in _PROXY_WORDS)
         self.calls_nvshmem = STATE in ptx
@@ -438,20 +442,20 @@ class Races(RaceChecker):
         last = int(granules[int(index[-1]) // granule_bytes])
         shadow, shift = self._place(first)
         if first == last and is_affine:
-            self._touch(shadow, run, lanes, index - shift, is_affine, info, entries)
+            self._touch(shadow, self._who(run, lanes), index - shift, is_affine, info, entries)
             return
         piece = piece_of(index, info.width)
         if piece and self._access_pieces(run, lanes, index, piece, info, entries, each_lanes):
             return
         numbers = granules.take(index // granule_bytes)
         if (numbers == first).all():
-            self._touch(shadow, run, lanes, index - shift, is_affine, info, entries, each_lanes)
+            self._touch(shadow, self._who(run, lanes), index - shift, is_affine, info, entries, each_lanes)
             return
         for number in distinct(numbers).tolist():
             self._place(number)
         offsets, which = index - self.shift_of[numbers], self.shadow_of[numbers]
         if (which == which[0]).all():
-            self._touch(shadow, run, lanes, offsets, False, info, entries, each_lanes)
+            self._touch(shadow, self._who(run, lanes), offsets, False, info, entries, each_lanes)
             return
         if each_lanes:  # a lane may be there more than once
             which = which * self.space.world_size + np.arange(len(which)) // each_lanes
@@ -459,7 +463,7 @@ class Races(RaceChecker):
             at = np.flatnonzero(which == one)
             some = None if entries is None else entries[at]
             shadow, _ = self._place(int(numbers[at[0]]))
-            self._touch(shadow, run, lanes[at], offsets[at], False, info, some)
+            self._touch(shadow, self._who(run, lanes[at]), offsets[at], False, info, some)
 
     def _access_pieces(
         self, run: Running, lanes: Numbers, index: Numbers, piece: int, info: Info, entries: Numbers | None,
@@ -474,7 +478,7 @@ class Races(RaceChecker):
             return False
         shadow, shift = self._place(int(numbers[0]))
         if (numbers == numbers[0]).all():
-            self._touch(shadow, run, lanes, index - shift, False, info, entries, each_lanes, piece)
+            self._touch(shadow, self._who(run, lanes), index - shift, False, info, entries, each_lanes, piece)
             return True
         for number in distinct(numbers).tolist():
             self._place(number)
@@ -482,19 +486,22 @@ class Races(RaceChecker):
         if (which != which[0]).any():
             return False
         offsets = (index.reshape(-1, piece) - self.shift_of[numbers][:, None]).ravel()
-        self._touch(shadow, run, lanes, offsets, False, info, entries, each_lanes, piece)
+        self._touch(shadow, self._who(run, lanes), offsets, False, info, entries, each_lanes, piece)
         return True
 
+    def _who(self, run: Running, lanes: Numbers) -> Lanes:
+        """Return who accesses: the same object as for the last event, if it is by the same lanes."""
+        if self.last_lanes is None or self.last_lanes.run is not run or self.last_lanes.ids is not lanes:
+            self.last_lanes = Lanes(run, lanes)
+        return self.last_lanes
+
     def _touch(
-        self, shadow: Shadow, run: Running, lanes: Numbers, offsets: Numbers, is_affine: bool, info: Info,
-        entries: Numbers | None, each_lanes: int = 0, piece: int = 0,
+        self, shadow: Shadow, who: Lanes, offsets: Numbers, is_affine: bool, info: Info, entries: Numbers | None,
+        each_lanes: int = 0, piece: int = 0,
     ) -> None:  # fmt: skip
         """each_lanes: after how many the lanes come again, for the next replica; 0: never. piece: how many accesses
         each follow each other; 0: unknown."""
-        actors = run.actors_of(lanes)
-        if self.last_lanes is None or self.last_lanes.run is not run or self.last_lanes.ids is not lanes:
-            self.last_lanes = Lanes(run, lanes)
-        who = self.last_lanes
+        run, lanes = who.run, who.ids
         places = shadow.places(offsets, info.width, is_affine, piece)
         observed = None
         if info.is_strong and (not info.is_write or info.is_atomic):
@@ -511,7 +518,8 @@ class Races(RaceChecker):
                 step = each_lanes or len(lanes)
                 for low in range(0, len(lanes), step):
                     self._acquire(run, lanes[low : low + step], info, observed[low : low + step])
-        self.accesses.touch(shadow, who, offsets, info.width, is_affine, info, actors, places=places)
+        mine = self.accesses.stamp << STAMP_SHIFT | run.actors_of(lanes)
+        self.accesses.enter(shadow, who, places, mine, each, info, is_affine)
 
     def _exchange(
         self, shadow: Shadow, run: Running, lanes: Numbers, places: Any, each: int, info: Info,
@@ -641,7 +649,7 @@ class Races(RaceChecker):
             self.last_store = (run, lanes, info, SHARED_MEMORY)
         entries = self._released(run, lanes, info) if info.is_strong and info.is_write else None
         is_affine = len(offsets) > 1 and bool((np.diff(offsets) == info.width).all())
-        self._touch(self._shared(run), run, lanes, offsets, is_affine, info, entries)
+        self._touch(self._shared(run), self._who(run, lanes), offsets, is_affine, info, entries)
         run.note_access(event.lanes, stamp)
 
     def stored(self, event: Stored) -> None:
@@ -1198,7 +1206,7 @@ class Races(RaceChecker):
         """Registers that a wgmma takes or gives were accessed before it, and nothing ordered these."""
         assert event.earlier is not None
         first, second = (self._info(run, one, None, "read") for one in (event.earlier, event.instruction))
-        self.found.add_unfenced(first, second, int(run.actors[lane]), event.register)
+        self.found.add_unfenced(first, second, int(run.actors[lane]), f"register {event.register}", "wgmma.fence")
 
     def tensor(self, event: TensorMoment) -> None:
         """A warp accesses tensor memory in its step. What a thread begins knows what the thread did then, and all that
@@ -1219,10 +1227,19 @@ class Races(RaceChecker):
             self.order.settle(run, lanes)
             held = Held.of(run, lanes, self.accesses.tick())
             if event.moment == "issued":
-                self.begun[key] = held
+                self.begun[key], self.begun_fenced[key] = held, self.accesses.fences.fenced(run, lanes)
                 self.order.held[key] = held.row
                 return
+            if event.moment == "fenced":
+                self.accesses.fences.fence(run, lanes, held)
+                return
+            if event.moment == "awaited":
+                self.accesses.fences.wait(held, self.accesses.stamp)
+                return
             info = self._info(run, event.instruction, None, "taken" if event.moment == "loaded" else "write")
+            if use := self.too_early[id(run)].get((event.instruction.line, event.instruction.text)):
+                second = self._info(run, use[0], None, "read")
+                self.found.add_unfenced(info, second, int(held.actor[0]), f"register {use[1]}", "tcgen05.wait::ld")
             self._touch_cells(run, event, held, info, (event.cells, event.columns), held.actor)
 
     def _multiplied(self, run: Running, event: TensorMoment, held: Held, queue: Mbarrier) -> None:
@@ -1252,7 +1269,11 @@ class Races(RaceChecker):
         lanes, columns = (np.ravel(one) for one in np.broadcast_arrays(*cells))
         who: Any = np.repeat(np.arange(len(actors)), len(lanes) // len(actors))
         places = (event.block * TENSOR_LANES + lanes) * TENSOR_COLUMNS + columns
-        self.accesses.touch(run.tensor, Many(held, who), places * _CELL_BYTES, _CELL_BYTES, False, info, actors[who])
+        key, now = ("tensor", id(run), event.number), Many(held, who)
+        fences, by_cores = self.accesses.fences, event.number >= 0
+        fenced = self.begun_fenced[key] if by_cores else fences.fenced(run, self._ids(event.lanes))
+        fences.check(run.tensor, now, by_cores, fenced, places * _CELL_BYTES, info)
+        self.accesses.touch(run.tensor, now, places * _CELL_BYTES, _CELL_BYTES, False, info, actors[who])
         return stamp
 
     # Launches and hosts
@@ -1271,6 +1292,7 @@ class Races(RaceChecker):
             row = self._boundary(rows, rank, launched.stream, stamp)
             run.set_rows(slice(position * launched.threads, (position + 1) * launched.threads), row)
         run.calls_nvshmem, run.deciding = self.calls_nvshmem, self.deciding
+        self.too_early[id(run)] = self.unawaited
         self.accesses.ends.began(launched)
         self.running[launched] = run
         order.running.append(run)

@@ -221,15 +221,17 @@ class Findings:
         granting = self._explaining(pair, ASSUMPTIONS) if severity == "race" else ""
         self.found[key] = Finding(severity, missing, first, second, count, assumption, granting=granting or None)
 
-    def add_unfenced(self, first: Info, second: Info, actor: int, register: str) -> None:
-        """Note an access to a register, and a wgmma that takes or gives it, with no wgmma.fence between."""
-        key = (_place(first), _place(second), "wgmma.fence")
+    def add_unfenced(
+        self, first: Info, second: Info, actor: int, place: str, missing: str, severity: str = "formal"
+    ) -> None:
+        """Note two accesses of tensor cores' registers or memory, which what is missing has to stand between."""
+        key = (_place(first), _place(second), missing)
         known = self.found.get(key)
         if known is not None:
             self.found[key] = replace(known, count=known.count + 1)
             return
-        pair = Pair(actor, first, actor, second, f"register {register}", 0, 0, False, False)
-        self.found[key] = Finding("formal", "wgmma.fence", _access(first, actor, pair), _access(second, actor, pair))
+        pair = Pair(actor, first, actor, second, place, 0, 0, False, False)
+        self.found[key] = Finding(severity, missing, _access(first, actor, pair), _access(second, actor, pair))
 
     def forget(self, settled: int) -> None:
         """Forget what was watched of writes up to a stamp, which everybody knows: they race no more."""

@@ -17,6 +17,7 @@ from simulator.memory.weak import WeakSpace
 from simulator.observe.events import LaunchBegan, tell
 from simulator.options import Granularity, Interleaving, MultimemModel, Schedule
 from simulator.run.machine import Batch, Scratch
+from simulator.run.queued import Queued
 from simulator.run.schedule import Scheduler
 from symlab.checks.litmus.compile import ENTRY, LOCATION_BYTES, SLOT_BYTES, Kernel, NotCompiled, kernel_of
 from symlab.checks.litmus.outcomes import final_names
@@ -53,11 +54,9 @@ class Machine:
         kernel = self.kernel
         ranks = list(range(kernel.world_size))
         launch = Launch(kernel.grid, kernel.block, cluster=(kernel.cluster, 1, 1))
-        arguments = [self._arguments(rank) for rank in ranks]
+        queued = [Queued(self.executable, launch, self._arguments(rank), 0, 0) for rank in ranks]
         scheduler = Scheduler(self.space, Interleaving(Schedule.random, Granularity.block, seed), STEP_BUDGET)
-        batch = Batch(
-            self.space, Scratch(), self.executable, ranks, launch, arguments, MultimemModel.exact, [0] * len(ranks)
-        )
+        batch = Batch(self.space, Scratch(), ranks, queued, MultimemModel.exact)
         tell(self.space.events.launch_began, LaunchBegan(batch.launched, 0))
         while not scheduler.run([batch]):
             pass

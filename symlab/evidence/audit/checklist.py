@@ -128,12 +128,11 @@ class Audit:
 
 
 def _as_json(point: Point) -> dict[str, Any]:
-    outcome, evidence, ground, share = point.plain()
     return {
-        "outcome": outcome,
-        "ground": ground if point.ground_text else None,
-        "share": share if point.ground_text else None,
-        "evidence": evidence,
+        "outcome": str(point.outcome),
+        "ground": str(point.ground) if point.ground_text else None,
+        "share": point.share if point.ground_text else None,
+        "evidence": point.evidence,
     }
 
 
@@ -153,7 +152,7 @@ def check(
     ssh-keygen takes it. answer: what was recomputed already. Raises ValueError for a place that can't be read.
     """
     material = Material(tuple(records), tuple(map(Path, places)))
-    answer = answer or recomputed(material, wanted or worker.Wanted(), say)
+    answer = answer or recomputed(material.places, None if places else records, wanted or worker.Wanted(), say)
     say("looking through the records")
     items = [Item(name, _points(name, points, material, answer)) for name, points in ITEMS.items()]
     vouched = signatures.who_vouches(material, signers)
@@ -171,11 +170,11 @@ def check(
 
 
 def recomputed(
-    material: Material | Callable[[], Material], wanted: worker.Wanted, say: Callable[[str], None]
+    places: Sequence[Path], records: Sequence[Record] | None, wanted: worker.Wanted, say: Callable[[str], None]
 ) -> Answer:
-    """Return what is recomputed of a set, or of what makes it, see worker.ask."""
+    """Return what is recomputed of records, None: of those in places, see worker.ask."""
     say("making configurations, cases and inputs again")
-    return worker.ask(material, wanted, say)
+    return worker.ask(places, records, wanted, say)
 
 
 def _points(

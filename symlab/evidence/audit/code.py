@@ -16,8 +16,7 @@ from cases.record.reading import contents
 from cases.record.record import WHOLE_SINCE, Record, Status
 from reports.table.compare import LIBRARY
 from reports.table.text import counted
-from symlab.evidence.audit.differences import older_than_code_digests
-from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
+from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted
 from symlab.evidence.audit.machine import presence, why_missing
 from symlab.evidence.audit.material import Material, name_of
 from symlab.evidence.audit.ptx import StoredCode
@@ -141,27 +140,23 @@ def _one_code(with_kernel: Sequence[Record]) -> Iterator[Point]:
             found.setdefault((one.id, one.kernel.arch), []).append(one)
     compared: dict[str, int] = {}
     several: dict[str, list[str]] = {}
-    older = []
     for (case, arch), members in found.items():
         if len({world_of(one) for one in members}) < 2:
             continue
         kernels_of = [one.kernel for one in members if one.kernel is not None]
-        by_code = all(one.code_digest is not None for one in kernels_of)
+        with_code = sum(one.code_digest is not None for one in kernels_of)
+        if 0 < with_code < len(kernels_of):
+            continue  # PTX of before code digests has line information of other sources
+        by_code = with_code > 0
         what = "code (PTX without line information)" if by_code else "PTX"
         digests = {one.code_digest if by_code else one.ptx_digest for one in kernels_of}
-        if len(digests) > 1 and older_than_code_digests(kernels_of):
-            older.append(case)
-            continue
         compared[what] = compared.get(what, 0) + 1
         if len(digests) > 1:
             several.setdefault(what, []).append(f"{case} ran {len(digests)} versions of it ({arch})")
     for what, count in sorted(compared.items()):
         good = f"each of {counted(count, 'case')} ran one {what} in all of its worlds"
         yield captured_or(several.get(what, []), good, count, f"cases ran several versions of their {what}")
-    if older:
-        says = "worlds recorded before code digests and after; sources moved since, so PTX differs in line information"
-        yield Point(Outcome.NOT_COMPARABLE, f"{counted(len(older), 'case')}: {says}: {listed(older)}")
-    if not compared and not older:
+    if not compared:
         nothing = "no case has the digest of its PTX from two worlds: nothing to compare"
         yield Point(Outcome.DOES_NOT_APPLY, nothing)
 

@@ -23,7 +23,6 @@ from reports.table import sheet, table
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
 from symlab.evidence.audit.gate import Gate
-from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.signatures import checked_signers
 from symlab.evidence.audit.statistics import parse_band
 from symlab.evidence.audit.worker import RERUN_S, Rerun, Wanted
@@ -146,13 +145,15 @@ def _read(place: str, progress: Progress) -> list[Record]:
 def _checked(
     options: AuditOptions, wanted: Wanted, signers: Path | None, progress: Progress
 ) -> tuple[list[Record], Result]:
-    """Return the records of one place and how they are checked. They are read once for the worker, and again
-    after it has ended, so that their memory is not beside its own."""
+    """Return the records of one place and how they are checked. The worker reads those of files itself, and they are
+    read here after it has ended, so that their memory is not beside its own."""
     from symlab.evidence.audit.checklist import check, recomputed
 
     (place,) = options.records
     before = _stamps(place)
-    answer = recomputed(lambda: Material(tuple(_read(place, progress)), (Path(place),)), wanted, progress)
+    if not bundle.record_files(Path(place)):
+        bundle.read([place])  # says what is wrong
+    answer = recomputed([Path(place)], None, wanted, progress)
     records = _read(place, progress)
     if _stamps(place) != before:
         raise ValueError(f"{place}: files changed while they were audited, audit them again")

@@ -39,9 +39,6 @@ _MOST_SHOWN, _MOST_CHARACTERS = 3, 60
 _PINNED = re.compile(r"configuration\.(op|algorithms|baselines|dtype|accumulator|reduction|sizes|fabric\.name)(\.|$)")
 """What a replay writes out that a configuration may have left open: its cases are the same all the same."""
 
-OLDER = " with line information (recorded before code digests; sources moved since)"
-"""What is said of PTX that differs, and of cubins, where code can't be compared."""
-
 HEADING = "what differs"
 
 
@@ -156,32 +153,22 @@ def _digests(ours: Sequence[KernelInfo], theirs: Sequence[KernelInfo]) -> Iterat
     """Yield what to compare of a case's kernel on both sides: what it is, and the values of each side.
 
     Code is compared where every record has its digest: PTX and cubin of equal code differ in line information alone.
-    Where some record is older than code digests PTX is compared, which says nothing of code once sources have moved.
+    Where some record is older than code digests PTX is compared, with its line information.
     """
     if not theirs:
         return
     sides = ours, theirs
-    every = (*ours, *theirs)
     ptx, cubin = ([{getattr(one, name) for one in side} for side in sides] for name in ("ptx_digest", "cubin_digest"))
     code = [{one.code_digest or "" for one in side} for side in sides]
     launch = [{f"{one.grid} blocks of {one.block} threads" for one in side} for side in sides]
     if any("" in side for side in code):
-        note = OLDER if older_than_code_digests(every) else ""
-        yield f"PTX{note}", ptx[0], ptx[1]
-        yield f"cubin{note}", cubin[0], cubin[1]
+        yield "PTX", ptx[0], ptx[1]
+        yield "cubin", cubin[0], cubin[1]
     else:
         yield "code", code[0], code[1]
         if code[0] != code[1] or ptx[0] == ptx[1]:
             yield "cubin", cubin[0], cubin[1]
     yield "launch", launch[0], launch[1]
-
-
-def older_than_code_digests(kernels: Sequence[KernelInfo]) -> bool:
-    """Return whether PTX digests of a kernel can't tell if its code is the same: some records have no code digest, and
-    their sources are not the same, so that line information differs in any case."""
-    has_code = {one.code_digest is not None for one in kernels}
-    is_compiled = all(one.ptx_digest for one in kernels)
-    return has_code == {True, False} and is_compiled and len({one.source_digest for one in kernels}) > 1
 
 
 def _texts(part: str, value: Any) -> Iterator[tuple[str, str]]:

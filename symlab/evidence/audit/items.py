@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from reports.table.text import counted
 
@@ -85,16 +86,6 @@ class Point:
         share = f", {self.share[0]:,} of {self.share[1]:,}" if self.share is not None else ""
         return f"{self.ground}{share}"
 
-    def plain(self) -> list[Any]:
-        """Return the point as plain JSON values, which read takes."""
-        return [str(self.outcome), self.evidence, str(self.ground), self.share]
-
-    @staticmethod
-    def read(values: Sequence[Any]) -> Point:
-        """Return the point of plain JSON values."""
-        outcome, evidence, ground, share = values
-        return Point(Outcome(outcome), evidence, Ground(ground), tuple(share) if share else None)
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -122,6 +113,33 @@ def recomputed(
         yield Point(Outcome.VERIFIED, f"{agree:,} of {total:,} {what}: all agree", ground, share)
     if unsure:
         yield Point(Outcome.NOT_COMPARABLE, f"{len(unsure)} of {total:,} {what}: {_told(unsure)}")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a comparison found, each by its name: what agrees, and what differs, can't be compared, or is only what the
+    records say, each of those with a sentence."""
+
+    agree: list[tuple[str, ...]] = field(default_factory=list)
+    different: list[tuple[str, str]] = field(default_factory=list)
+    unsure: list[tuple[str, str]] = field(default_factory=list)
+    stated: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Add what another comparison found."""
+        for one in fields(self):
+            getattr(self, one.name).extend(getattr(other, one.name))
+
+    def points(self, what: str, ground: Outside = Ground.RECOMPUTED) -> Iterator[Point]:
+        """Yield what was found; what: what it was looked for in, such as "jobs composed again"."""
+        return recomputed(len(self.agree), self.different, self.unsure, what, ground)
+
+    def reasons(self, what: str) -> Iterator[Point]:
+        """Yield why only the records say something, each reason with its number, the most frequent first."""
+        if self.stated:
+            counts = Counter(why for _, why in self.stated).most_common()
+            said = listed((f"{count} {reason}" for reason, count in counts), 6)
+            yield Point(Outcome.CAPTURED, f"{what}: {said}")
 
 
 def contradicted(sentences: Iterable[str], where: str = "") -> Iterator[Point]:

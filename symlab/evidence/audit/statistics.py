@@ -37,12 +37,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
-from statistics import NormalDist
 from typing import Any
 
 from cases.gathered import gathered
 from cases.record.record import Record
-from symlab.evidence.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of, worlds_lag1
+from symlab.evidence.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of
 
 BAND = 0.02
 """Default band: changes within 2 % do not matter."""
@@ -53,11 +52,6 @@ LEAST_WORLDS = 4
 CONFIDENCE, SIGNIFICANCE = 0.95, 0.05
 
 RESAMPLES = 999
-
-_POWER = 0.8
-"""How often the number of worlds that an INCONCLUSIVE names should do, if the ratio and the spread are as they seem."""
-
-_MOST_ADVISED = 1000
 
 
 class Speed(StrEnum):
@@ -89,9 +83,8 @@ class Judgement:
     """What is said about one case's times. worlds are those before and after.
 
     ratio is after over before, above 1 is slower; low and high are its 95 % interval; p is the test's p-value, and
-    corrected that of Holm's procedure. lag1 is the lag-1 correlation of the worlds in the order in which they ran. None
-    where there is no such figure. advice says what would help, or the reason why nothing can be compared; "" if there
-    is nothing to say.
+    corrected that of Holm's procedure. None where there is no such figure. advice says what would help, or the
+    reason why nothing can be compared; "" if there is nothing to say.
     """
 
     speed: Speed
@@ -102,7 +95,6 @@ class Judgement:
     p: float | None = None
     corrected: float | None = None
     advice: str = ""
-    lag1: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +191,7 @@ def judge(cases: Sequence[Sides], band: float = BAND) -> list[Judgement]:
         found = _verdict(test, p, pair, band, len(testable))
         if found.speed in (Speed.FASTER, Speed.SLOWER) and not _pairs_agree(cases[index]):
             found = replace(found, speed=Speed.INCONCLUSIVE, advice="too few pairs of worlds differ in this direction")
-        judged[index] = replace(found, lag1=worlds_lag1(cases[index].order, *pair))
+        judged[index] = found
     return [one for one in judged if one is not None]
 
 
@@ -310,7 +302,7 @@ def without_test(case: Sides, band: float, why: str) -> Judgement:
     ratio = statistics.median(case.after) / statistics.median(case.before)
     inside = 1 / (1 + band) <= ratio <= 1 + band
     speed = Speed.INSIDE if inside else Speed.OUTSIDE
-    return Judgement(speed, case.worlds, ratio, advice=why, lag1=worlds_lag1(case.order, case.before, case.after))
+    return Judgement(speed, case.worlds, ratio, advice=why)
 
 
 def _verdict(
@@ -325,21 +317,10 @@ def _verdict(
         return replace(found, speed=Speed.SAME)
     if p < SIGNIFICANCE and (test.low > 0 or test.high < 0):
         return replace(found, speed=Speed.SLOWER if test.low > 0 else Speed.FASTER)
-    advice = _advice(test.shift, pair, edge, comparisons)
+    advice = f"worlds spread by {spread_of(*pair):.1%}: more of them would tell"
     if not _is_testable(worlds, comparisons) and (test.low > edge or test.high < -edge):
         return replace(found, speed=Speed.OUTSIDE, advice=f"too few worlds for a verdict on this many cases; {advice}")
     return replace(found, advice=advice)
-
-
-def _advice(shift: float, pair: tuple[Sequence[float], Sequence[float]], edge: float, comparisons: int) -> str:
-    """How many worlds would probably tell, if shift and spread are as they seem."""
-    spread = spread_of(*pair)
-    wanted = worlds_wanted(shift, spread, edge, comparisons)
-    present = min(map(len, pair))
-    seen = f"worlds spread by {spread:.1%}"
-    if wanted > _MOST_ADVISED:
-        return f"{seen}; the ratio lies at the edge of the band: a wider band or quieter worlds would tell"
-    return f"{seen}; about {max(wanted, present + 1)} worlds a side would tell"
 
 
 def spread_of(before: Sequence[float], after: Sequence[float]) -> float:
@@ -350,38 +331,6 @@ def spread_of(before: Sequence[float], after: Sequence[float]) -> float:
         for middle in [statistics.fmean(map(math.log, side))]
     ]
     return math.sqrt(sum(squares) / (len(before) + len(after) - 2))
-
-
-def worlds_wanted(shift: float, spread: float, edge: float, comparisons: int) -> int:
-    """Worlds a side that give SAME, or FASTER or SLOWER, whichever takes fewer, with a probability of _POWER.
-
-    By the normal approximation: a difference of n and n worlds has the standard error spread * sqrt(2 / n). SAME needs
-    an interval that ends within the edge; a change one that ends beyond 0, at a level that Holm's procedure leaves in
-    the worst case, and as many worlds as the exact test needs to reach it at all.
-    """
-    normal = NormalDist()
-    power, at_both_ends = normal.inv_cdf(_POWER), normal.inv_cdf((1 + _POWER) / 2)
-    level = normal.inv_cdf((1 + CONFIDENCE) / 2)
-    strict = normal.inv_cdf(1 - SIGNIFICANCE / 2 / comparisons)
-    candidates = [
-        max(_least_testable(comparisons), _count(spread, abs(shift), strict + power)),
-        max(LEAST_WORLDS, _count(spread, edge - abs(shift), level + at_both_ends)),
-    ]
-    return min(candidates)
-
-
-def _count(spread: float, gap: float, quantiles: float) -> int:
-    if gap <= 0 or quantiles * spread / gap > math.sqrt(_MOST_ADVISED / 2):
-        return _MOST_ADVISED + 1
-    return math.ceil(2 * (quantiles * spread / gap) ** 2)
-
-
-def _least_testable(comparisons: int) -> int:
-    """Return the minimum number of worlds a side for the exact test of that many comparisons to reach the level."""
-    worlds = LEAST_WORLDS
-    while not _is_testable((worlds, worlds), comparisons):
-        worlds += 1
-    return worlds
 
 
 def _is_testable(worlds: tuple[int, int], comparisons: int) -> bool:

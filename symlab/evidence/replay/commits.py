@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from cases.record.record import Record
+from reports.table.text import counted
 from runner.environment.repository import DIGESTED, FAILURES, MAX_NAMES, complaint, printed, source_digests
 from runner.environment.worktree import files_at
 from runner.request.experiments import CONF
+from symlab.evidence.audit.items import Ground, Outcome, Point, listed, recomputed
 
 CLOCKS_APART_S = 3600.0
 """Maximum time by which a record may be older than its commit: the clocks of two machines."""
@@ -25,11 +27,10 @@ CLOCKS_APART_S = 3600.0
 _COMMIT = re.compile("[0-9a-f]{7,64}")
 
 
-def commits(records: Sequence[Record], root: Path = CONF.parent) -> dict[str, Any]:
-    """What git says of the records' commits: {"known": number of environments whose commit git has, "compared": number
-    whose sources were compared, "unknown": [[commit, reason], ..], "different": [[case id, what], ..]}. root: the
-    repository."""
-    found: dict[str, Any] = {"known": 0, "compared": 0, "unknown": [], "different": []}
+def commits(records: Sequence[Record], root: Path = CONF.parent) -> Iterator[Point]:
+    """Yield what git says of the records' commits; root: the repository."""
+    known, compared, different = 0, 0, []
+    unknown: dict[tuple[str, str], None] = {}
     seen: dict[str, Record] = {}
     for record in sorted(records, key=lambda one: datetime.fromisoformat(one.started)):
         git = record.environment.git
@@ -40,14 +41,22 @@ def commits(records: Sequence[Record], root: Path = CONF.parent) -> dict[str, An
         commit = str(git["commit"])
         tree = tree_of(root, commit)
         if isinstance(tree, str):
-            found["unknown"].append([commit, tree])
+            unknown[commit, tree] = None
             continue
-        found["known"] += 1
-        found["compared"] += bool(record.environment.sources)
+        known += 1
+        compared += bool(record.environment.sources)
         sentences = (*_time(record, tree), *_sources(record, git, tree), *_schema(record, git, tree))
-        found["different"] += [[record.id, f"commit {commit[:12]}: {sentence}"] for sentence in sentences]
-    found["unknown"] = [list(one) for one in dict.fromkeys(map(tuple, found["unknown"]))]
-    return found
+        different += [(record.id, f"commit {commit[:12]}: {sentence}") for sentence in sentences]
+    if different or compared:
+        what = "environments, their sources compared with those of their commits"
+        yield from recomputed(compared if not different else 0, different, list(unknown), what, Ground.COMPARED)
+        return
+    if known:
+        says = f"git has the commit of {counted(known, 'environment')}; the records have no digests of sources"
+        yield Point(Outcome.CAPTURED, says)
+    if unknown:
+        texts = listed(f"{commit[:12]} ({why})" for commit, why in unknown)
+        yield Point(Outcome.NOT_COMPARABLE, f"commit unknown here: {texts}")
 
 
 @dataclass(frozen=True, slots=True)

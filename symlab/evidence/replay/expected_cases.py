@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from cases.case import Case
@@ -18,33 +18,61 @@ from runner.request.sizes import AUTO
 from runner.request.validate import Request, validate
 from runner.request_error import first_line
 from runner.world.fabrics import FabricName
+from symlab.evidence.audit.items import Outcome, Point, listed, recomputed
+from symlab.evidence.audit.material import Asked
 from symlab.evidence.replay.commits import names_at
 from symlab.evidence.replay.recomposed import Job, sources_of
 
 
-def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) -> dict[str, Any]:
-    """The cases that each job asked for, against those that there are.
+@dataclass(slots=True)
+class Expected:
+    """The cases that jobs asked for, against those that there are. number: of those asked for; missing, unexpected: by
+    job; passed_over: those missing of which a later case of the job is there, though a job runs its cases in order."""
 
-    {"expected": number of cases, "missing": [[command, job, case id], ..], "passed_over": those of them of which a
-    later case of the job is there, though a job runs its cases in order, "unexpected": [..], "not_comparable":
-    [[command, job, reason], ..]}. Of a job that left its algorithms open ("auto", "all") the
-    catalogue says which are meant, today's or that of the record's commit; else those count that any of its records
-    has, at every size.
+    number: int = 0
+    missing: list[tuple[Job, str]] = field(default_factory=list)
+    passed_over: list[tuple[Job, str]] = field(default_factory=list)
+    unexpected: list[tuple[Job, str]] = field(default_factory=list)
+    unsure: list[tuple[str, str]] = field(default_factory=list)
+
+    def points(self, not_run: Mapping[str, Collection[Asked]], is_whole: bool) -> Iterator[Point]:
+        """Yield how they compare. not_run: by command with a command.json, the cases that it did not come to. Without a
+        command.json the last cases of a job may have been left out, or its command may have been interrupted before;
+        one before them was left out, but where single files of records were given (is_whole is False)."""
+        what = "cases that configurations ask for"
+        missing = [(job, case) for job, case in self.missing if (job[1], case) not in not_run.get(job[0], ())]
+        gone = [one for one in missing if one[0][0] in not_run or (is_whole and one in self.passed_over)]
+        odd = [(case, f"missing of {job[0]}") for job, case in gone]
+        odd += [(case, f"of {job[0]}, not requested") for job, case in self.unexpected]
+        if left := [one[1] for one in missing if one not in gone]:
+            says = "are not here, and no command.json says if they ran: left out, or their command was interrupted"
+            yield Point(Outcome.NOT_COMPARABLE, f"{len(left)} of {self.number} {what} {says}: {listed(left)}")
+        if self.number == len(self.missing) and not odd and not self.unsure:
+            yield Point(Outcome.NOT_CAPTURED, f"none of the {what} ran" if self.number else f"{what}: none says any")
+        elif odd or self.unsure or not left:
+            yield from recomputed(self.number - len(self.missing), odd, self.unsure, what)
+
+
+def cases(jobs: dict[Job, list[Record]], recomposed: dict[Job, dict[str, Any]]) -> Expected:
+    """Return the cases that each job asked for, against those that there are.
+
+    Of a job that left its algorithms open ("auto", "all") the catalogue says which are meant, today's or that of the
+    record's commit; else those count that any of its records has, at every size.
     """
-    found: dict[str, Any] = {"expected": 0, "missing": [], "passed_over": [], "unexpected": [], "not_comparable": []}
+    found = Expected()
     for job, members in jobs.items():
         configuration = recomposed.get(job) or members[0].request.configuration
         try:
             expected = _expected(members, configuration)
         except MALFORMED as error:
-            found["not_comparable"].append([*job, first_line(error)])
+            found.unsure.append((f"job {job[1] + 1} of {job[0]}", first_line(error)))
             continue
         there = {record.id for record in members}
-        found["expected"] += len(expected)
+        found.number += len(expected)
         reached = max((place for place, case in enumerate(expected) if case in there), default=-1)
-        found["missing"] += [[*job, case] for case in expected if case not in there]
-        found["passed_over"] += [[*job, case] for case in expected[: reached + 1] if case not in there]
-        found["unexpected"] += [[*job, case] for case in sorted(there - set(expected))]
+        found.missing += [(job, case) for case in expected if case not in there]
+        found.passed_over += [(job, case) for case in expected[: reached + 1] if case not in there]
+        found.unexpected += [(job, case) for case in sorted(there - set(expected))]
     return found
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from cases.record.record import Record
+from reports.table.text import counted
 from runner.case.allowed_code import AllowedCode
 from runner.case.todays_code import MALFORMED
 from runner.request.validate import CUSTOM
 from runner.request_error import first_line
+from symlab.evidence.audit.items import Outcome, Point, Tally
 
 Say = Callable[[str], None]
 
@@ -25,32 +27,29 @@ def inputs(
     folder: Path | None = None,
     code: AllowedCode | None = None,
     patience_s: float | None = None,
-) -> dict[str, Any]:
-    """Every rank's input made again from its seed, and its digest compared with the recorded one.
+) -> Iterator[Point]:
+    """Yield how every rank's input, made again from its seed, compares with the recorded digest.
 
-    {"cases": number of records, "different": [[case id, which ranks], ..],
-    "too_large": number of records, "late": number, "not_recorded": number, "not_comparable": [[case id, reason], ..]}.
     Cases of more than up_to_bytes are left out: each takes seconds. None is begun after patience_s seconds (None: no
     limit), in an order that no record decides. Inputs of a case are made once, however many records it has.
     """
-    found: dict[str, Any] = {
-        "cases": 0, "different": [], "too_large": 0, "late": 0, "not_recorded": 0, "not_comparable": []
-    }  # fmt: skip
+    found = Tally()
+    large = late = unsaid = 0
     ends_s = time.monotonic() + (math.inf if patience_s is None else patience_s)
     made: dict[str, list[str]] = {}
     for number, record in enumerate(_alike_together(records, made)):
         if record.check is None:
             continue
         if record.check.input_digests is None:
-            found["not_recorded"] += 1
+            unsaid += 1
             continue
         say(f"making inputs again: case {number} of {len(records)}")
         try:
             if record.case.size_bytes > up_to_bytes:
-                found["too_large"] += 1
+                large += 1
                 continue
             if record.id not in made and time.monotonic() > ends_s:
-                found["late"] += 1
+                late += 1
                 continue
             again = made.get(record.id) or _input_digests(record, folder, code)
             if record.case.op != CUSTOM:
@@ -58,13 +57,23 @@ def inputs(
             if len(again) != len(record.check.input_digests):
                 raise ValueError(f"digests of {len(record.check.input_digests)} inputs, there are {len(again)} ranks")
         except MALFORMED as error:
-            found["not_comparable"].append([record.id, first_line(error)])
+            found.unsure.append((record.id, first_line(error)))
             continue
         pairs = enumerate(zip(record.check.input_digests, again, strict=True))
         if ranks := [str(rank) for rank, (there, here) in pairs if there != here]:
-            found["different"].append([record.id, f"rank {', '.join(ranks)}"])
-        found["cases"] += 1
-    return found
+            found.different.append((record.id, f"rank {', '.join(ranks)}"))
+        else:
+            found.agree.append((record.id,))
+    yield from found.points("records, their inputs made again")
+    if large:
+        says = f"{counted(large, 'record')} of larger inputs: not made again (--inputs-up-to)"
+        yield Point(Outcome.NOT_COMPARABLE, says)
+    if late:
+        says = f"inputs of {counted(late, 'record')}: there was no time to make them (--rerun N has no limit)"
+        yield Point(Outcome.CAPTURED, says)
+    if unsaid:
+        says = f"digests of inputs: {counted(unsaid, 'checked record')} without any (schema 2)"
+        yield Point(Outcome.NOT_CAPTURED, says)
 
 
 def _alike_together(records: Sequence[Record], made: Mapping[str, Any]) -> Iterator[Record]:

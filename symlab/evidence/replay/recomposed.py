@@ -34,6 +34,7 @@ from runner.request.experiments import CONF
 from runner.request.overrides import SHORT
 from runner.request.schema import Schema
 from runner.request_error import RequestError
+from symlab.evidence.audit.items import Tally
 
 Say = Callable[[str], None]
 Job = tuple[str, int]
@@ -61,11 +62,9 @@ def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
 
 def configurations(
     jobs: dict[Job, list[Record]], say: Say, folder: Path | None = None, code: AllowedCode | None = None
-) -> tuple[dict[Job, dict[str, Any]], dict[str, Any]]:
-    """Every job's configuration composed again from its overrides, and what came of it.
+) -> tuple[dict[Job, dict[str, Any]], Tally]:
+    """Return every job's configuration composed again from its overrides, and how they compare.
 
-    {"verified": number of jobs, "different": [[command, job, what], ..],
-    "not_comparable": [[command, job, reason], ..]}.
     conf/ is that of the record's commit where it has changed since and the repository has it; what differs where the
     recorded tree had other files in conf/ than its commit is not comparable. A key that was not there then, and that
     stands at its default, makes no difference. A folder of --config-dir is searched where it holds what it held then,
@@ -73,7 +72,7 @@ def configurations(
     """
     folder, code = folder or Path.cwd(), code or allowed_code(folder=folder)
     recomposed: dict[Job, dict[str, Any]] = {}
-    found: dict[str, Any] = {"verified": 0, "different": [], "not_comparable": []}
+    found = Tally()
     by_source = gathered(
         ((_commit_to_ask(members[0]), *_added_folder(members[0], folder, code)), job) for job, members in jobs.items()
     )
@@ -84,19 +83,19 @@ def configurations(
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
+                name = f"job {job[1] + 1} of {job[0]}"
                 not_kept = _not_kept(record, conf) if commit and not problem else ""
-                outcome, what = _recomposed(composer, record, problem or missing or not_kept, job, recomposed)
-                unplanned = _unplanned(record, planned, problem or missing) if outcome == "verified" else ""
+                again, what, is_sure = _recomposed(composer, record, problem or missing or not_kept)
+                if again is not None:
+                    recomposed[job] = again
+                    what, is_sure = _unplanned(record, planned, problem or missing), not not_kept
+                    what = f"{not_kept}; {what}" if what and not_kept else what
                 if apart := _apart(jobs[job]):
-                    outcome, what = "different", apart
-                elif unplanned:
-                    outcome, what = (
-                        ("not_comparable", f"{not_kept}; {unplanned}") if not_kept else ("different", unplanned)
-                    )
-                if outcome == "verified":
-                    found["verified"] += 1
+                    what, is_sure = apart, True
+                if what:
+                    (found.different if is_sure else found.unsure).append((name, what))
                 else:
-                    found[outcome].append([*job, what])
+                    found.agree.append((name,))
     return recomposed, found
 
 
@@ -172,30 +171,25 @@ def _odd(members: Sequence[Record], what: str, values: Sequence[Any]) -> str:
     return f"the records of the job have not one {what}: {odd[0]} differs{more}"
 
 
-def _recomposed(
-    composer: Composer, record: Record, problem: str, job: Job, recomposed: dict[Job, dict[str, Any]]
-) -> tuple[str, str]:
-    """Compose one job again, into recomposed. Return the outcome, and what the report says of it."""
+def _recomposed(composer: Composer, record: Record, problem: str) -> tuple[dict[str, Any] | None, str, bool]:
+    """Compose one job again. Return its configuration, or None, what differs, and whether that is sure."""
     recorded = record.request.configuration
     if recorded is None:
-        return "not_comparable", "the record holds no configuration"
+        return None, "the record holds no configuration", False
     if record.request.replays is not None:
-        return "not_comparable", "a replay: its configuration was rebuilt from records, not composed"
+        return None, "a replay: its configuration was rebuilt from records, not composed", False
     try:
         composition = composer.composition(overrides_today(record.request.overrides))
         again = plain_configuration(composition.config)
     except RequestError as error:
-        return ("not_comparable", problem) if problem else ("different", f"can't be composed any more: {error}")
+        return None, problem or f"can't be composed any more: {error}", not problem
     again = scrubbed_values(again)
     differs = _differing(by_dotted_path(as_today(recorded)), by_dotted_path(again))
     if not differs and record.schema >= WHOLE_SINCE and record.request.experiment != composition.experiment:
         differs = f"the experiment is {record.request.experiment!r} in the record, {composition.experiment!r} here"
     if not differs:
-        recomposed[job] = again
-        return "verified", ""
-    if problem:
-        return "not_comparable", f"{problem}; {differs}"
-    return "different", differs
+        return again, "", True
+    return None, f"{problem}; {differs}" if problem else differs, not problem
 
 
 def _added_folder(record: Record, folder: Path, code: AllowedCode) -> tuple[Path | None, str]:

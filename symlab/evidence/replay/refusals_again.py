@@ -4,7 +4,6 @@ fabric could do, which both are in the record. Simulated cases run again anyway,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from cases.ops import collective
 from cases.record.nccl_settings import asked_settings
@@ -17,6 +16,7 @@ from runner.case.nccl_settings import refuses_settings
 from runner.case.todays_code import MALFORMED
 from runner.request.validate import CUSTOM
 from runner.request_error import first_line
+from symlab.evidence.audit.items import Tally
 
 _OF_THE_RANKS = "fabric"
 """Key of refusals that rest on which ranks reach each other, which records don't hold."""
@@ -25,13 +25,10 @@ _OF_THE_INSTALLATION = "baselines"
 """Key of refusals that rest on what was installed where the record was made, or could be compiled there."""
 
 
-def refusals(records: Iterable[Record], sources: Mapping[str, str]) -> dict[str, list[Any]]:
-    """Decide again what was refused on GPUs. sources: the digests of today's.
-
-    {"agree": [case id, ..], "different": [[case id, what], ..] of cases that today's code does not refuse and that are
-    recorded with today's kernels, "not_comparable": [[case id, reason], ..]}. Brought kernels are left out.
-    """
-    found: dict[str, list[Any]] = {"agree": [], "different": [], "not_comparable": []}
+def refusals(records: Iterable[Record], sources: Mapping[str, str]) -> Tally:
+    """Decide again what was refused on GPUs, by case; sources: the digests of today's. Cases differ that today's code
+    does not refuse and that are recorded with today's kernels. Brought kernels are left out."""
+    found = Tally()
     for record in records:
         fabric = record.fabric
         if record.status is not Status.REFUSED or fabric is None or fabric.simulated:
@@ -41,19 +38,19 @@ def refusals(records: Iterable[Record], sources: Mapping[str, str]) -> dict[str,
         try:
             is_refused = _is_refused(record, fabric)
         except MALFORMED as error:
-            found["not_comparable"].append([record.id, first_line(error)])
+            found.unsure.append((record.id, first_line(error)))
             continue
         says = "it is REFUSED in the record, and nothing refuses it here"
         if is_refused:
-            found["agree"].append(record.id)
+            found.agree.append((record.id,))
         elif record.refusal is not None and record.refusal.key == _OF_THE_RANKS:
-            found["not_comparable"].append([record.id, "the record does not say which ranks reach each other"])
+            found.unsure.append((record.id, "the record does not say which ranks reach each other"))
         elif record.refusal is not None and record.refusal.key == _OF_THE_INSTALLATION:
-            found["not_comparable"].append([record.id, f"{says}, where other libraries are installed"])
+            found.unsure.append((record.id, f"{says}, where other libraries are installed"))
         elif (record.environment.sources or {}).get("kernels") != sources["kernels"]:
-            found["not_comparable"].append([record.id, f"{says}, by kernels that changed since"])
+            found.unsure.append((record.id, f"{says}, by kernels that changed since"))
         else:
-            found["different"].append([record.id, says])
+            found.different.append((record.id, says))
     return found
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from cases.record.record import Check, Record, Status
 from reports.table.compare import is_baseline
@@ -44,6 +43,7 @@ from symlab.evidence.audit.case_differences import (
 )
 from symlab.evidence.audit.races import Races, compared
 from symlab.evidence.audit.worker import Rerun
+from symlab.evidence.replay.again import Again, Found
 from symlab.evidence.replay.at_commit import Answers, at_commits
 from symlab.evidence.replay.compiled_first import Kernel, compiled_first, kernel_of
 from symlab.evidence.replay.rebuild import NOT_OF_THE_JOB, Wishes, rebuilt
@@ -89,32 +89,11 @@ class RecordedData:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What came of a case, or of all so far, see rerun."""
-
-    agree: list[list[str]] = field(default_factory=list)
-    different: list[list[str]] = field(default_factory=list)
-    not_comparable: list[list[str]] = field(default_factory=list)
-    stated: list[list[str]] = field(default_factory=list)
-    code: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
-    counters: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
-    races: dict[str, list[list[str]]] = field(default_factory=lambda: {"agree": [], "different": [], "stated": []})
-
-    def add(self, other: _Found) -> None:
-        """Add what came of another case."""
-        for name in ("agree", "different", "not_comparable", "stated"):
-            getattr(self, name).extend(getattr(other, name))
-        for mine, others in ((self.code, other.code), (self.counters, other.counters), (self.races, other.races)):
-            for outcome, entries in others.items():
-                mine[outcome].extend(entries)
-
-
-@dataclass(slots=True)
 class _Taken:
     """A case that was taken: what came of it, the record that it gave here, if it ran, and why it could not."""
 
     case: RecordedData
-    found: _Found = field(default_factory=_Found)
+    found: Found = field(default_factory=Found)
     here: Record | None = None
     broke: str = ""
 
@@ -128,17 +107,11 @@ def rerun(
     make: WorldMaker = make_world,
     means: Means | None = None,
     ask: Callable[[Sequence[Record], Callable[[str], None]], Answers] = at_commits,
-) -> dict[str, Any]:
+) -> Again:
     """Run cases again, and compare.
 
-    {"seed": .., "of": number of cases with a check, and of simulated ones without, "kernels": names of the kernels that
-    ran those with a check, "agree": [[case id, kernel, "simulator" or "reference" or, without a check, "status"], ..],
-    "different": [[case id, what], ..], "not_comparable": [[case id, what],
-    ..] of cases whose code changed and whose data differs, "stated": [[case id, reason], ..] of those of which no data
-    was made again, "code", "counters", "races": {"agree": [[case id, kernel], ..], "different": [[case id, what], ..],
-    "stated": [[case id, reason], ..]}, "at_commit": number of cases that ran by the code of their commit}. say is
-    called with the progress; up_to_bytes: the maximum size of cases that are compared with the reference; make, means
-    and ask replace the worlds, the work of a case and the code of commits, for tests.
+    say is called with the progress; up_to_bytes: the maximum size of cases that are compared with the reference; make,
+    means and ask replace the worlds, the work of a case and the code of commits, for tests.
     """
     cases = with_data(records)
     run = _Run(wanted, up_to_bytes, code, OneByOne(make, means))
@@ -148,12 +121,11 @@ def rerun(
         say(f"running cases again: {run.simulated} of {len(cases)}")
         run.take(case)
     at_commit = run.ask(ask, say) if wanted.at_commit else 0
-    found = _Found()
+    found = Found()
     for taken in run.taken:
         found.add(taken.found)
     kernels = sorted({case.kernel for case in cases if case.kernel and case.is_checked})
-    parts = {name: getattr(found, name) for name in _Found.__slots__}
-    return {"seed": wanted.seed, "of": len(cases), "kernels": kernels, **parts, "at_commit": at_commit}
+    return Again(found, wanted.seed, len(cases), kernels, at_commit)
 
 
 def with_data(records: Iterable[Record]) -> list[RecordedData]:
@@ -197,7 +169,7 @@ class _Run:
         self._wanted = wanted
         self._up_to_bytes = up_to_bytes
         self._code = code
-        self._found = _Found()
+        self._found = Found()
         self._runner = runner
         self._sources = source_digests(CONF.parent)
         self._is_there = False  # what is compared with ran by the code of the record's commit
@@ -230,7 +202,7 @@ class _Run:
         if case.is_checked:
             self._by_reference(case, why)
         else:
-            self._found.stated.append([case.id, why])
+            self._found.data.stated.append((case.id, why))
 
     def ask(self, ask: Callable[[Sequence[Record], Callable[[str], None]], Answers], say: Callable[[str], None]) -> int:
         """Let the code of their commits run the cases whose sources have changed, and note what came of them instead.
@@ -245,8 +217,8 @@ class _Run:
                 there = taken.here
             if there is not None:
                 self._note_there(taken, there)
-            for entry in (*taken.found.code["stated"], *taken.found.counters["stated"]) if reason else ():
-                entry[1] = f"{entry[1]}; {reason}"
+            for tally in (taken.found.code, taken.found.counters) if reason else ():
+                tally.stated = [(case, f"{why}; {reason}") for case, why in tally.stated]
         return len(answers.records)
 
     def _is_of_other_code(self, taken: _Taken) -> bool:
@@ -262,10 +234,9 @@ class _Run:
 
     def _note_there(self, taken: _Taken, there: Record) -> None:
         """Note how a case compares with what the code of its commit gave, in place of what was noted of it."""
-        before, self._found = taken.found, _Found()
+        before, self._found = taken.found, Found()
         if self._note_run(taken.case, there):
-            for name in ("agree", "different", "not_comparable", "stated"):
-                setattr(self._found, name, getattr(before, name))
+            self._found.data = before.data
         taken.found = self._found
 
     def _why_not_simulated(self, case: RecordedData) -> str:
@@ -320,11 +291,11 @@ class _Run:
         if is_late or not _was_simulated(first):
             return f"{here.status} here{reason}"
         if here.status is first.status and (here.check is None or first.status is Status.PASSED):
-            self._found.agree.append([case.id, case.kernel, "status"])
+            self._found.data.agree.append((case.id, case.kernel, "status"))
         elif first.status is Status.TIMEOUT or not all(self._is_same_run(record, here) for record in case.records):
-            self._found.not_comparable.append([case.id, says])
+            self._found.data.unsure.append((case.id, says))
         else:
-            self._found.different.append([case.id, says])
+            self._found.data.different.append((case.id, says))
         return ""
 
     def _is_same_run(self, record: Record, here: Record) -> bool:
@@ -338,23 +309,23 @@ class _Run:
 
         first = case.records[0]
         if first.case.size_bytes > self._up_to_bytes or self._late():
-            self._found.stated.append([case.id, why])
+            self._found.data.stated.append((case.id, why))
             return
         try:
             check = check_by_reference(first)
         except (AssertionError, *MALFORMED):
-            self._found.stated.append([case.id, why])
+            self._found.data.stated.append((case.id, why))
             return
         if not is_determined(first) or _is_simulated_bound(first):
             firm = [what for record in case.records for what in data_differences(record, check)[0]]
             promised = [what for record in case.records for what in promise_differences(record, check)]
             if firm:
-                self._found.different.append([case.id, "; ".join(dict.fromkeys([*firm, *promised]))])
+                self._found.data.different.append((case.id, "; ".join(dict.fromkeys([*firm, *promised]))))
             elif promised:
                 says = f"another promise than here: {'; '.join(dict.fromkeys(promised))}"
-                self._found.not_comparable.append([case.id, says])
+                self._found.data.unsure.append((case.id, says))
             else:
-                self._found.stated.append([case.id, why])
+                self._found.data.stated.append((case.id, why))
             return
         self._note_data(case, check, None, "reference")
 
@@ -369,13 +340,13 @@ class _Run:
             (differing if is_same else explained).extend(by_code)
         says = f"its code changed since, and {'; '.join(dict.fromkeys(explained))}"
         if differing:
-            self._found.different.append([case.id, "; ".join(dict.fromkeys(differing))])
+            self._found.data.different.append((case.id, "; ".join(dict.fromkeys(differing))))
         elif explained and here is not None and _is_moved(case.records[0]):
             self._by_reference(case, says)  # whose word no change of the code concerns
         elif explained:
-            self._found.not_comparable.append([case.id, says])
+            self._found.data.unsure.append((case.id, says))
         else:
-            self._found.agree.append([case.id, case.kernel, how])
+            self._found.data.agree.append((case.id, case.kernel, how))
 
     def _is_same(self, record: Record, here: Record) -> bool:
         """Whether nothing that decides a record's data has changed: the kernel, and of a bound that was kept in the
@@ -413,11 +384,11 @@ class _Run:
             elif not why:
                 differing += [*choices_differ(record, here), *settings_differ(record, here)]
             if differing:
-                self._found.code["different"].append([case.id, "; ".join(differing)])
+                self._found.code.different.append((case.id, "; ".join(differing)))
             elif why:
-                self._found.code["stated"].append([case.id, f"stated: {why}"])
+                self._found.code.stated.append((case.id, f"stated: {why}"))
             else:
-                self._found.code["agree"].append([case.id, case.kernel])
+                self._found.code.agree.append((case.id, case.kernel))
 
     def _note_races(self, case: RecordedData, here: Record) -> None:
         """Note whether the race checker finds the same, where the code is the same."""
@@ -426,11 +397,11 @@ class _Run:
                 continue
             if here.findings is None or not is_same_code(record, here):
                 why = f"{here.status} here, without findings" if here.findings is None else "its kernel is other code"
-                self._found.races["stated"].append([case.id, f"stated: {why}"])
+                self._found.races.stated.append((case.id, f"stated: {why}"))
             elif (found := compared(record.findings, here.findings)).races is Races.DIFFERENT:
-                self._found.races["different"].append([case.id, found.remark])
+                self._found.races.different.append((case.id, found.remark))
             else:
-                self._found.races["agree"].append([case.id, case.kernel])
+                self._found.races.agree.append((case.id, case.kernel))
 
     def _note_counters(self, case: RecordedData, here: Record) -> None:
         """Note whether the simulator counted the same, where kernel and simulator are the same sources."""
@@ -438,11 +409,11 @@ class _Run:
             if not record.counters or record.fabric is None or not record.fabric.simulated:
                 continue
             if not self._is_there and self._changed(record):
-                self._found.counters["stated"].append([case.id, f"stated: {SOURCES_CHANGED}"])
+                self._found.counters.stated.append((case.id, f"stated: {SOURCES_CHANGED}"))
             elif differing := counters_differ(record.counters, here.counters):
-                self._found.counters["different"].append([case.id, differing])
+                self._found.counters.different.append((case.id, differing))
             else:
-                self._found.counters["agree"].append([case.id, case.kernel])
+                self._found.counters.agree.append((case.id, case.kernel))
 
 
 def _was_simulated(record: Record) -> bool:

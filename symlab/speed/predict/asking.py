@@ -18,7 +18,6 @@ from runner.request_error import first_line
 from runner.world.world import WorldFailure
 from symlab.speed.best import TableChooser
 from symlab.speed.predict.asked_jobs import Asked, simulated
-from symlab.speed.predict.explaining import Explanation, explained
 from symlab.speed.predict.predictable import DEPENDENT, is_dependent
 from symlab.speed.predict.predicting import HEAP_BYTES, Prediction, predicted
 from symlab.speed.predict.profiling import DEADLINE_S, NotSimulated, clocked
@@ -30,8 +29,8 @@ OWN = "a kernel of your own: constants and interval are those of the catalogue's
 """What is said of a brought kernel's prediction."""
 
 
-def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
-    """Predict the cases of a job, and say on stderr which one is simulated. explain: with their critical paths.
+def series_of(asked: Asked, score: Stored) -> Series:
+    """Predict the cases of a job, and say on stderr which one is simulated.
     A simulation may take the request's deadline_s, at least DEADLINE_S.
     RequestError for a job that has no cases."""
     known = rates_of(asked.type)
@@ -46,7 +45,6 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
         if refusal is not None or is_dependent(case.algorithm):
             refused[case] = str(refusal or DEPENDENT)
     predictions: list[Prediction] = []
-    paths: dict[Case, Explanation] = {}
     has_libraries = asked.request.baselines == "auto"
     for case in cases:
         if case in refused:
@@ -58,9 +56,6 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
             spec = spec_for(case, own)
             assert isinstance(spec, KernelSpec), "a library is not predicted"
             one = predicted(case, spec, known, score, asked.arch, request.cache_dir, beside, clock)
-            if explain:
-                path = explained(case, spec, known, request.cache_dir, asked.arch, limit_s)
-                paths[case] = replace(path, terms=one.terms if one.is_worth_telling else None)
         except NotSimulated as error:
             missing["unfinished"][case] = f"{first_line(error)}; deadline_s gives it more"
             continue
@@ -70,7 +65,7 @@ def series_of(asked: Asked, score: Stored, explain: bool) -> Series:
         chosen = tuple(request.chooser.said([case])) if isinstance(request.chooser, TableChooser) else ()
         beyond = (OWN,) if spec in own else ()
         predictions.append(replace(one, remarks=(*one.remarks, *beyond, *chosen)))
-    return Series(known, tuple(predictions), missing, paths)
+    return Series(known, tuple(predictions), missing)
 
 
 def libraries_beside(case: Case) -> tuple[str, ...]:

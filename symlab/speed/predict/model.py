@@ -145,13 +145,6 @@ class Terms:
         """Return the predicted time of a launch."""
         return float(times_us(columns([self]), (fitted.begin_us, fitted.cold_us))[0])
 
-    def added_up(self, fitted: Fitted) -> dict[str, float]:
-        """Return what is added up, and the sum of it, "time_us", by name: of link and memory together, and more, only
-        the longer counts."""
-        own = {name: getattr(self, name) for name in ("launch_us", "least_us", "link_us", "memory_us", "more_us")}
-        constants = {"begin_us": fitted.begin_us, "cold_us": fitted.cold_us * self.coldness}
-        return {**own, **constants, "time_us": self.time_us(fitted)}
-
     def regime(self, fitted: Fitted) -> str:
         """Return what decides the time: "latency", "bandwidth" or "mixed", by the share of it that link and memory
         have."""

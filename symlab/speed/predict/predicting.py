@@ -32,7 +32,7 @@ class Prediction:
     time_us with the interval low_us to high_us: measured / predicted (from, to) of 90 % of the cases of its regime
     (score.py), of the shortest and the longest time by the rates of assumptions.py's corners, the first of which is
     time_us. busbw_gbps: as records have it. regime: of model.REGIMES. remarks: why it is worth less than its interval
-    says. is_calibrated: whether the type has floors of its own. terms: what time_us is the sum of, in microseconds.
+    says. is_calibrated: whether the type has floors of its own.
     """
 
     case: Case
@@ -44,7 +44,6 @@ class Prediction:
     regime: str
     remarks: tuple[str, ...]
     is_calibrated: bool
-    terms: dict[str, float]
 
     @property
     def is_worth_telling(self) -> bool:
@@ -86,7 +85,6 @@ def predicted(
         regime=regime,
         remarks=tuple(_remarks(work, known, score, case.world_size)),
         is_calibrated=known.is_calibrated,
-        terms=all_terms[0].added_up(score.constants),
     )
 
 

@@ -1,24 +1,21 @@
-"""What symlab predict prints of its predictions: tables, Markdown, CSV, JSON. All say that they are predicted.
+"""What symlab predict prints of its predictions: tables, or JSON. Both say that they are predicted.
 
-A line of CSV or JSON stands for each case, those that were refused included, with all that the text says below its
+An object of JSON stands for each case, those that were refused included, with all that the text says below its
 table. Ranks are among the cases of one size and placement; equal times have the same rank.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cases.case import Case
-from reports.table.sheet import Line, Sheet, markdown, room_here, text
+from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.timed_table import time_text
 from runner.request.sizes import format_bytes
 from symlab.speed.predict.assumptions import SAID
 from symlab.speed.predict.evidence import grouped
-from symlab.speed.predict.explaining import Explanation
 from symlab.speed.predict.predicting import Prediction, ranking
 from symlab.speed.predict.rates import Known
 
@@ -26,7 +23,6 @@ MISSING = ("refused", "unfinished", "failed")
 """Why a case has no prediction: the kernel refuses it; there was no time, so that a second call or another host may
 predict it; it could not be compiled or simulated, which is a defect of the kernel or of this program."""
 
-FORMATS = ("text", "markdown", "csv", "json")
 _KEYS = (
     "predicted", "gpu", "op", "algorithm", "dtype", "accumulator", "reduction", "placement", "root", "world_size",
     "size_bytes", "time_us", "low_us", "high_us", "busbw_gbps", "regime", "rank", "remark", "assumed",
@@ -38,13 +34,12 @@ _KEYS = (
 class Series:
     """The predictions of one job, in the job's order of cases.
 
-    missing: by kind of MISSING the cases that have none, with the reason; paths: what --explain tells of a case.
+    missing: by kind of MISSING the cases that have none, with the reason.
     """
 
     known: Known
     predictions: tuple[Prediction, ...]
     missing: Mapping[str, Mapping[Case, str]] = field(default_factory=dict)
-    paths: Mapping[Case, Explanation] = field(default_factory=dict)
 
     def without(self, *kinds: str) -> Iterator[tuple[str, Case, str]]:
         """Yield the cases without a prediction: kind, case and reason. kinds: of MISSING, all if none are named."""
@@ -66,33 +61,10 @@ class Series:
 
 
 def document(found: Sequence[Series], form: str) -> str:
-    """Return predictions in one of FORMATS; CSV without the paths."""
-    if form in ("text", "markdown"):
-        return _page(
-            [one for series in found for one in tables(series)], captions(found), list(_path_lines(found)), form
-        )
-    lines = [line for one in found for line in _lines(one)]
-    if form == "json":
-        return f"{json.dumps(lines, indent=1)}\n"
-    file = io.StringIO()
-    writer = csv.DictWriter(file, _KEYS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return file.getvalue()
-
-
-def _page(sheets: Sequence[Sheet], said: Sequence[str], lines: Sequence[str], form: str) -> str:
-    """Tables with what stands below them, as text or Markdown; lines: of the paths, which Markdown has as code."""
+    """Return predictions as text or as JSON."""
     if form == "text":
-        return "\n".join([text(sheets, said, room_here()), *lines, ""])
-    code = ["", "```text", *(lines[1:] if lines[:1] == [""] else lines), "```"] if lines else []
-    return "\n".join([markdown(sheets, said), *code, ""])
-
-
-def _path_lines(found: Sequence[Series]) -> Iterator[str]:
-    for series in found:
-        for one in series.paths.values():
-            yield from "\n".join(one.lines()).split("\n")
+        return f"{text([one for series in found for one in tables(series)], captions(found), room_here())}\n"
+    return f"{json.dumps([line for one in found for line in _lines(one)], indent=1)}\n"
 
 
 def tables(series: Series) -> list[Sheet]:
@@ -165,10 +137,7 @@ def _lines(series: Series) -> Iterator[dict[str, object]]:
     for rank, one in series.ranked():
         told = one.is_worth_telling
         times = (one.time_us, one.low_us, one.high_us, one.busbw_gbps) if told else (None,) * 4
-        line = _line(series.known, one.case, (*times, one.regime, rank, "; ".join(one.remarks)))
-        if one.case in series.paths:
-            line["path"] = series.paths[one.case].document()
-        yield line
+        yield _line(series.known, one.case, (*times, one.regime, rank, "; ".join(one.remarks)))
     for kind, case, reason in series.without():
         yield _line(series.known, case, (None,) * 6 + ("",)) | {kind: reason}
 

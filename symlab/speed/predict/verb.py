@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -36,13 +35,11 @@ class Options(Overrides):
 
     overrides: tuple[str, ...] = argument((), nargs=-1, shell_complete=_words_or_records)
     form: str = option(
-        "csv and json have all values, unrounded, and a line for each refused case.",
+        "json has all values, unrounded, and a line for each refused case.",
         "--format",
         default="text",
-        type=click.Choice(("text", "markdown", "csv", "json")),
+        type=click.Choice(("text", "json")),
     )
-    explain: bool = option("Tell the critical path of each case, behind the table or within JSON.", default=False)
-    output: Path | None = option("Write what is printed into a file, whole or not at all.", "-o")
     score: bool = option(
         "Print the model's errors on the published records, or on the records that follow.",
         default=False,

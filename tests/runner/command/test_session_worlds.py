@@ -56,15 +56,6 @@ def test_a_start_that_failed_once_is_forgotten_after_one_that_did_not(symlab, sc
     assert script.tried == 4
 
 
-def test_an_isolated_jobs_world_is_nobody_elses(symlab, script):
-    """One for each isolated job, and one for the two others, which have not seen those."""
-    script.starting = tuple(range(9))
-    done = symlab("-m", "isolation=process,none", "seed=1,2", "world_size=2", "sizes=[8,16]", "algorithms=[one_shot]")
-    assert done.code == 0
-    assert script.tried == 3
-    assert all(world.closed for world in script.worlds)
-
-
 def test_what_a_launchers_world_cannot_give(monkeypatch):
     with hydra_over():
         first, second = compose_jobs(["world_size=8", "fabric.heap_bytes=256M,512M"], True)
@@ -77,9 +68,6 @@ def test_what_a_launchers_world_cannot_give(monkeypatch):
     with pytest.raises(RequestError, match="srun's world has one fabric for all jobs .fabric."):
         plan.prepare([], [first, second], outer)
     assert len(plan.prepare([], [first, second]).jobs) == 2
-    monkeypatch.setattr(plan, "is_isolated", lambda request: True)
-    with pytest.raises(RequestError, match="srun's world can't be replaced .isolation=process."):
-        plan.prepare([], [first], outer)
 
 
 def test_what_is_prepared_is_said_and_is_no_cases_time():

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import os
 import socket
 import sqlite3
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from runner.track.dashboard import JOBS, advice, open_browser_later
+from runner.track.dashboard import JOBS, advice
 from symlab.command import main
 from tests.golden import same_text
-from tests.patience import until
 
 Patch = pytest.MonkeyPatch
 Said = pytest.CaptureFixture[str]
@@ -75,30 +70,6 @@ def test_it_becomes_mlflows_server(database: Path, monkeypatch: Patch, capsys: S
     said = capsys.readouterr().out
     assert said.startswith("starting MLflow's dashboard at http://127.0.0.1:5000 (")
     assert "half a minute; Ctrl-C stops it" in said
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_browser_opens_once_the_server_answers(is_terminal: bool, tmp_path: Path, monkeypatch: Patch) -> None:
-    browser, visited = tmp_path / "browser", tmp_path / "visited"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {visited}.part && mv {visited}.part {visited}\n')
-    browser.chmod(0o700)
-    monkeypatch.setenv("BROWSER", f"{browser} %s")
-    monkeypatch.setattr("sys.stdout", io.StringIO())
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
-    started: list[subprocess.Popen[bytes]] = []
-    start = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *given, **how: started.append(start(*given, **how)))
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        open_browser_later("http://127.0.0.1:5000/#/charts", server.getsockname()[1])
-        assert len(started) == is_terminal
-        if is_terminal:
-            time.sleep(0.5)
-            assert not visited.exists(), "no server answers yet"
-            server.listen()
-            until(visited.exists, "a visit")
-            assert visited.read_text() == "http://127.0.0.1:5000/#/charts\n"
-            assert started[0].wait() == 0
 
 
 @pytest.mark.usefixtures("database", "nothing_starts")

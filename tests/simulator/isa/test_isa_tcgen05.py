@@ -289,3 +289,25 @@ def test_shared_memory_is_fenced_before_a_product():
 
 def test_a_store_to_tensor_memory_and_a_product_are_ordered():
     assert ("race", "a barrier", "st", "mma") in found(("tcgen05.fence::before_thread_sync; bar.sync 0;", ""))
+
+
+FENCE, AWAIT = "tcgen05.fence::after_thread_sync;", "tcgen05.wait::ld.sync.aligned;"
+PACKED = "mov.b64 %d6, {%f0, %f1};"
+
+
+@pytest.mark.parametrize("one", [ONE, PAIR], ids=["one", "pair"])
+def test_fences_and_waits_of_tcgen05_stand_where_ptx_wants_them(one):
+    """A mov that a compiler put before the wait hands the value on, and what uses it then is told."""
+    early, text = ("formal", "tcgen05.wait::ld", "ld"), programs.multiply_text(one)[0]
+    assert found((text, f"{text} {text}"), one=one) == set(), "products of one thread follow each other"
+    assert found((AWAIT, ""), one=one) == {(*early, "global")}
+    assert found((AWAIT, f"{PACKED} {AWAIT} add.u64 %d6, %d6, 1;"), one=one) == set()
+    assert found((AWAIT, f"{PACKED} add.u64 %d6, %d6, 1; {AWAIT}"), one=one) == {(*early, "u64")}
+    assert found((f"{FENCE}\ntcgen05.ld", "tcgen05.ld"), one=one) == {("formal", FENCE[:-1], "mma", "ld")}
+    assert found((f"{FENCE} add.u32 %u", "add.u32 %u"), one=one) == {("formal", FENCE[:-1], "st", "mma")}
+    assert found(("tcgen05.wait::st.sync.aligned;", ""), one=one) == {("race", "tcgen05.wait::st", "st", "mma")}
+
+
+def test_a_wait_on_one_path_alone_is_no_wait():
+    around = f"setp.eq.u32 %p9, %r7, 9; @%p9 bra PAST; {AWAIT} PAST:"
+    assert ("formal", "tcgen05.wait::ld", "ld", "global") in found((AWAIT, around))

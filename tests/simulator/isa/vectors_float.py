@@ -185,5 +185,17 @@ def questions():
         yield alone(f"copysign.{name}", signed, kind.bits, (kind.bits,) * 2, [a, b])
 
 
+def extremes_of_three():
+    kind = FORMATS["f32"]
+    for word, nan in product(("min", "max"), ("", ".NaN")):
+
+        def function(first, *rest, larger=word == "max", propagate=bool(nan)):
+            for one in rest:
+                first = oracle.extreme(first, one, kind, larger, propagate)
+            return first
+
+        yield alone(f"{word}{nan}.f32", function, 32, (32,) * 3, [column(kind, role) for role in range(3)])
+
+
 def family():
-    return [*arithmetic(), *questions()]
+    return [*arithmetic(), *questions(), *extremes_of_three()]

@@ -175,7 +175,7 @@ FAULTS = {
     "shared_destination": {"body": SMALL_BODY},
     "outside_shared": {"body": GO.replace("[%r4]", "[%r4+1152]")},
     "map_address": {"body": "add.u64 %m, %m, 16;" + GO},
-    "no_map": {"body": GO, "change": word(2, 0)},
+    "no_map": {"body": GO, "change": word(2, 1)},
     "rank": {"body": GO.replace("2d", "3d").replace("{0, 0}", "{0, 0, 0}")},
     "rank_of_map": {"body": GO, "change": word(2, 7 << 4, 7 << 4)},
     "global_address": {"body": GO, "shift": 8},

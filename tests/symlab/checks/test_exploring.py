@@ -1,6 +1,5 @@
 """symlab.explore: what it finds, to how few switches it shrinks it, and that the same run can be repeated."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -30,18 +29,13 @@ def failing(ptx, how, **more):
 
 @pytest.mark.parametrize("schedule", ["random", "adversarial"])
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_found_and_shrunk(name, schedule, tmp_path):
+def test_a_mistake_is_found_and_shrunk(name, schedule):
     ptx, how, kind, switches = MISTAKES[name]
     found = failing(ptx, how, schedule=schedule)
     assert found.failure.kind == kind
     assert found.switches <= switches
     assert found.order.schedule == schedule
     assert sum(row.is_switch for row in found.rows) <= found.switches
-    found.write(tmp_path / "found.json")
-    again = explored(ptx, how, replay=tmp_path / "found.json")
-    assert again.found.failure.is_like(found.failure)
-    assert again.undecided == ()
-    assert again.found.rows == found.rows
 
 
 def producer_and_consumer(ptx):
@@ -68,7 +62,7 @@ PRODUCED = {
 
 
 @pytest.mark.parametrize("schedule", ["random", "adversarial"])
-def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule, tmp_path):
+def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule):
     kernels = producer_and_consumer(produced("flag", "data"))
     found = symlab.explore(kernels, **PRODUCED, schedule=schedule, seeds=60, processes=1).found
     assert found.switches <= 4
@@ -79,9 +73,6 @@ def test_a_mistake_between_kernels_on_two_streams_is_shrunk_and_told(schedule, t
     assert any("launch 0, produce, rank " in line for line in told)
     assert any("launch 1, consume, rank " in line for line in told)
     assert "a vector access comes apart" not in found.text(), "none is there"
-    found.write(tmp_path / "found.json")
-    again = symlab.explore(kernels, **PRODUCED, replay=tmp_path / "found.json")
-    assert (again.undecided, again.found.rows) == ((), found.rows)
 
 
 def test_a_right_producer_and_its_consumer_are_not_accused():
@@ -137,7 +128,7 @@ RELEASED = handed_over("data", "flag").replace(f"st.relaxed.{FLAG}", f"st.releas
 
 
 @pytest.mark.slow
-def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp_path):
+def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer():
     ptx = handed_over("data", "flag")
     assert explored(ptx, HAND_OVER, seeds=20).found is None
     assert explored(RELEASED, HAND_OVER, seeds=20, memory="weak").found is None
@@ -149,43 +140,23 @@ def test_weak_memory_shows_what_lacks_a_release_and_the_trace_what_was_newer(tmp
     assert (late.late, late.mark) == ("an older value, the newest is 42", "reads the old value")
     assert "shrunk to 1 switch and 1 late access (" in found.text()
     same_text(found.text())
-    found.write(tmp_path / "weak.json")
-    assert json.loads((tmp_path / "weak.json").read_text())["world"]["memory"] == "weak"
-    for how in ({"memory": "weak"}, {}):
-        again = explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", **how)
-        assert again.undecided == ()
-        assert again.found.rows == found.rows
-    with refused():
-        explored(ptx, HAND_OVER, replay=tmp_path / "weak.json", memory="strong")
 
 
-def test_a_race_is_a_failure_though_the_output_is_right(tmp_path):
+def test_a_race_is_a_failure_though_the_output_is_right():
     ptx = counted(is_atomic=False)
     assert explored(ptx, COUNT, schedule="random", seeds=1).found is None
     found = failing(ptx, COUNT, schedule="random", seeds=1, races=True)
     assert (found.failure.kind, found.failure.lines) == ("race", (8,))
     same_text(found.failure.message)
     assert [row.kind for row in found.rows if row.mark == "not ordered with PTX line 8"] == ["store", "store"]
-    found.write(tmp_path / "race.json")
-    for how in ({"races": True}, {}):
-        again = explored(ptx, COUNT, replay=tmp_path / "race.json", **how)
-        assert again.undecided == ()
-        assert again.found.failure == found.failure
-    with refused():
-        explored(ptx, COUNT, replay=tmp_path / "race.json", races=False)
-    one = {**COUNT, "ranks": 1, "expected": {"counter": [[1]]}}
-    with refused():
-        explored(ptx, one, replay=tmp_path / "race.json")
 
 
-def test_a_wrong_output_says_its_races(tmp_path):
+def test_a_wrong_output_says_its_races():
     ptx = counted(is_atomic=False)
     wrong = failing(ptx, COUNT, schedule="random")
     found = failing(ptx, COUNT, schedule="random", first_seed=wrong.order.seed, races=True)
     assert found.failure.kind == "wrong output"
     assert "the race checker says of this run: race: a barrier is missing between" in found.text()
-    found.write(tmp_path / "wrong.json")
-    assert json.loads((tmp_path / "wrong.json").read_text())["failure"]["races"] == list(found.failure.races)
 
 
 def test_a_kernel_without_a_race_is_not_accused_of_one():
@@ -216,67 +187,15 @@ def test_the_lowest_failing_seed_is_reported_by_any_number_of_processes():
     assert len(seeds) == 1
 
 
-def test_a_repaired_kernel_no_longer_fails(tmp_path):
-    found = failing(handed_over("flag", "data"), HAND_OVER)
-    found.write(tmp_path / "found.json")
-    again = explored(handed_over("data", "flag"), HAND_OVER, replay=tmp_path / "found.json")
-    assert again.found is None
-    assert again.undecided[0].startswith("the kernel differs from the one of the file (digest ")
-    assert "differs: it was 'st." in again.undecided[1]
-
-
-@pytest.fixture(scope="module")
-def lost(tmp_path_factory):
-    """The document of a lost update."""
-    found = failing(counted(is_atomic=False), COUNT, shrink_s=0.0)
-    path = tmp_path_factory.mktemp("lost") / "lost.json"
-    found.write(path)
-    return json.loads(path.read_text())
-
-
-UNREPEATABLE = {
-    **{"launches": [2, 1001], "order": [{"seed": -1}, {"schedule": "fair"}], "digest": [5]},
-    **{"world": [{"memory": "soft"}, {"races": "yes"}], "what": [{"overrides": [], "case": "x"}]},
-}
-
-
-def test_a_file_that_can_not_be_repeated_is_one_line(lost, tmp_path):
-    for key, values in UNREPEATABLE.items():
-        for value in values:
-            (tmp_path / "x.json").write_text(
-                json.dumps(lost | {key: lost[key] | value if key in ("order", "world") else value})
-            )
-            with refused():
-                explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json")
-
-
-def test_a_repetition_names_the_field_that_differs(lost, tmp_path):
-    rows = [lost["rows"][0] | {"value": "7"}, *lost["rows"][1:]]
-    for changes in ({"rows": rows}, {"failure": lost["failure"] | {"kind": "fault"}}):
-        (tmp_path / "x.json").write_text(json.dumps(lost | changes))
-        (difference,) = explored(counted(is_atomic=False), COUNT, replay=tmp_path / "x.json").undecided
-        same_text(difference)
-
-
 def test_a_search_of_which_no_run_was_decided_is_no_success():
     with refused():
         explored(handed_over("data", "flag"), HAND_OVER, seeds=1, step_budget=2)
 
 
-def test_the_file_is_json_with_choices_and_trace(tmp_path):
-    found = failing(handed_over("flag", "data"), HAND_OVER, shrink_s=0.0)
-    found.write(tmp_path / "found.json")
-    document = json.loads((tmp_path / "found.json").read_text())
-    assert document["order"]["seed"] == found.order.seed
-    assert len(document["choices"]) == len(found.order.follows or ())
-    assert [row["line"] for row in document["rows"]] == [row.line for row in found.rows]
-    assert document["switches"] == found.switches
-
-
 EXPECTED = [{"in": [[0], [0]]}, {"out": [[0]]}, {"out": [[0, 1], [0, 1]]}]
 WRONG = {
     **{"seeds": [0], "seconds": [-1.0], "schedule": ["fair"], "granularity": ["warp"], "clusters": [2]},
-    **{"processes": [0], "expected": EXPECTED, "replay": ["/no/such/file"]},
+    **{"processes": [0], "expected": EXPECTED},
 }
 
 

@@ -1,7 +1,6 @@
 """What records say was asked for is made again, and what comes out differently is named."""
 
 import dataclasses
-import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,11 +11,9 @@ from reports.record.bundle import read
 from runner.__main__ import main
 from runner.case.inputs import digest_of, make_input
 from symlab.evidence import audit_worker
-from symlab.evidence.audit.items import Outcome as Judged
-from symlab.evidence.audit.items import Point
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay import recomposed
-from symlab.evidence.replay.expected_cases import cases
+from symlab.evidence.replay.expected_cases import Expected, cases
 from symlab.evidence.replay.inputs_again import inputs
 from symlab.evidence.replay.recomposed import configurations, jobs_of
 from tests.golden import same_text
@@ -25,9 +22,6 @@ from tests.runner.conftest import TWO, Script
 from tests.symlab.evidence.audit.complete_set import asked
 
 ROOT = Path(__file__).parents[3]
-
-
-SAME = {"verified": 1, "different": [], "not_comparable": []}
 
 
 def silent(text):
@@ -64,20 +58,25 @@ def composed_again(records):
     return configurations(jobs_of(records), silent)[1]
 
 
+def is_same(records):
+    found = composed_again(records)
+    return (len(found.agree), found.different, found.unsure) == (1, [], [])
+
+
 def test_a_configuration_is_composed_again_without_the_key_of_predictions(two):
     timing = {**two[0].request.configuration["timing"], "predict": True}
     request = two[0].request
     lines = {name: [*getattr(request, name), "timing.predict=true"] for name in ("overrides", "command_line")}
     old = [with_request(with_configuration(record, timing=timing), **lines) for record in two]
-    assert composed_again(old) == SAME
+    assert is_same(old)
 
 
 def test_a_configuration_is_composed_again_and_what_its_overrides_do_not_give_is_named(two):
-    assert composed_again(two) == SAME
-    (different,) = composed_again([with_configuration(record, seed=7) for record in two])["different"]
-    assert different[1:] == [0, "seed: recorded 7, composed 3"]
-    (different,) = composed_again([with_request(record, overrides=["no_such=1"]) for record in two])["different"]
-    assert different[2].startswith("can't be composed any more: ")
+    assert is_same(two)
+    (different,) = composed_again([with_configuration(record, seed=7) for record in two]).different
+    assert different == ("job 1 of " + two[0].request.command, "seed: recorded 7, composed 3")
+    (different,) = composed_again([with_request(record, overrides=["no_such=1"]) for record in two]).different
+    assert different[1].startswith("can't be composed any more: ")
 
 
 @pytest.mark.parametrize(("there", "here", "differs"), [(False, None, False), (False, True, True), (True, None, True)])
@@ -88,17 +87,17 @@ def test_a_default_that_was_another_one_makes_no_difference(there, here, differs
 @pytest.mark.slow
 def test_records_of_one_job_must_agree(made):
     records = made("sizes=[8,64]", "seed=3")
-    assert composed_again(records)["verified"] == 1
+    assert len(composed_again(records).agree) == 1
     for odd in (
         with_configuration(records[2], seed=77),
         with_request(records[2], overrides=["seed=4"]),
         with_environment(records[2], git={"commit": "f" * 40}),
     ):
         found = composed_again([*records[:2], odd, records[3]])
-        assert found["verified"] == 0
-        (different,) = found["different"]
-        assert different[2].startswith("the records of the job have not one ")
-        assert different[2].endswith(f"{records[2].id} differs")
+        assert found.agree == []
+        (different,) = found.different
+        assert different[1].startswith("the records of the job have not one ")
+        assert different[1].endswith(f"{records[2].id} differs")
 
 
 @pytest.mark.slow
@@ -106,34 +105,34 @@ def test_commit_and_sources_are_compared_among_the_records_of_one_process(made):
     """A resumed command may go on from another commit, and says so; within each part there is one."""
     records = made("sizes=[8,16]", "seed=3")
     later = [with_request(with_environment(one, git={"commit": "f" * 40}), resumed=1) for one in records[2:]]
-    assert composed_again([*records[:2], *later]) == SAME
+    assert is_same([*records[:2], *later])
     odd = with_environment(later[1], git={"commit": "e" * 40})
-    (different,) = composed_again([*records[:2], later[0], later[0], odd])["different"]
-    assert different[2] == f"the records of the job have not one commit or sources: {odd.id} differs"
-    (different,) = composed_again([*records[:2], with_configuration(later[0], seed=4)])["different"]
-    assert "not one request" in different[2]
+    (different,) = composed_again([*records[:2], later[0], later[0], odd]).different
+    assert different[1] == f"the records of the job have not one commit or sources: {odd.id} differs"
+    (different,) = composed_again([*records[:2], with_configuration(later[0], seed=4)]).different
+    assert "not one request" in different[1]
 
 
 def test_what_can_not_be_composed_here_is_not_comparable(two):
-    (told,) = composed_again([with_request(record, replays={"commands": ["x"]}) for record in two])["not_comparable"]
-    assert told[2].startswith("a replay: ")
-    (told,) = composed_again([with_request(record, configuration=None) for record in two])["not_comparable"]
-    assert told[2] == "the record holds no configuration"
+    (told,) = composed_again([with_request(record, replays={"commands": ["x"]}) for record in two]).unsure
+    assert told[1].startswith("a replay: ")
+    (told,) = composed_again([with_request(record, configuration=None) for record in two]).unsure
+    assert told[1] == "the record holds no configuration"
     for commit, reason in (("f" * 40, "is unavailable here"), ("--output=/tmp/x", "does not name its commit")):
         elsewhere = [with_environment(record, sources={}, git={"commit": commit}) for record in two]
-        assert composed_again(elsewhere)["verified"] == 1, "it comes out the same all the same"
-        (told,) = composed_again([with_configuration(record, seed=7) for record in elsewhere])["not_comparable"]
-        assert reason in told[2]
-        assert told[2].endswith("seed: recorded 7, composed 3")
+        assert len(composed_again(elsewhere).agree) == 1, "it comes out the same all the same"
+        (told,) = composed_again([with_configuration(record, seed=7) for record in elsewhere]).unsure
+        assert reason in told[1]
+        assert told[1].endswith("seed: recorded 7, composed 3")
 
 
 def test_experiments_of_another_folder_are_not_comparable(two):
     records = [with_request(record, overrides=["+exp=mine"]) for record in two]
-    assert len(composed_again(records)["different"]) == 1
+    assert len(composed_again(records).different) == 1
     for option in (["--config-dir", "mine"], ["--config-dir=mine"], ["-cd", "mine"]):
         added = [with_request(record, command_line=["symlab", *option, "+exp=mine"]) for record in records]
-        (told,) = composed_again(added)["not_comparable"]
-        assert told[2] == "the files of its --config-dir are not recorded"
+        (told,) = composed_again(added).unsure
+        assert told[1] == "the files of its --config-dir are not recorded"
 
 
 @pytest.mark.slow
@@ -146,10 +145,10 @@ def test_the_commits_own_configurations_are_asked(made, repository):
     try:
         path.write_text(text.replace("world_size: 8", "world_size: 4"))
         then = [with_environment(record, sources={"conf": "sha256:0"}, git={"commit": commit}) for record in records]
-        assert composed_again(then) == SAME
+        assert is_same(then)
         unknown = [with_environment(record, git={"commit": "e" * 40}) for record in then]
-        (told,) = composed_again(unknown)["not_comparable"]
-        assert "world_size: recorded 8, composed 4" in told[2]
+        (told,) = composed_again(unknown).unsure
+        assert "world_size: recorded 8, composed 4" in told[1]
     finally:
         path.write_text(text)
 
@@ -198,22 +197,22 @@ MINE, ALLREDUCE = "conf/exp/mine.yaml", "conf/exp/allreduce_bf16.yaml"
 def test_what_a_changed_conf_of_no_commit_gave_is_not_comparable(two, repository, git):
     """An experiment that was never committed, and another file of conf/ that came, went or changed since."""
     found = composed_again(of_tree(two, repository[1], **git))
-    ((_, _, said),) = found["not_comparable"]
-    assert found["different"] == []
+    ((_, said),) = found.unsure
+    assert found.different == []
     same_text(said)
 
 
 def test_a_changed_conf_excuses_another_value_and_no_disagreement(two, repository):
     git = {"commit": repository[1], "dirty": True, "changed": [ALLREDUCE], "untracked": []}
     records = [with_environment(one, sources={"conf": "sha256:0"}, git=git) for one in two]
-    assert composed_again(records) == SAME
+    assert is_same(records)
     others = [with_configuration(one, seed=7) for one in records]
-    ((_, _, said),) = composed_again(others)["not_comparable"]
+    ((_, said),) = composed_again(others).unsure
     assert said.endswith("they were not kept; seed: recorded 7, composed 3")
     line = ("-m", *records[0].request.command_line, "root=0,1")
-    ((_, _, said),) = composed_again([with_request(one, command_line=line) for one in records])["not_comparable"]
+    ((_, said),) = composed_again([with_request(one, command_line=line) for one in records]).unsure
     assert said.endswith("they were not kept; the command line asks for 2 jobs, the record says 1")
-    ((_, _, said),) = composed_again([records[0], others[1]])["different"]
+    ((_, said),) = composed_again([records[0], others[1]]).different
     assert "not one request" in said
 
 
@@ -223,7 +222,7 @@ def test_a_claim_of_changes_that_the_digest_denies_is_no_excuse(two, repository)
     with recomposed._configurations_of(commit) as (conf, _):
         digest = recomposed.source_digests(conf.parent)["conf"]
     liars = [with_environment(one, sources={"conf": digest}) for one in of_tree(two, commit, untracked=[MINE])]
-    assert len(composed_again(liars)["different"]) == 1
+    assert len(composed_again(liars).different) == 1
 
 
 def counted(records):
@@ -236,20 +235,19 @@ def counted(records):
 def test_cases_that_were_asked_for_are_counted(made, algorithms):
     records = made("-m", f"algorithms={algorithms}", "world_size=2,3", "sizes=[8,64]")
     whole = counted(records)
-    nothing = {"missing": [], "passed_over": [], "unexpected": [], "not_comparable": []}
-    assert whole == {"expected": len(records), **nothing}
+    assert whole == Expected(len(records))
     gone = records[3]
     found = counted([record for record in records if record is not gone])
-    assert found["missing"] == [[gone.request.command, gone.request.job, gone.id]]
+    assert found.missing == [((gone.request.command, gone.request.job), gone.id)]
     last = {record.request.job: record for record in records}
-    assert found["passed_over"] == ([] if gone in last.values() else found["missing"])
-    assert counted([record for record in records if record is not last[0]])["passed_over"] == []
+    assert found.passed_over == ([] if gone in last.values() else found.missing)
+    assert counted([record for record in records if record is not last[0]]).passed_over == []
     added = with_case(gone, seed=99)
-    assert [one[2] for one in counted([*records, added])["unexpected"]] == [added.id]
+    assert [case for _, case in counted([*records, added]).unexpected] == [added.id]
 
 
 def test_a_named_algorithm_of_which_nothing_is_there_is_missed(two):
-    assert len(counted([record for record in two if record.case.algorithm != "two_shot"])["missing"]) == 1
+    assert len(counted([record for record in two if record.case.algorithm != "two_shot"]).missing) == 1
 
 
 @pytest.mark.slow
@@ -260,18 +258,18 @@ def test_an_algorithm_of_an_open_request_that_is_gone_is_missed(algorithms, made
     left = [record for record in records if record.case.algorithm != "two_shot"]
     assert 0 < len(left) < len(records)
     gone = [record.id for record in records if record not in left]
-    assert [case for *_, case in counted(left)["missing"]] == gone
+    assert [case for _, case in counted(left).missing] == gone
     older = [with_environment(one, sources={**one.environment.sources, "kernels": "sha256:0"}) for one in left]
-    assert counted(older)["missing"] == []
+    assert counted(older).missing == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sweep", [("seed=0,1",), ("seed=range(2)",), ("seed=0", "world_size=choice(2,3)")])
 def test_a_job_of_a_sweep_that_is_gone_is_named(sweep, made):
     records = made("-m", "algorithms=[one_shot]", "sizes=[8]", *sweep)
-    assert composed_again(records) == {"verified": 2, "different": [], "not_comparable": []}
+    assert (len(composed_again(records).agree), composed_again(records).different) == (2, [])
     left = [with_request(record, jobs=1) for record in records if record.request.job == 0]
-    ((_, _, what),) = composed_again(left)["different"]
+    ((_, what),) = composed_again(left).different
     assert what == "the command line asks for 2 jobs, the record says 1"
 
 
@@ -285,67 +283,49 @@ def digested(record):
     )
 
 
+def told(points):
+    return [f"{one.outcome}: {one.evidence}" for one in points]
+
+
 def test_inputs_are_made_again_from_their_seeds(made):
     records = [digested(record) for record in made("sizes=[8,64]", "seed=5")]
-    found = inputs(records, 1 << 20, silent)
-    assert (found["cases"], found["different"]) == (4, [])
+    assert told(inputs(records, 1 << 20, silent)) == ["VERIFIED: 4 of 4 records, their inputs made again: all agree"]
     wrong = (records[0].check.input_digests[0], "f" * 64)
     tampered = dataclasses.replace(records[0], check=dataclasses.replace(records[0].check, input_digests=wrong))
-    assert inputs([tampered], 1 << 20, silent)["different"] == [[records[0].id, "rank 1"]]
-    other_seed = with_case(records[0], seed=6)
-    assert inputs([other_seed], 1 << 20, silent)["different"] == [[other_seed.id, "rank 0, 1"]]
-
-
-def test_what_was_made_again_is_told_of_its_item(two, monkeypatch):
-    parts = {
-        what: {"agree": [], "different": [["a case", what]], "stated": []} for what in ("code", "counters", "races")
-    }
-    again = {"agree": [], "different": [], "stated": [], "not_comparable": [], "kernels": [], "seed": 0, "of": 1}
-    monkeypatch.setattr(audit_worker, "_rerun", lambda *_: again | parts | {"at_commit": 0})
-    monkeypatch.setattr(audit_worker, "_refusals", lambda *_: [Point(Judged.FINDING, "_refusals")])
-    points, _ = audit_worker.answer(two, audit_worker.Asked(), silent)
-    told = {(name, point.evidence.split()[-1]) for name, some in points.items() for point in some}
-    wanted = {("kernels", "code"), ("replay", "counters"), ("data", "races")}
-    assert told >= wanted | {("cases", "_refusals")}
-
-
-def test_findings_are_counted_by_record_and_by_case(two):
-    made_again = inputs([digested(two[0]), with_case(digested(two[0]), seed=6)], 1 << 20, silent)
-    (inputs_point,) = audit_worker._inputs(made_again)
-    assert inputs_point.evidence.startswith("1 of 2 records, their inputs made again: ")
-    found = {
-        "expected": 3,
-        "missing": [["command", 0, "a case"]],
-        "passed_over": [],
-        "unexpected": [],
-        "not_comparable": [],
-    }
-    (cases_point,) = audit_worker._cases(found, audit_worker.Asked(not_run={"command": []}))
-    assert cases_point.evidence.startswith("1 of 3 cases that configurations ask for: a case: missing of command")
+    other = with_case(records[0], seed=6)
+    for some, count, said in (
+        ([tampered], 1, "rank 1"),
+        ([other], 1, "rank 0, 1"),
+        ([records[1], other], 2, "rank 0, 1"),
+    ):
+        says = f"FINDING: 1 of {count} records, their inputs made again: {some[-1].id}: {said}"
+        assert told(inputs(some, 1 << 20, silent)) == [says]
 
 
 def test_what_is_not_made_again_is_counted(made):
     records = made("sizes=[8,64]")
-    assert inputs(records, 1 << 20, silent)["not_recorded"] == 4
-    found = inputs([digested(record) for record in records], 8, silent)
-    assert (found["cases"], found["too_large"]) == (2, 2)
-    strange = digested(records[0])
-    strange = with_case(strange, inputs="strange")
-    (told,) = inputs([strange], 1 << 20, silent)["not_comparable"]
-    assert "strange" in told[1]
+    (said,) = told(inputs(records, 1 << 20, silent))
+    assert said.startswith("NOT CAPTURED: digests of inputs: 4 checked records")
+    same, large = told(inputs([digested(record) for record in records], 8, silent))
+    assert (same.partition(" records")[0], large.partition(" of")[0]) == (
+        "VERIFIED: 2 of 2",
+        "NOT COMPARABLE: 2 records",
+    )
+    (said,) = told(inputs([with_case(digested(records[0]), inputs="strange")], 1 << 20, silent))
+    assert "strange" in said
 
 
 def test_secrets_and_home_folders_are_found_wherever_they_are(two):
     clean = audit_worker.secrets(two)
-    assert (clean["found"], clean["looked_at"] >= 2) == ([], True)
+    assert (clean.different, len(clean.agree) >= 2) == ([], True)
     token = "hf_" + "Abcdefgh0123456789"
     leaks = [
         with_environment(two[0], variables={"allowed": {"A": "x", "B": token}}),
         with_request(two[1], command_line=["python", "cache_dir=/home/somebody/x"]),
     ]
-    found = audit_worker.secrets(leaks)["found"]
-    assert found == [[two[0].id, "environment.variables.allowed.B"], [two[1].id, "request.command_line.1"]]
-    assert token not in json.dumps(found)
+    found = [(case, where.split()[0]) for case, where in audit_worker.secrets(leaks).different]
+    assert found == [(two[0].id, "environment.variables.allowed.B"), (two[1].id, "request.command_line.1")]
+    assert token not in str(audit_worker.secrets(leaks))
 
 
 @pytest.mark.slow
@@ -394,11 +374,10 @@ def test_a_kernel_beside_the_user_runs_again_and_from_elsewhere_the_reason_is_to
 
 
 def found(missing, unexpected, unsure):
-    over = {"missing": missing, "passed_over": [one for one in missing if one is OVER]}
-    return {"expected": 4, **over, "unexpected": unexpected, "not_comparable": unsure}
+    return Expected(4, missing, [one for one in missing if one is OVER], unexpected, unsure)
 
 
-A, B, OVER = ["a", 0, "x"], ["b", 1, "y"], ["a", 0, "z"]
+A, B, OVER = (("a", 0), "x"), (("b", 1), "y"), (("a", 0), "z")
 
 
 @pytest.mark.parametrize(
@@ -406,30 +385,23 @@ A, B, OVER = ["a", 0, "x"], ["b", 1, "y"], ["a", 0, "z"]
     [
         (found([], [], []), {"a": []}, ["VERIFIED"]),
         (found([A], [], []), {"a": []}, ["FINDING"]),
-        (found([A], [], []), {"a": [[0, "x"]]}, ["VERIFIED"]),
+        (found([A], [], []), {"a": [(0, "x")]}, ["VERIFIED"]),
         (found([A], [], []), {}, ["NOT COMPARABLE"]),
         (found([A, B], [], []), {"b": []}, ["NOT COMPARABLE", "FINDING"]),
         (found([A], [B], []), {}, ["NOT COMPARABLE", "FINDING"]),
-        (found([], [], [["a", 0, "why"]]), {}, ["VERIFIED", "NOT COMPARABLE"]),
-        (found([A] * 4, [], []), {"a": [[0, "x"]]}, ["NOT CAPTURED"]),
+        (found([], [], [("job 1 of a", "why")]), {}, ["VERIFIED", "NOT COMPARABLE"]),
+        (found([A] * 4, [], []), {"a": [(0, "x")]}, ["NOT CAPTURED"]),
     ],
 )
 def test_a_case_that_is_missing_may_not_have_run(cases, not_run, outcomes):
     """command.json says which did not; a bundle has none, and may be of a command that was interrupted."""
-    points = audit_worker._cases(cases, audit_worker.Asked(not_run=not_run))
+    points = cases.points(not_run, is_whole=False)
     assert [str(point.outcome) for point in points] == outcomes
 
 
-@pytest.mark.parametrize(
-    ("places", "outcomes"),
-    [
-        (["a.jsonl.xz"], ["NOT COMPARABLE", "FINDING"]),
-        (["one.json", "two.json"], ["NOT COMPARABLE"]),
-        ([], ["NOT COMPARABLE"]),
-    ],
-)
-def test_a_case_that_a_bundles_command_passed_over_was_taken_away(places, outcomes):
+@pytest.mark.parametrize(("is_whole", "outcomes"), [(True, ["NOT COMPARABLE", "FINDING"]), (False, ["NOT COMPARABLE"])])
+def test_a_case_that_a_bundles_command_passed_over_was_taken_away(is_whole, outcomes):
     """A job runs its cases in order. Single files, and what a tracker holds, need not be all of a command."""
-    points = list(audit_worker._cases(found([A, OVER], [], []), audit_worker.Asked(places=places)))
+    points = list(found([A, OVER], [], []).points({}, is_whole))
     assert [str(point.outcome) for point in points] == outcomes
     assert ("z: missing of a" in points[-1].evidence) == ("FINDING" in outcomes)

@@ -175,7 +175,7 @@ def audited(members: list[Record] | None = None, place: Path | None = None, said
 
 def asked(records: list[Record], places: Sequence[Path] = (), **wanted: Any) -> str:
     """What the real worker says, a line a point, in a process of its own; by default no case runs again."""
-    found = worker.ask(Material(tuple(records), tuple(places)), worker.Wanted(**{"rerun": Rerun(0), **wanted}))
+    found = worker.ask(tuple(places), tuple(records), worker.Wanted(**{"rerun": Rerun(0), **wanted}))
     assert found.problem == ""
     points = ((name, point) for name, some in found.points.items() for point in some)
     return "\n".join(f"{name} {point.outcome}: {point.evidence}" for name, point in points)

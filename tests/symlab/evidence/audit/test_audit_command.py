@@ -168,8 +168,3 @@ def test_a_comparison_needs_neither_torch_nor_what_takes_long_to_import(place):
     )
     code, *heavy = done.stderr.split()
     assert (code, heavy) == ("2", [])
-
-
-def test_the_usual_worker_is_the_runners():
-    assert worker.MODULE == "symlab.evidence.audit_worker"
-    assert (ROOT / "symlab" / "evidence" / "audit_worker.py").is_file()

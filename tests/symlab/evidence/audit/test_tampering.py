@@ -14,8 +14,9 @@ from reports.record.bundle import read
 from reports.record.seal import MANIFEST
 from symlab.evidence.audit import worker
 from symlab.evidence.audit.checklist import check
-from symlab.evidence.audit.items import Outcome
-from symlab.evidence.audit.material import Answer, Material
+from symlab.evidence.audit.items import Outcome, Tally
+from symlab.evidence.audit.material import Material
+from symlab.evidence.replay.again import Again, Found
 from tests.symlab.evidence.audit.complete_set import answer
 from tests.symlab.evidence.audit.tampered_kinds import KINDS, changed_tree
 from tests.symlab.evidence.audit.tampering import LOAD, UNFINDABLE, every, make_measured, put, reseal
@@ -25,9 +26,7 @@ README = ROOT / "symlab" / "evidence" / "audit" / "README.md"
 
 SOURCES = ("same", "same_code", "changed", "older", "gone", "not_comparable")
 
-PART = {"agree": [["a case", "all_reduce/one_shot", "simulator"]], "different": [], "stated": []}
-MORE = {"not_comparable": [], "seed": 0, "of": 1, "kernels": [], "at_commit": 0}
-NOT_RERUN = PART | MORE | {"code": PART, "counters": PART, "races": PART}
+NOT_RERUN = Again(Found(Tally([("a case", "all_reduce/one_shot", "simulator")])), 0, 1, [])
 """What comes of a rerun of one case that is in no set."""
 
 HEADING = "## What no software here can find"
@@ -77,17 +76,16 @@ def said(records, of, folder, is_rerun):
     """What the worker says, without a process of its own and without the sources, which no kind changes; of the
     invented set that is invented, too."""
     from symlab.evidence import audit_worker
+    from symlab.evidence.replay import rerun
 
     if of == "measured":
         return answer()
     wanted = worker.Wanted(rerun=worker.Rerun(patience_s=None))
-    asked = audit_worker.Asked(**worker._question(Material(tuple(records), (folder,)), wanted))
     with ExitStack() as stack:
-        stack.enter_context(patch.object(audit_worker, "sources", lambda *_: {key: [] for key in SOURCES}))
+        stack.enter_context(patch.object(audit_worker, "sources", lambda *_, **__: {key: [] for key in SOURCES}))
         if not is_rerun:
-            stack.enter_context(patch.object(audit_worker, "_rerun", lambda *_: NOT_RERUN))
-        points, level = audit_worker.answer(records, asked, lambda text: None)
-    return Answer(points, level)
+            stack.enter_context(patch.object(rerun, "rerun", lambda *_: NOT_RERUN))
+        return audit_worker.answer(Material(tuple(records), (folder,)), wanted, lambda text: None)
 
 
 def audited(folder, of, is_rerun=False):

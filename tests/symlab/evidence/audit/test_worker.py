@@ -13,7 +13,7 @@ from symlab.evidence.audit import worker
 from symlab.evidence.audit.checklist import check
 from symlab.evidence.audit.items import Outcome, Point
 from symlab.evidence.audit.level import Recomputed
-from symlab.evidence.audit.material import Answer, Material
+from symlab.evidence.audit.material import Answer
 from tests.patience import NEVER_S, PATIENCE_S, SOON_S, until, within
 from tests.symlab.evidence.audit.complete_set import evidence, records
 
@@ -35,103 +35,87 @@ def test_the_real_worker_on_published_records():
     assert any(text.startswith("composing configurations") for text in told)
 
 
-def program(text):
-    return (sys.executable, "-c", text)
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Makes a module whose main(descriptor) does what a text says, with the connection to the audit."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(text):
+        name = f"worker_of_{len(list(tmp_path.iterdir()))}"
+        head = "import os, pickle, sys, time; from multiprocessing.connection import Connection\n"
+        head += "from pathlib import Path; from runner.interrupt import interruptible\n"
+        head += "from symlab.evidence.audit.items import Outcome, Point\n"
+        head += "from symlab.evidence.audit.level import Recomputed\n"
+        head += "from symlab.evidence.audit.material import Answer\n"
+        body = "".join(f"    {line}\n" for line in text.splitlines())
+        (tmp_path / f"{name}.py").write_text(f"{head}def main(descriptor):\n    audit = Connection(descriptor)\n{body}")
+        return name
+
+    return make
 
 
-GOOD = '{"points": {"data": [["CAPTURED", "x", "stated", null]]}, "level": {"recomputed": 1, "total": 2}}'
+GOOD = "audit.send(Answer({'data': (Point(Outcome.CAPTURED, 'x'),)}, Recomputed(1, 2)))"
 
 
-def ask(command, say=print, patience_s=None):
-    return worker.ask(Material(tuple(records())), worker.Wanted(4096), say, command, patience_s)
+def ask(module, say=print, patience_s=None):
+    return worker.ask((), tuple(records()), worker.Wanted(4096), say, module, patience_s)
 
 
-def test_an_answer_after_progress():
+def test_an_answer_after_progress(program):
     told = []
-    text = f"print('noise'); print('{{\"progress\": \"half\"}}'); print('{GOOD}')"
-    answer = ask(program(text), told.append)
+    answer = ask(program(f"print('noise')\naudit.send('half')\n{GOOD}"), told.append)
     assert (answer, told) == (Answer({"data": (Point(Outcome.CAPTURED, "x"),)}, Recomputed(1, 2)), ["half"])
 
 
-def test_what_a_copy_wrote_that_hung_is_not_read(monkeypatch):
-    monkeypatch.setattr(worker, "forked", lambda step: (step(), step()))
-    text = f"import sys; assert sys.stdin.read().count('inputs_up_to_bytes') == 1; print('{GOOD}')"
-    assert not worker.ask(lambda: Material(tuple(records())), worker.Wanted(4096), print, program(text)).problem
+def test_what_the_real_worker_can_not_read_is_its_answer(tmp_path):
+    assert worker.ask((tmp_path / "none.json",), None, worker.Wanted()).problem.startswith(
+        "the worker gave no answer ("
+    )
 
 
-def test_it_is_given_the_records_without_timings_and_the_limit():
-    text = """
-import json, sys
-asked, members = json.loads(sys.stdin.readline()), sys.stdin.readlines()
-counts = [sum(text in one for one in members) for text in ('"samples_us"', '"started"')]
-said = ["CAPTURED", f"{counts} {asked['inputs_up_to_bytes']}", "stated", None]
-print(json.dumps({"points": {"data": [said]}, "level": {}}))
-"""
-    assert ask(program(text)).points["data"][0].evidence == "[0, 8] 4096"
+def test_why_there_is_no_answer(program):
+    assert ask(program("sys.exit(3)")) == Answer(problem="the worker gave no answer (exit code 3)")
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        (program("raise SystemExit('no torch here')"), "the worker gave no answer (no torch here)"),
-        (program("raise SystemExit(3)"), "the worker gave no answer (exit code 3)"),
-        (program("print('[]')"), "the worker gave no answer (exit code 0)"),
-        (("/nowhere/python",), "the worker can't be started (No such file or directory)"),
-    ],
-)
-def test_why_there_is_no_answer(command, says):
-    assert ask(command) == Answer(problem=says)
-
-
-def test_a_worker_that_takes_too_long_is_ended():
+def test_a_worker_that_takes_too_long_is_ended(program):
     with within():
-        answer = ask(program(f"import time; time.sleep({NEVER_S})"), patience_s=SOON_S)
+        answer = ask(program(f"time.sleep({NEVER_S})"), patience_s=SOON_S)
     assert answer == Answer(problem="the worker took longer than 0 s")
 
 
-def test_an_interrupt_ends_the_worker():
-    def interrupt(text):
-        raise KeyboardInterrupt
-
-    text = f'import time; print(\'{{"progress": "x"}}\', flush=True); time.sleep({NEVER_S})'
-    with within(), pytest.raises(KeyboardInterrupt):
-        ask(program(text), interrupt)
-
-
-def test_an_interrupted_worker_can_clean_up(tmp_path):
+def test_an_interrupted_worker_can_clean_up(program, tmp_path):
     left = tmp_path / "worktree"
     text = (
-        "import signal, sys, time; from pathlib import Path; from runner.interrupt import interruptible\n"
-        f"left = Path({str(left)!r})\n"
         "with interruptible():\n"
         "    try:\n"
-        '        left.mkdir(); print(\'{"progress": "x"}\', flush=True); time.sleep(60)\n'
+        f"        Path({str(left)!r}).mkdir(); audit.send('x'); time.sleep({NEVER_S})\n"
         "    finally:\n"
-        "        left.rmdir()\n"
+        f"        Path({str(left)!r}).rmdir()\n"
     )
 
     def interrupt(text):
         assert left.exists()
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with within(), pytest.raises(KeyboardInterrupt):
         ask(program(text), interrupt)
     assert not left.exists()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_that_ends_the_audit_ends_the_worker(tmp_path, number, code):
+def test_a_signal_that_ends_the_audit_ends_the_worker(program, tmp_path, number, code):
     place = tmp_path / "pid"
-    worker_text = (
-        "import os, time; from pathlib import Path\n"
+    module = program(
         f"Path({str(place)!r}).with_suffix('.new').write_text(str(os.getpid()))\n"
         f"Path({str(place)!r}).with_suffix('.new').rename({str(place)!r})\n"
-        f"time.sleep({NEVER_S})\n"
+        f"time.sleep({NEVER_S})"
     )
     text = (  # a signal that the caller ignores, as nohup does, would end nothing
-        f"import signal; signal.signal({number}, signal.SIG_DFL); "
-        "import sys; from symlab.evidence.audit import worker; from symlab.evidence.audit.material import Material; "
-        f"worker.ask(Material(()), worker.Wanted(), command=(sys.executable, '-c', {worker_text!r}))"
+        f"import signal; signal.signal({number}, signal.SIG_DFL)\n"
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from runner.interrupt import exit_code_of; from symlab.evidence.audit import worker\n"
+        f"try: worker.ask((), (), worker.Wanted(), module={module!r})\n"
+        "except KeyboardInterrupt as interrupt: sys.exit(exit_code_of(interrupt))\n"
     )
     audit = subprocess.Popen([sys.executable, "-c", text])
     try:

@@ -28,14 +28,6 @@ def test_copied_samples_are_no_second_measurement():
         assert "one world is there twice" in case.speed.advice
 
 
-def test_sides_that_were_exchanged_are_named():
-    every = [one for one in members() if one.case.algorithm == "nccl"]
-    assert "AFTER ran before BEFORE" in compare(every[2:], every[:2]).verdict
-    for before, after in ((every[:2], every[2:]), (every[::2], every[1::2])):
-        assert "AFTER ran before BEFORE" not in compare(before, after).verdict
-    assert compare(every[2:], every[:2]).document()["is_backwards"]
-
-
 def renamed(record, hours):
     """The record as of another command, later by hours; nothing else is another."""
     later = {name: getattr(record, name).replace("T0", f"T{hours}") for name in ("started", "ended")}

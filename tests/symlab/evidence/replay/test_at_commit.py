@@ -249,15 +249,15 @@ def test_what_sources_that_changed_would_hide_is_found_at_the_commit(tmp_path):
     lies = edited(edited(one, "kernel", **hidden, grid=99), "counters", **counted)
     wanted = Rerun(patience_s=None, at_commit=True)
     found = rerun([one, two], wanted, silent)
-    assert (found["different"], found["code"]["different"], found["counters"]["different"]) == ([], [], [])
-    assert found["code"]["stated"] == found["counters"]["stated"] == []
-    assert (len(found["agree"]), found["at_commit"]) == (2, 2)
+    assert (found.parts.data.different, found.parts.code.different, found.parts.counters.different) == ([], [], [])
+    assert found.parts.code.stated == found.parts.counters.stated == []
+    assert (len(found.parts.data.agree), found.at_commit) == (2, 2)
     found = rerun([lies, two], wanted, silent)
-    ((case, what),) = found["code"]["different"]
+    ((case, what),) = found.parts.code.different
     assert (case, "source_digest is" in what, "grid is 99 in the record" in what) == (one.id, True, True)
-    ((case, what),) = found["counters"]["different"]
+    ((case, what),) = found.parts.counters.different
     assert (case, "own_read.count" in what) == (one.id, True)
-    assert len(found["agree"]) == 2, "the data is right all the same"
+    assert len(found.parts.data.agree) == 2, "the data is right all the same"
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.environment.repository import git, source_digests
+from symlab.evidence.audit.items import Outcome
 from symlab.evidence.replay.commits import commits, has_kernel, kernels_in
 from tests.reports.synthetic import record, with_environment
 
@@ -65,21 +66,20 @@ def changed(root):
 
 
 def different(root, made):
-    found = commits([made], root)
-    return "\n".join(what for _, what in found["different"])
+    return "\n".join(one.evidence for one in commits([made], root) if one.outcome is Outcome.FINDING)
 
 
 def test_a_commit_that_git_does_not_have_is_unknown(root):
     for name in ("f" * 40, "main", "HEAD", "--output=x", "a" * 65, "v1.0"):
-        found = commits([made_in(root, commit=name)], root)
-        assert (found["known"], found["different"]) == (0, [])
-        assert found["unknown"][0][0] == name
-        assert found["unknown"][0][1]
+        (point,) = commits([made_in(root, commit=name)], root)
+        assert point.outcome is Outcome.NOT_COMPARABLE
+        assert point.evidence.startswith(f"commit unknown here: {name[:12]} (")
 
 
 def test_a_commit_that_git_has_is_known_and_its_sources_and_time_are_compared(root):
     made = made_in(root)
-    assert commits([made], root) == {"known": 1, "compared": 1, "unknown": [], "different": []}
+    (point,) = commits([made], root)
+    assert (point.outcome, point.share) == (Outcome.VERIFIED, (1, 1))
     early = dataclasses.replace(made, started="2025-12-30T01:00:00Z", ended="2025-12-30T01:00:01Z")
     assert "it was made 47.0 hours after the record began" in different(root, early)
     changed(root)
@@ -110,9 +110,8 @@ def test_a_commit_of_another_project_says_nothing_of_the_records(root):
     run_git(root, "rm -q -r kernels conf", "commit -q --allow-empty -m other")
     (root / "a.txt").write_text("a", encoding="utf-8")
     committed(root)
-    found = commits([made_in(root)], root)
-    assert (found["known"], found["different"]) == (0, [])
-    assert found["unknown"][0][1] == "it is a commit of another project"
+    (point,) = commits([made_in(root)], root)
+    assert point.evidence.endswith("(it is a commit of another project)")
 
 
 def test_the_names_of_a_commits_kernels_are_read_and_its_catalogue_is_not_run(tmp_path):

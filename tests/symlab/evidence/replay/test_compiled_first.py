@@ -42,7 +42,9 @@ def test_what_the_time_does_not_suffice_for_is_named_and_does_not_run(tmp_path, 
         rerunning, "compiled_first", lambda records, *rest: compiled_first(records, tmp_path, -1.0, print)
     )
     found = rerun([record], Rerun(patience_s=NEVER_S), lambda text: None, up_to_bytes=-1)
-    assert found["stated"] == [[record.id, f"not compiled within half of {NEVER_S:.0f} s, and --rerun has no limit"]]
+    assert found.parts.data.stated == [
+        (record.id, f"not compiled within half of {NEVER_S:.0f} s, and --rerun has no limit")
+    ]
     assert list(tmp_path.iterdir()) == []
 
 

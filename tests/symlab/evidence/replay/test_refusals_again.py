@@ -34,21 +34,21 @@ def refused(record, kernels, **changes):
 def test_every_published_refusal_is_one_here(published, sources):
     """Limits of kernels that rose since make a refusal incomparable; all others are decided as they were."""
     found = refusals(published, sources)
-    assert len(found["agree"]) + len(found["not_comparable"]) == sum(one.status is Status.REFUSED for one in published)
-    assert len(found["agree"]) > 100
-    assert found["different"] == []
-    assert all(why.endswith("by kernels that changed since") for _, why in found["not_comparable"])
+    assert len(found.agree) + len(found.unsure) == sum(one.status is Status.REFUSED for one in published)
+    assert len(found.agree) > 100
+    assert found.different == []
+    assert all(why.endswith("by kernels that changed since") for _, why in found.unsure)
 
 
 @pytest.mark.parametrize("algorithm", ["nccl", "one_shot", "torch/one_shot"])
 def test_a_refusal_that_never_was_is_a_difference(algorithm, published, sources):
     first = next(one for one in published if one.case.algorithm == algorithm and one.status is Status.PASSED)
-    ((case, what),) = refusals([refused(first, sources["kernels"])], sources)["different"]
+    ((case, what),) = refusals([refused(first, sources["kernels"])], sources).different
     assert (case, what) == (first.id, "it is REFUSED in the record, and nothing refuses it here")
-    ((_, why),) = refusals([refused(first, "sha256:0")], sources)["not_comparable"]
+    ((_, why),) = refusals([refused(first, "sha256:0")], sources).unsure
     assert why.endswith("by kernels that changed since")
     unreached = Refusal("fabric", "needs every rank's memory mapped", "rank 0 can't reach rank 1")
-    ((_, why),) = refusals([refused(first, sources["kernels"], refusal=unreached)], sources)["not_comparable"]
+    ((_, why),) = refusals([refused(first, sources["kernels"], refusal=unreached)], sources).unsure
     assert why == "the record does not say which ranks reach each other"
 
 
@@ -57,14 +57,14 @@ def test_what_was_not_installed_there_may_be_here(published, sources):
     absent = Refusal("baselines", "nccl is unavailable", "it is not installed")
     made = refused(first, sources["kernels"], refusal=absent)
     found = refusals([made], sources)
-    ((_, why),) = found["not_comparable"]
+    ((_, why),) = found.unsure
     assert why.endswith("nothing refuses it here, where other libraries are installed")
-    assert found["different"] == []
+    assert found.different == []
 
 
 def test_what_is_unknown_here_is_named(published, sources):
     first = next(one for one in published if one.case.algorithm == "nccl")
     case = dataclasses.replace(first.case, algorithm="gone")
     made = refused(dataclasses.replace(first, case=case, id=first.id.replace("nccl", "gone")), sources["kernels"])
-    ((_, why),) = refusals([made], sources)["not_comparable"]
+    ((_, why),) = refusals([made], sources).unsure
     assert "gone" in why
