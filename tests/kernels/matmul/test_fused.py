@@ -117,6 +117,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_launch_gives_every_bit_and_has_no_races(case):
     found, expected, findings = case.ran(races=True)
@@ -126,7 +127,7 @@ def test_every_launch_gives_every_bit_and_has_no_races(case):
 
 
 @pytest.mark.parametrize("kind", [AllGather, ReduceScatter, AllReduce, ReduceScatterByAdding])
-@pytest.mark.parametrize("memory", ["strong", "weak"])
+@pytest.mark.parametrize("memory", ["strong", pytest.param("weak", marks=pytest.mark.slow)])
 def test_threads_and_stores_may_come_in_any_order(kind, memory):
     found, expected, _ = Fused(kind, 2, 70, 72, 72).ran(2, schedule="random", seeds=2, memory=memory)
     assert all(torch.equal(one, right) for one, right in zip(found, expected, strict=True))
@@ -201,6 +202,7 @@ WEAKER = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WEAKER)
 def test_a_kernel_without_one_of_its_waits_is_found(kind):
     assert is_found(kind)
@@ -215,18 +217,21 @@ WEAKER_PARTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", WEAKER_PARTS)
 def test_a_weaker_part_is_found(part, monkeypatch):
     monkeypatch.setattr(*WEAKER_PARTS[part])
     assert is_found(ReduceScatter)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [AllReduce, ReduceScatterByAdding])
 def test_a_flag_that_is_told_before_stores_are_written_is_found(kind, monkeypatch):
     monkeypatch.setattr(*WEAKER_PARTS["told before the stores are written"])
     assert is_found(kind, 3)
 
 
+@pytest.mark.slow
 def test_a_count_without_a_release_is_found(monkeypatch):
     def count(address):
         text = "red.relaxed.sys.global.add.u32 [$0], 1;"

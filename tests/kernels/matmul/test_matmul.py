@@ -48,7 +48,7 @@ def rounded(a, b):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("dtype", KINDS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str)
 def test_integers_give_what_torch_computes(tuning, shape, dtype):
     a, b = integers(*shape, dtype)
     found, _ = ran(tuning, a, b, schedule="fair")
@@ -62,6 +62,7 @@ def test_shapes_may_be_known_at_run_time_only_and_threads_come_in_any_order(tuni
     assert torch.equal(found, rounded(a, b))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [2, 6, 132])
 def test_any_number_of_blocks_computes_all_tiles(blocks):
     a, b = integers(1300, 264, 64)
@@ -97,6 +98,7 @@ def test_there_are_no_races(tuning):
     assert told == ({("formal", "fence.proxy.async")} if tuning.cluster > 1 else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [64, 192, 256])
 def test_a_chunk_is_filled_again_when_it_was_read(columns, monkeypatch):
     """Of tiles of an odd number of chunks the last and the next one's first are in one place."""
