@@ -35,12 +35,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 71_725,
+    "product, code lines": 72_258,
     "the core, code lines": 53_590,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_373,
-    "tests, code lines": 69_418,
-    "Markdown, words": 29_340,
+    "tests, code lines": 69_786,
+    "Markdown, words": 29_518,
     "README.md, words": 1_600,
     "longest other page, words": 3_202,
     "verbs of symlab --help": 14,

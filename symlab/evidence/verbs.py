@@ -14,6 +14,7 @@ from symlab.evidence.audit.command import run as audited
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.signatures import checked_signers
 from symlab.evidence.audit.signatures import sign as signed
+from symlab.evidence.audit.statistics import parse_band
 
 
 @click.command("audit", epilog="Exit codes: 0 verified; 1 a finding; 2 the request is wrong, or not auditable.")
@@ -82,16 +83,18 @@ def sign(place: Path, key: Path) -> None:
 
 @click.command("history", epilog=EXIT_CODES)
 @takes_records
-@click.option("--format", "form", type=click.Choice(("text", "markdown")), default="text", show_default=True)
-def history(records: tuple[str, ...], form: str) -> None:
+@click.option("--band", default="2%", metavar="PERCENT", show_default=True, help="Maximum change that is not named.")
+@click.option("--changed", "is_changed", is_flag=True, help="Show only cases whose times or data changed.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+def history(records: tuple[str, ...], band: str, is_changed: bool, form: str) -> None:
     """Show how cases changed over commits and libraries.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of any number of commands. Each
-    case is a series of worlds in order of time.
+    case is a series of worlds in order of time, with its change points.
     """
     from symlab.evidence.history.history import history as of
 
-    print(of(read_records(records)).text(form), end="")
+    print(of(read_records(records), parse_band(band)).text(form, is_changed), end="")
 
 
 @click.command("published", epilog=EXIT_CODES)

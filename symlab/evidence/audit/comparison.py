@@ -28,6 +28,8 @@ from symlab.evidence.audit.data import Data, Finding, data_of
 from symlab.evidence.audit.differences import Difference, differences, sheet_of
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.items import listed
+from symlab.evidence.audit.modes import modes_of
+from symlab.evidence.audit.order import APART
 from symlab.evidence.audit.pairing import Pair, paired, why_times_differ_in_kind
 from symlab.evidence.audit.races import FoundRaces, Races, races_of
 from symlab.evidence.audit.statistics import (
@@ -38,6 +40,7 @@ from symlab.evidence.audit.statistics import (
     judge,
     not_comparable,
     sides_of,
+    without_test,
     world_medians,
     world_of,
 )
@@ -53,31 +56,35 @@ CHANGES = (Speed.FASTER, Speed.SLOWER, Speed.OUTSIDE)
 
 _COLUMNS = (
     *("algorithm", "size", "data", "races", "speed", "before (us)", "after (us)", "ratio", "95 % interval"),
-    *("p", "p (Holm)", "worlds", "notes"),
+    *("p", "p (Holm)", "lag 1", "worlds", "notes"),
 )
-_NUMERIC = frozenset({"size", "before (us)", "after (us)", "ratio", "p", "p (Holm)"})
+_NUMERIC = frozenset({"size", "before (us)", "after (us)", "ratio", "p", "p (Holm)", "lag 1"})
 _TIMED = frozenset(_COLUMNS[5:-1])
 """Columns shown only if some times could be compared."""
 _TESTED = frozenset({"95 % interval", "p", "p (Holm)"})
 """Columns shown only if some case had a verdict on speed."""
+_IN_A_ROW = frozenset({"lag 1"})
+"""Column shown only if some case had enough worlds for it."""
 
 _GOOD, _BAD, _OPEN = "green", "bold red", "yellow"
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One case that both sets have. times are the records whose speed is judged: of a replay that ran the recorded code
-    in turns with today's, those."""
+    """One case that both sets have. times are the records whose speed is judged. recorded is of a replay that ran the
+    recorded code in turns with today's, and compares the recorded times themselves with those of today's code."""
 
     pair: Pair
     data: Finding
     speed: Judgement
     times: Pair
     races: FoundRaces
+    recorded: Judgement | None = None
 
     @property
     def is_finding(self) -> bool:
-        return self.is_different or self.speed.speed in CHANGES
+        is_recorded_changed = self.recorded is not None and self.recorded.speed in CHANGES
+        return self.is_different or self.speed.speed in CHANGES or is_recorded_changed
 
     @property
     def is_different(self) -> bool:
@@ -183,6 +190,8 @@ class Comparison:
         parts = [f"{self.not_compared:,} of {counted(total, 'case')} not compared"] if self.not_compared else []
         parts += [f"data: {_counted(case.data.data for case in self.cases)}"] if self.cases else []
         parts += [f"speed: {_counted(case.speed.speed for case in self.cases)}"] if self.cases else []
+        if recorded := [case.recorded.speed for case in self.cases if case.recorded is not None]:
+            parts += [f"against the recorded times, apart in time: {_counted(recorded)}"]
         if any(case.races.races is not Races.NOT_CHECKED for case in self.cases):
             parts += [f"races: {_counted(case.races.races for case in self.cases)}"]
         parts += [f"wrong before: {counted(self.wrong_before, 'case')}"] if self.wrong_before else []
@@ -256,6 +265,7 @@ def compare(
             not_comparable(reason) if reason else next(judged),
             times,
             races_of(pair.before, pair.after),
+            _against_recorded(pair, again, band) if times is not pair else None,
         )
         for pair, times, reason in zip(both, timed, reasons, strict=True)
     )
@@ -279,6 +289,14 @@ def _timed_in_turns(pair: Pair, again: Set[str]) -> Pair | None:
     return Pair(found, pair.after) if found else None
 
 
+def _against_recorded(pair: Pair, again: Set[str], band: float) -> Judgement | None:
+    """Return INSIDE or OUTSIDE for the recorded times, which are apart in time; None where they can't be compared."""
+    recorded = Pair(tuple(one for one in pair.before if world_of(one) not in again), pair.after)
+    if not recorded.before or why_times_differ_in_kind(recorded):
+        return None
+    return without_test(sides_of(recorded.before, recorded.after), band, APART)
+
+
 def _counted(values: Iterable[Data | Speed | Races]) -> str:
     """ "12 BIT-EQUAL, 3 NOT COMPARABLE", in the order of their definition."""
     counts = Counter(values)
@@ -288,6 +306,7 @@ def _counted(values: Iterable[Data | Speed | Races]) -> str:
 
 def _case_document(case: Compared) -> dict[str, Any]:
     speed = asdict(case.speed)
+    recorded = case.recorded
     return {
         "id": case.pair.first.id,
         "case": encoded(case.pair.first.case),
@@ -300,8 +319,17 @@ def _case_document(case: Compared) -> dict[str, Any]:
         "order": sides_of(case.times.before, case.times.after).order,
         "before_us": world_medians(case.times.before),
         "after_us": world_medians(case.times.after),
+        "against_recorded": None
+        if recorded is None
+        else {"speed": str(recorded.speed), "ratio": recorded.ratio, "recorded_us": _recorded_us(case)},
         "finding": case.is_finding,
     }
+
+
+def _recorded_us(case: Compared) -> dict[str, float]:
+    """Return the recorded worlds' times of a case that a replay ran in turns."""
+    in_turns = world_medians(case.times.before)
+    return {world: us for world, us in world_medians(case.pair.before).items() if world not in in_turns}
 
 
 def _only(pair: Pair) -> dict[str, Any]:
@@ -316,6 +344,7 @@ def _sheets(comparison: Comparison) -> tuple[Sheet, ...]:
     absent = (frozenset() if judged else _TIMED) | (frozenset() if tested else _TESTED)
     checked = any(case.races.races is not Races.NOT_CHECKED for case in comparison.cases)
     absent |= frozenset() if checked else frozenset({"races"})
+    absent |= frozenset() if any(case.speed.lag1 is not None for case in comparison.cases) else _IN_A_ROW
     columns = tuple(column for column in _COLUMNS if column not in absent)
     found: dict[str, list[Line]] = {}
     for case in sorted(comparison.cases, key=lambda one: one.pair.first.case.size_bytes):
@@ -338,7 +367,7 @@ def _captions(comparison: Comparison) -> tuple[str, ...]:
             "before, after: the median over worlds of each world's median time a call; ratio: Hodges-Lehmann, after "
             "over before, above 1 is slower; where there is a verdict it has a bootstrap interval (expanded "
             "percentile), the p-value of the exact two-sided Mann-Whitney test over worlds, and that corrected by Holm "
-            "for all cases here",
+            "for all cases here; lag 1: the correlation of worlds with the next in time, each side's mean taken off",
             f"SAME: the interval lies within {comparison.band * 100:.3g} % of 1; FASTER, SLOWER: it does not, lies on "
             "one side of 1, and p (Holm) < 0.05; INCONCLUSIVE: neither; INSIDE, OUTSIDE: the ratio of medians against "
             "the band, where there are too few worlds for more, or where the sides do not alternate in time",
@@ -368,6 +397,7 @@ def _cells(case: Compared, numbers: dict[str, int]) -> dict[str, str]:
         "95 % interval": f"{speed.low:.4f} .. {speed.high:.4f}" if speed.low and speed.high else "-",
         "p": f"{speed.p:.2g}" if speed.p is not None else "-",
         "p (Holm)": f"{speed.corrected:.2g}" if speed.corrected is not None else "-",
+        "lag 1": f"{speed.lag1:+.2f}" if speed.lag1 is not None else "-",
         "worlds": f"{speed.worlds[0]} and {speed.worlds[1]}" if show_times else "-",
         "notes": " ".join(f"[{numbers[note]}]" for note in _notes(case)),
     }
@@ -377,6 +407,12 @@ def _notes(case: Compared) -> list[str]:
     notes = [f"data: {case.data.remark}"] if case.data.remark else []
     notes += [f"races: {case.races.remark}"] if case.races.remark else []
     notes += [f"speed: {case.speed.advice}"] if case.speed.advice else []
+    if case.recorded is not None and case.recorded.ratio is not None:
+        notes += [f"the recorded times: {case.recorded.speed}, ratio {case.recorded.ratio:.4f}, apart in time"]
+    if case.speed.ratio is not None:
+        for side, records in (("before", case.times.before), ("after", case.times.after)):
+            modes = modes_of(tuple(world_medians(records).values()))
+            notes += [f"bimodal {side}: {modes.text('worlds')}"] if modes else []
     return notes
 
 

@@ -41,7 +41,7 @@ from typing import Any
 
 from cases.gathered import gathered
 from cases.record.record import Record
-from symlab.evidence.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of
+from symlab.evidence.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of, worlds_lag1
 
 BAND = 0.02
 """Default band: changes within 2 % do not matter."""
@@ -83,8 +83,9 @@ class Judgement:
     """What is said about one case's times. worlds are those before and after.
 
     ratio is after over before, above 1 is slower; low and high are its 95 % interval; p is the test's p-value, and
-    corrected that of Holm's procedure. None where there is no such figure. advice says what would help, or the
-    reason why nothing can be compared; "" if there is nothing to say.
+    corrected that of Holm's procedure. lag1 is the lag-1 correlation of the worlds in the order in which they ran. None
+    where there is no such figure. advice says what would help, or the reason why nothing can be compared; "" if there
+    is nothing to say.
     """
 
     speed: Speed
@@ -95,6 +96,7 @@ class Judgement:
     p: float | None = None
     corrected: float | None = None
     advice: str = ""
+    lag1: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ def judge(cases: Sequence[Sides], band: float = BAND) -> list[Judgement]:
         found = _verdict(test, p, pair, band, len(testable))
         if found.speed in (Speed.FASTER, Speed.SLOWER) and not _pairs_agree(cases[index]):
             found = replace(found, speed=Speed.INCONCLUSIVE, advice="too few pairs of worlds differ in this direction")
-        judged[index] = found
+        judged[index] = replace(found, lag1=worlds_lag1(cases[index].order, *pair))
     return [one for one in judged if one is not None]
 
 
@@ -302,7 +304,7 @@ def without_test(case: Sides, band: float, why: str) -> Judgement:
     ratio = statistics.median(case.after) / statistics.median(case.before)
     inside = 1 / (1 + band) <= ratio <= 1 + band
     speed = Speed.INSIDE if inside else Speed.OUTSIDE
-    return Judgement(speed, case.worlds, ratio, advice=why)
+    return Judgement(speed, case.worlds, ratio, advice=why, lag1=worlds_lag1(case.order, case.before, case.after))
 
 
 def _verdict(

@@ -1,1 +1,1 @@
-"""A case over commits and versions of libraries, in order of time: its times and its data."""
+"""A case over commits and versions of libraries, in order of time: its times, where they changed, and its data."""

@@ -205,10 +205,17 @@ def test_the_recorded_code_in_turns_is_what_speed_is_judged_by():
     found = compare(recorded, today, in_turns=again)
     (case,) = found.cases
     assert (case.speed.speed, case.speed.worlds) == (Speed.SAME, (5, 5))
-    assert found.exit_code == VERIFIED
+    assert case.recorded.speed is Speed.OUTSIDE, "code is as quick, but the machine is not what it was"
+    assert found.exit_code == FINDING
+    assert "against the recorded times, apart in time: 1 OUTSIDE" in found.verdict
+    document = found.document()["cases"][0]
+    assert document["against_recorded"]["speed"] == "OUTSIDE"
+    assert len(document["against_recorded"]["recorded_us"]) == len(document["before_us"]) == 5
+    assert "the recorded times: OUTSIDE, ratio 1.1" in sheet.text(found.sheets, found.captions)
+    assert compare(recorded, today, in_turns=again, gate=Gate.SLOWER).exit_code == VERIFIED
     untimed = [dataclasses.replace(record, timing=None) for record in again]
     (case,) = compare(recorded, today, in_turns=untimed).cases
-    assert case.speed.speed is Speed.OUTSIDE
+    assert (case.speed.speed, case.recorded) == (Speed.OUTSIDE, None)
     assert case.speed.advice.startswith("apart in time")
 
 
@@ -216,6 +223,18 @@ def test_recorded_code_that_gives_other_bits_today_is_a_finding():
     again, today = in_turns(STEADY, STEADY, check=check("other"))
     recorded = [one(us=10.0, request={"command": "recorded"}, started="2025-12-01T00:00:00Z")]
     assert compare(recorded, today, in_turns=again).cases[0].data.data is Data.DIFFERENT
+
+
+def test_two_modes_among_worlds_are_named():
+    quick = tuple(10 + 0.01 * step for step in range(6))
+    two_modes = tuple(us * (1.2 if index % 2 else 1) for index, us in enumerate(quick * 2))
+    found, steady = (compare(*in_turns(times, times)) for times in (two_modes, quick))
+    (case,) = found.cases
+    text = sheet.text(found.sheets, found.captions)
+    assert "bimodal before: 10.02 us (6 of 12 worlds) and 12.04 us (6)" in text
+    assert "bimodal" not in sheet.text(steady.sheets, steady.captions)
+    assert case.speed.lag1 is not None
+    assert f"{case.speed.lag1:+.2f}" in text
 
 
 def test_inconclusive_is_named_and_no_finding():

@@ -1,6 +1,7 @@
 """The history of a set: which records are one series, what is said of times and of data, its tables and JSON."""
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
@@ -11,41 +12,75 @@ from reports.table import sheet
 from symlab.command import main
 from symlab.evidence.history.history import history
 from symlab.evidence.history.series import series_of
-from tests.golden import refused as refusing
-from tests.golden import same_text
 from tests.reports.synthetic import KIB, refused
 from tests.symlab.evidence.audit.invented_records import broken
 from tests.symlab.evidence.history.history_sets import COMMITS, stepping, with_commit, without_times, world
 
 PUBLISHED = Path(__file__).parents[4] / "reports" / "published"
+BAND = 0.02
 
 
 def history_of(records):
-    return history(records)
+    return history(records, BAND)
 
 
 def text_of(found):
     return sheet.text(found.sheets(), found.captions)
 
 
-def test_order_of_time_counts_and_not_that_of_the_records():
-    records = stepping(8, 1.1, 4)
-    found = history_of(records[::-1])
-    assert text_of(found) == text_of(history_of(records))
-    (line,) = found.sheets()[1].groups[0]
-    assert float(line.cells["last/first"]) == pytest.approx(1.1, rel=0.01)
+def kept(folder, records):
+    for number, record in enumerate(records):
+        place = folder / record.request.command
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number}.json").write_text(record.to_json(), encoding="utf-8")
+    return folder
+
+
+def test_a_change_is_named_with_its_place_and_with_what_differs():
+    found = history_of(stepping(24, 1.1, 12))
+    (one,) = found.told
+    (change,) = one.changes
+    assert change.first <= 12 <= change.last
+    assert change.low < 1.1 < change.high
+    (times,) = found.change_sheets()
+    (line,) = (line for group in times.groups for line in group)
+    assert "git.commit: aaaaaaaaaaaa.. to bbbbbbbbbbbb.." in line.cells["what differs"]
+    assert "packages.nvidia-nccl-cu13: 2.28.9 to 2.29.0" in line.cells["what differs"]
+    assert "2026-01-12" in line.cells["before"]
+    assert "bbbbbbbbbbbb (version 2)" in line.cells["after"]
+    assert "times changed in 1 of 1 case" in found.verdict
     assert [version.commit for version in found.versions] == [commit[:12] for commit in COMMITS[:2]]
-    same_text(found.text("markdown"))
+
+
+def test_order_of_time_counts_and_not_that_of_the_records():
+    records = stepping(24, 1.1, 12)
+    assert history_of(records[::-1]).document() == history_of(records).document()
+
+
+def test_a_series_without_a_change_says_so():
+    found = history_of(stepping(24, 1.0, 12))
+    assert "no change found; clocks not recorded: states of the machine are unknown" in text_of(found)
+    assert "times changed in 0 of 1 case" in found.verdict
+    assert found.sheets(is_changed=True) == [found.versions_sheet()]
+
+
+def test_too_few_worlds_are_said():
+    found = history_of(stepping(7, 2.0, 3))
+    assert found.told[0].changes == ()
+    assert "too few worlds (7 of 8)" in text_of(found)
+    assert "too few worlds for change points in 1 case (8 are the minimum)" in found.verdict
 
 
 def test_simulated_worlds_have_no_times_and_their_data_is_followed():
     found = history_of(without_times(["x", "x", "y", "y", "x"]))
     (one,) = found.told
+    assert one.times_text == "simulated: no times"
     assert [step.at for step in one.data_changes] == [2, 4]
     text = text_of(found)
     assert "changed 2 times" in text
+    assert "simulated cases have no times" in text
     assert "first (us)" not in text
-    (data,) = found.sheets()[2:]
+    (data,) = found.change_sheets()
     first = data.groups[0][0].cells
     assert "222222222222 (version 2)" in first["before"]
     assert "333333333333 (version 3)" in first["after"]
@@ -69,7 +104,7 @@ def test_an_unchecked_world_hides_no_change_of_data():
     (one,) = found.told
     assert [(step.before, step.at) for step in one.data_changes] == [(0, 2)]
     assert "data changed in 1 of 1 case" in found.verdict
-    (data,) = found.sheets()[2:]
+    (data,) = found.change_sheets()
     assert "version 1" in data.groups[0][0].cells["before"]
     assert "version 3" in data.groups[0][0].cells["after"]
     broke = broken(Status.FAILED, **{name: getattr(last, name) for name in ("request", "started", "ended", "fabric")})
@@ -127,7 +162,7 @@ def test_machines_ways_and_cases_are_series_of_their_own():
     found = series_of(records)
     assert len(found) == 5
     assert {one.machine for one in found} == {"4 x Invented GPU", "simulator (sm_90a)"}
-    with refusing(ValueError):
+    with pytest.raises(ValueError, match="all were refused, and have no history"):
         history_of([refused()])
 
 
@@ -145,13 +180,39 @@ def test_a_changed_checkout_is_a_version_of_its_own():
     assert [version.commit for version in found.versions] == ["a" * 12, "a" * 12 + "+"]
 
 
+def test_the_json_has_every_world(tmp_path, capsys):
+    place = kept(tmp_path / "records", stepping(24, 1.1, 12))
+    assert main(["history", str(place), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (one,) = document["series"]
+    assert len(one["points"]) == 24
+    assert one["changes"][0]["worlds"] == ["command011", "command012"]
+    assert one["points"][0]["us"] == pytest.approx(10, rel=0.02)
+
+
 @pytest.mark.slow
 def test_all_that_is_published_has_a_history(capsys):
     assert main(["history", str(PUBLISHED)]) == 0
     assert re.search(r"\d+ cases on \d+ machines?, \d+ worlds, \d+ versions?", capsys.readouterr().out)
 
 
+def test_a_wrong_band_is_one_line(tmp_path, capsys):
+    place = kept(tmp_path / "records", stepping(2, 1.0, 1))
+    assert main(["history", str(place), "--band", "200%"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "band" in line
+
+
 def test_an_empty_place_is_said(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["history", str(tmp_path / "empty")]) == 2
     assert "no records here" in capsys.readouterr().err
+
+
+def test_only_what_changed(tmp_path, capsys):
+    records = [*stepping(24, 1.1, 12), *stepping(24, 1.0, 12, seed=1, algorithm="two_shot")]
+    place = kept(tmp_path / "records", records)
+    assert main(["history", str(place), "--changed", "--format", "markdown"]) == 0
+    out = capsys.readouterr().out
+    assert "| one\\_shot" in out or "| one_shot" in out
+    assert "two" not in out.partition("changes of times")[0].partition("Invented GPU")[2]
