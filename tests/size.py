@@ -35,12 +35,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_320,
-    "the core, code lines": 53_647,
+    "product, code lines": 72_408,
+    "the core, code lines": 53_546,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_382,
-    "tests, code lines": 69_868,
-    "Markdown, words": 29_516,
+    "tests, code lines": 69_931,
+    "Markdown, words": 29_573,
     "README.md, words": 1_600,
     "longest other page, words": 3_202,
     "verbs of symlab --help": 14,

@@ -1109,15 +1109,15 @@ class Races(RaceChecker):
             if shadow.hidden or (shadow.others and kept.kind == READ):
                 for _, places, factor, actor in entered:
                     self._restamp_beside(shadow, kept, _in_units(places, factor), actor, number, stamp)
-            if tiles is not None:
+            if tiles is not None and tiles.are_apart:
                 matrix = tiles.matrix(epochs)
                 matrix[tiles.numbers] = self._restamped(matrix[tiles.numbers], actors[:, None], number, stamp)
                 continue
             pieces = [_in_units(places, factor) for _, places, factor, _ in entered]
-            units = np.concatenate(pieces)
-            epochs[units] = self._restamped(
-                epochs[units], np.repeat(actors, [len(one) for one in pieces]), number, stamp
-            )
+            units = np.concatenate(pieces)  # of copies to one place one is there: the others leave it alone
+            restamped = self._restamped(epochs[units], np.repeat(actors, [len(one) for one in pieces]), number, stamp)
+            mine = restamped != epochs[units]
+            epochs[units[mine]] = restamped[mine]
         for one in over:
             one.run.last[one.first // one.run.launched.block] = self.accesses.stamp
 
