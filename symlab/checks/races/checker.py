@@ -1110,9 +1110,9 @@ class Races(RaceChecker):
                 continue
             pieces = [_in_units(places, factor) for _, places, factor, _ in entered]
             units = np.concatenate(pieces)  # of copies to one place one is there: the others leave it alone
-            found = self._restamped(epochs[units], np.repeat(actors, [len(one) for one in pieces]), number, stamp)
-            mine = found != epochs[units]
-            epochs[units[mine]] = found[mine]
+            restamped = self._restamped(epochs[units], np.repeat(actors, [len(one) for one in pieces]), number, stamp)
+            mine = restamped != epochs[units]
+            epochs[units[mine]] = restamped[mine]
         for one in over:
             one.run.last[one.first // one.run.launched.block] = self.accesses.stamp
 
