@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
 from simulator.memory.chance import Late
 from simulator.observe.lanes import ids_of
@@ -18,6 +20,8 @@ from simulator.run.decode import WHOLE
 from simulator.run.groups import compact
 
 Choices = tuple[Choice, ...]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,23 +161,15 @@ class Shrinker:
                 span //= 2
 
     def _leave_out_units(self) -> None:
-        """Leave out all turns of some ranks, blocks or warps: they run later."""
+        """Leave out all turns of some ranks, blocks or warps, but not of all: they run later."""
         for unit in ("rank", "block", "warp"):
             turns = [one for one in self.kept if isinstance(one, Turn)]
-            found = {each for one in turns for each in _units(one, self.best.block_of(one), unit)}
-            units, size = sorted(found), max(len(found) // 2, 1)
-            while len(units) > 1 and not self.is_over:
-                start = 0
-                while start < len(units) and not self.is_over:
-                    out = set(units[start : start + size])
-                    parts = (self._without(one, unit, out) for one in self.kept)
-                    if self._takes(tuple(one for one in parts if one is not None)):
-                        del units[start : start + size]
-                    else:
-                        start += size
-                if size == 1:
-                    break
-                size = max(size // 2, 1)
+            units = {each for one in turns for each in _units(one, self.best.block_of(one), unit)}
+            self._halved(sorted(units), partial(self._takes_units, unit, units))
+
+    def _takes_units(self, unit: str, units: set[Unit], left: list[Unit]) -> bool:
+        parts = (self._without(one, unit, units - set(left)) for one in self.kept)
+        return bool(left) and self._takes(tuple(one for one in parts if one is not None))
 
     def _widened(self, one: Choice, is_block: bool) -> Choice:
         """A turn of all threads of the rank or block that its lanes lie in, if it is one."""
@@ -196,29 +192,26 @@ class Shrinker:
         return replace(one, lanes=compact(kept)) if len(kept) else None
 
     def _leave_out_late(self) -> None:
-        """Let accesses take the newest store: half of the late ones, quarters, and so on (delta debugging)."""
+        """Let accesses take the newest store."""
         happened = {_access(one) for one in self.best.choices if isinstance(one, Late)}
         self._takes(self.kept, tuple(one for one in self.late if _access(one) in happened))
-        size = max(len(self.late) // 2, 1)
-        while self.late and not self.is_over:
-            start = 0
-            while start < len(self.late) and not self.is_over:
-                if not self._takes(self.kept, self.late[:start] + self.late[start + size :]):
-                    start += size
-            if size == 1:
-                return
-            size = max(size // 2, 1)
+        self._halved(self.late, lambda left: self._takes(self.kept, tuple(left)))
 
     def _leave_out(self, cut: Callable[[Choices], list[Choices]]) -> None:
-        """Leave parts out: halves, then quarters, and so on down to single ones (delta debugging)."""
-        parts = cut(self.kept)
-        size = max(len(parts) // 2, 1)
+        """Leave parts out."""
+        self._halved(cut(self.kept), lambda left: self._takes(_joined(left)))
+
+    def _halved(self, parts: Sequence[T], takes: Callable[[list[T]], bool]) -> None:
+        """Leave out halves of parts, then quarters, and so on down to single ones (delta debugging). takes: whether
+        what is left is taken."""
+        there = list(parts)
+        size = max(len(there) // 2, 1)
         while not self.is_over:
             start = 0
-            while start < len(parts) and not self.is_over:
-                left = parts[:start] + parts[start + size :]
-                if self._takes(_joined(left)):
-                    parts = left
+            while start < len(there) and not self.is_over:
+                left = there[:start] + there[start + size :]
+                if takes(left):
+                    there = left
                 else:
                     start += size
             if size == 1:

@@ -264,7 +264,12 @@ class Races(RaceChecker):
     def _made_info(self, run: Running, instruction: Instruction, event: Access | None, how: str) -> Info:
         number, text = len(self.accesses.infos), instruction.text
         if event is None:
-            is_bulk = "bulk" in instruction.qualifiers or instruction.opcode in ("st", "red", "wgmma")
+            is_bulk = "bulk" in instruction.qualifiers or instruction.opcode in (
+                "st",
+                "red",
+                "wgmma",
+                "clusterlaunchcontrol",
+            )
             is_bulk |= instruction.opcode == "tcgen05" and how == "read"
             width = _CELL_BYTES if instruction.opcode == "tcgen05" and how != "read" else _COPY_UNIT
             proxy = ASYNC_PROXY if is_bulk else GENERIC_PROXY

@@ -23,16 +23,6 @@ FINDING, NOT_COMPARABLE, NOT_CAPTURED = Outcome.FINDING, Outcome.NOT_COMPARABLE,
 CAPTURED = Outcome.CAPTURED
 
 
-def test_a_record_that_was_taken_away_and_one_that_was_put_in(tmp_path):
-    place = kept(tmp_path / "less")
-    sorted((place / "command2").glob("all_reduce*.json"))[0].unlink()
-    tells(audited(place=place), "cases", CAPTURED, FINDING)
-    place = kept(tmp_path / "more")
-    other = broken(Status.FAILED, size_bytes=4096, request={"command": "command2", "job": 0})
-    (place / "command2" / "other.json").write_text(other.to_json(), encoding="utf-8")
-    tells(audited(place=place), "cases", CAPTURED, FINDING)
-
-
 def test_failures_with_reasons_are_counted_and_are_no_finding():
     tells(audited([*records(), broken(Status.FAILED, size_bytes=4096)]), "cases", CAPTURED)
 

@@ -28,18 +28,9 @@ FINDING, NOT_COMPARABLE, NOT_CAPTURED = Outcome.FINDING, Outcome.NOT_COMPARABLE,
 CAPTURED = Outcome.CAPTURED
 
 
-@pytest.mark.parametrize("what", ["packages", "python", "gpus", "library"])
-def test_worlds_on_different_software(what):
-    others = {
-        "packages": {**ENVIRONMENT["packages"], "torch": "2.12.0"},
-        "python": {"version": "3.11.1"},
-        "gpus": [{**gpu, "driver": "570"} for gpu in ENVIRONMENT["gpus"]],
-    }
+def test_worlds_on_different_libraries():
     members = records()
-    if what == "library":
-        members[-1] = changed(members[-1], library="NCCL 9.9.9")
-    else:
-        members[-2:] = with_environment(members[-2:], **{what: others[what]})
+    members[-1] = changed(members[-1], library="NCCL 9.9.9")
     tells(audited(members), "software", FINDING)
 
 
