@@ -1,7 +1,6 @@
-"""Fused matmuls as op: custom runs them, and what must come out: conf/exp has an experiment for each.
+"""Fused matmuls of two ranks as op: custom runs them, and what must come out: conf/exp has an experiment for each.
 
-Buffers are a rank's; `a` has a block of rows for each rank where C is divided. Constants are the number of ranks,
-and columns and cluster of a Tuning.
+A kernel for other ranks, types or tiles is one line in a file of one's own, as below.
 """
 
 from __future__ import annotations
@@ -9,105 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import cutlass
-import cutlass.cute as cute
 import torch
-from cutlass import Int32, Int64
 
 from kernels.matmul.all_gather import AllGather
 from kernels.matmul.matmul import Tuning
-from kernels.matmul.ranks import address, shards_last
 from kernels.matmul.reduce_scatter import AllReduce, ReduceScatter, ReduceScatterByAdding
 
+_OF_TWO = (cutlass.BFloat16, 2, Tuning(128, cluster=1, reason="small enough for the simulator"))
+
+all_gather_matmul = AllGather(*_OF_TWO)
+matmul_reduce_scatter = ReduceScatter(*_OF_TWO)
+matmul_reduce_scatter_by_adding = ReduceScatterByAdding(*_OF_TWO)
+matmul_all_reduce = AllReduce(*_OF_TWO)
+
 Contents = Sequence[Mapping[str, torch.Tensor]]
-
-
-@cute.jit
-def all_gather_matmul(
-    a: cute.Tensor,
-    b: cute.Tensor,
-    c: cute.Tensor,
-    gathered: cute.Tensor,
-    gathered_of: cute.Pointer,
-    flags: cute.Pointer,
-    flags_of: cute.Pointer,
-    state: cute.Pointer,
-    status: cute.Pointer,
-    rank: Int32,
-    patience: Int64,
-    blocks: Int32,
-    ranks: cutlass.Constexpr,
-    columns: cutlass.Constexpr,
-    cluster: cutlass.Constexpr,
-) -> None:
-    words = [rank, patience, *map(address, (status, state, flags, flags_of, a.iterator, gathered_of))]
-    AllGather(a.element_type, ranks, Tuning(columns, cluster=cluster)).launch_gathered(a, b, c, gathered, words, blocks)
-
-
-@cute.jit
-def matmul_reduce_scatter(
-    a: cute.Tensor,
-    b: cute.Tensor,
-    c: cute.Tensor,
-    inbox: cute.Pointer,
-    inboxes: cute.Pointer,
-    flags: cute.Pointer,
-    flags_of: cute.Pointer,
-    state: cute.Pointer,
-    status: cute.Pointer,
-    rank: Int32,
-    patience: Int64,
-    blocks: Int32,
-    ranks: cutlass.Constexpr,
-    columns: cutlass.Constexpr,
-    cluster: cutlass.Constexpr,
-) -> None:
-    words = [rank, patience, *map(address, (status, state, flags, flags_of, inbox, inboxes))]
-    ReduceScatter(a.element_type, ranks, Tuning(columns, cluster=cluster)).launch_sharded(a, b, [c], words, blocks)
-
-
-@cute.jit
-def matmul_reduce_scatter_by_adding(
-    a: cute.Tensor,
-    b: cute.Tensor,
-    c: list[cute.Tensor],
-    flags: cute.Pointer,
-    flags_of: cute.Pointer,
-    state: cute.Pointer,
-    status: cute.Pointer,
-    rank: Int32,
-    patience: Int64,
-    blocks: Int32,
-    ranks: cutlass.Constexpr,
-    columns: cutlass.Constexpr,
-    cluster: cutlass.Constexpr,
-) -> None:
-    words = [rank, patience, *map(address, (status, state, flags, flags_of))]
-    ReduceScatterByAdding(a.element_type, ranks, Tuning(columns, cluster=cluster)).launch_sharded(
-        a, b, c, words, blocks
-    )
-
-
-@cute.jit
-def matmul_all_reduce(
-    a: cute.Tensor,
-    b: cute.Tensor,
-    c: list[cute.Tensor],
-    inbox: cute.Pointer,
-    inboxes: cute.Pointer,
-    flags: cute.Pointer,
-    flags_of: cute.Pointer,
-    state: cute.Pointer,
-    status: cute.Pointer,
-    rank: Int32,
-    patience: Int64,
-    blocks: Int32,
-    ranks: cutlass.Constexpr,
-    columns: cutlass.Constexpr,
-    cluster: cutlass.Constexpr,
-) -> None:
-    words = [rank, patience, *map(address, (status, state, flags, flags_of, inbox, inboxes))]
-    made = AllReduce(a.element_type, ranks, Tuning(columns, cluster=cluster))
-    made.launch_sharded(a, b, [shards_last(one) for one in c], words, blocks)
 
 
 def gathered(inputs: Contents) -> list[dict[str, torch.Tensor]]:
