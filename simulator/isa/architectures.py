@@ -48,7 +48,7 @@ def lacks(instruction: Instruction, target: str) -> str:
 def _first(instruction: Instruction, words: frozenset[str]) -> int:
     """The number of the first architecture that has an instruction."""
     opcode = instruction.opcode
-    if "cp_mask" in words or "f32x2" in words:
+    if opcode == "clusterlaunchcontrol" or "cp_mask" in words or "f32x2" in words:
         return 100
     rule = _RULES.get(opcode)
     if rule is not None and (found := rule(instruction, words)):

@@ -358,6 +358,8 @@ def _wrong_width(opcode: str, words: Sequence[str], operands: Sequence[Operand])
         return "a register of 128 bits, where the instruction takes others" if wide else ""
     if opcode == "mov":
         is_right = bool(wide) and all(isinstance(one, Vector) for one in operands)
+    elif opcode == "clusterlaunchcontrol":
+        is_right = len(wide) == ("query_cancel" in words)
     else:
         values = [one for one in operands if not isinstance(one, Address) and one != Register("_")]
         is_right = len(wide) == len(values) - ("L2::cache_hint" in words)

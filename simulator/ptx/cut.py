@@ -20,7 +20,7 @@ def is_access(instruction: Instruction) -> bool:
     """Whether other threads can tell when it runs: it reads or writes memory that they can reach."""
     if instruction.opcode in ("ld", "st"):
         return _UNSEEN.isdisjoint(instruction.qualifiers)
-    own = ("atom", "red", "multimem", "mbarrier", "cp", "tcgen05", "tensormap")
+    own = ("atom", "red", "multimem", "mbarrier", "cp", "tcgen05", "tensormap", "clusterlaunchcontrol")
     return instruction.opcode in own and not instruction.is_group_wait
 
 

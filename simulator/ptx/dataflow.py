@@ -85,6 +85,8 @@ def _has_target(instruction: Instruction) -> bool:
         return "red" in instruction.qualifiers
     if instruction.opcode == "tcgen05":
         return "ld" in instruction.qualifiers
+    if instruction.opcode == "clusterlaunchcontrol":
+        return "query_cancel" in instruction.qualifiers
     return instruction.opcode not in _NO_TARGET
 
 
@@ -127,7 +129,10 @@ def writes_memory(instruction: Instruction) -> bool:
     if instruction.opcode == "multimem":
         return "ld_reduce" not in instruction.qualifiers
     meets = COLLECTIVES | ALIGNED | OF_WARPGROUPS
-    return instruction.opcode in ("st", "red", "cp", "call", "tcgen05", "tensormap") or instruction.opcode in meets
+    return (
+        instruction.opcode in ("st", "red", "cp", "call", "tcgen05", "tensormap", "clusterlaunchcontrol")
+        or instruction.opcode in meets
+    )
 
 
 def deciding_loads(kernel: Kernel) -> frozenset[tuple[int, str]]:

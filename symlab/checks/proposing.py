@@ -12,10 +12,10 @@ import yaml
 from cases.assumptions import ASSUMPTIONS, checked_assumptions
 from kernels.own.arguments import WORDS
 from reports.table.text import counted
-from simulator.commands import checked
 from simulator.ptx.ir import Kernel, KernelParameter
 from simulator.ptx.parse import entries_of, parse_kernel
-from simulator.ptx.uses import Field, fields_of
+from symlab.checks.checked_forms import checked
+from symlab.checks.uses import Field, fields_of
 
 RANKS = 2
 THREADS = 32

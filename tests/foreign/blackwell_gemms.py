@@ -60,16 +60,18 @@ def laid(tensor, rows, columns):
 
 
 def dense(folder, gemm):
-    """A function for symlab.simulate; the persistent kernel if the number of clusters is given."""
+    """A function for symlab.simulate; the persistent kernel if the number of clusters is given, that which asks for the
+    work of others if it is -1."""
     import cutlass
     import cutlass.cute as cute
 
     if gemm.clusters:
-        made = example(folder, "dense_gemm_persistent").PersistentDenseGemmKernel
+        name = "dense_gemm_persistent_dynamic" if gemm.clusters < 0 else "dense_gemm_persistent"
+        made = example(folder, name).PersistentDenseGemmKernel
     else:
         made = example(folder, "dense_gemm").DenseGemmKernel
     kernel = made(cutlass.Float32, gemm.pair, gemm.tile, gemm.cluster, True)
-    more = (gemm.clusters,) if gemm.clusters else ()
+    more = (gemm.clusters,) if gemm.clusters > 0 else ()
 
     @cute.jit
     def function(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import symlab
-from simulator.forms import missing_forms
+from symlab.checks.forms import missing_forms
 from tests.foreign.environment import Module, absent, versions
 
 RANKS = (2, 4, 8)

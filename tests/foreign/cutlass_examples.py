@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 from memory.fabric import Executable
-from simulator.forms import missing_forms
+from symlab.checks.forms import missing_forms
 from tests.foreign.environment import ENVIRONMENT, absent
 
 FOLDER = Path("examples/python/CuTeDSL/cute/blackwell/kernel/distributed")

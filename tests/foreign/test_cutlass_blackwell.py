@@ -78,6 +78,14 @@ def test_integers_give_what_torch_computes(folder, gemm, order):
     assert torch.equal(found, a.float() @ b.float().T)
 
 
+def test_a_gemm_that_asks_for_the_work_of_other_clusters(checkout):
+    gemm = Gemm(256, 256, 128, (128, 128), clusters=-1)
+    (a,), (b,) = integers(gemm)
+    for order in ({"schedule": "fair"}, {"schedule": "random", "seeds": 2}):
+        found, _ = product(checkout / blackwell_gemms.DENSE, gemm, a, b, **order)
+        assert torch.equal(found, a.float() @ b.float().T)
+
+
 @pytest.mark.parametrize("gemm", [GEMMS[0], GEMMS[2], GEMMS[3], GEMMS[4]], ids=str)
 def test_normal_data_give_the_bits_of_one_sum_an_instruction(folder, gemm):
     made = torch.Generator().manual_seed(5)

@@ -264,7 +264,12 @@ class Races(RaceChecker):
     def _made_info(self, run: Running, instruction: Instruction, event: Access | None, how: str) -> Info:
         number, text = len(self.accesses.infos), instruction.text
         if event is None:
-            is_bulk = "bulk" in instruction.qualifiers or instruction.opcode in ("st", "red", "wgmma")
+            is_bulk = "bulk" in instruction.qualifiers or instruction.opcode in (
+                "st",
+                "red",
+                "wgmma",
+                "clusterlaunchcontrol",
+            )
             is_bulk |= instruction.opcode == "tcgen05" and how == "read"
             width = _CELL_BYTES if instruction.opcode == "tcgen05" and how != "read" else _COPY_UNIT
             proxy = ASYNC_PROXY if is_bulk else GENERIC_PROXY
@@ -1104,15 +1109,15 @@ class Races(RaceChecker):
             if shadow.hidden or (shadow.others and kept.kind == READ):
                 for _, places, factor, actor in entered:
                     self._restamp_beside(shadow, kept, _in_units(places, factor), actor, number, stamp)
-            if tiles is not None:
+            if tiles is not None and tiles.are_apart:
                 matrix = tiles.matrix(epochs)
                 matrix[tiles.numbers] = self._restamped(matrix[tiles.numbers], actors[:, None], number, stamp)
                 continue
             pieces = [_in_units(places, factor) for _, places, factor, _ in entered]
-            units = np.concatenate(pieces)
-            epochs[units] = self._restamped(
-                epochs[units], np.repeat(actors, [len(one) for one in pieces]), number, stamp
-            )
+            units = np.concatenate(pieces)  # of copies to one place one is there: the others leave it alone
+            restamped = self._restamped(epochs[units], np.repeat(actors, [len(one) for one in pieces]), number, stamp)
+            mine = restamped != epochs[units]
+            epochs[units[mine]] = restamped[mine]
         for one in over:
             one.run.last[one.first // one.run.launched.block] = self.accesses.stamp
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import symlab
+from kernels.dsl import bulk
 from kernels.matmul.matmul import Matmul, Tuning
 from tests.simulator.isa.products_oracle import summed
 
@@ -47,7 +48,7 @@ def rounded(a, b):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("dtype", KINDS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str)
 def test_integers_give_what_torch_computes(tuning, shape, dtype):
     a, b = integers(*shape, dtype)
     found, _ = ran(tuning, a, b, schedule="fair")
@@ -61,6 +62,7 @@ def test_shapes_may_be_known_at_run_time_only_and_threads_come_in_any_order(tuni
     assert torch.equal(found, rounded(a, b))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [2, 6, 132])
 def test_any_number_of_blocks_computes_all_tiles(blocks):
     a, b = integers(1300, 264, 64)
@@ -94,6 +96,18 @@ def test_there_are_no_races(tuning):
     assert torch.equal(found, rounded(a, b))
     told = {(one.severity, one.missing) for one in findings}
     assert told == ({("formal", "fence.proxy.async")} if tuning.cluster > 1 else set())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [64, 192, 256])
+def test_a_chunk_is_filled_again_when_it_was_read(columns, monkeypatch):
+    """Of tiles of an odd number of chunks the last and the next one's first are in one place."""
+    tuning, (a, b) = Tuning(columns=columns, cluster=1, stages=3), integers(300, 264, 72)
+    found, findings = ran(tuning, a, b, 2, schedule="fair", races=True)
+    assert torch.equal(found, rounded(a, b))
+    assert not findings
+    monkeypatch.setattr(bulk, "await_read", lambda *_: None)
+    assert ran(tuning, a, b, 2, schedule="fair", races=True)[1]
 
 
 @pytest.mark.parametrize(

@@ -197,3 +197,30 @@ def test_an_acquire_takes_only_what_was_observed_at_its_place():
         assert clocks.rows[1, BASE, 0] == 0
     clocks.acquire_read(1, 7, 1, 0, scope)
     assert clocks.rows[1, BASE, 0] == released[0].count > 0
+
+
+PAIRS = """
+    shr.u32 %r3, %lane, 6; add.u32 %r4, %r3, 1; mul.wide.u32 %d1, %r3, 4;
+    add.u64 %d2, %data, %d1; add.u64 %d3, %out, %d1; and.b32 %r5, %lane, 63;
+    setp.ne.u32 %p1, %r5, 0; @%p1 bra MEET; st.global.u32 [%d2], 5;
+    MEET: bar.sync %r4, 64;
+    setp.ne.u32 %p1, %r5, 32; @%p1 bra END; ld.global.u32 %r2, [%d2]; st.global.u32 [%d3], %r2;
+    END:"""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_barriers_whose_number_a_register_has_are_apart(seed):
+    """Two pairs of warps meet, each at a barrier of its own, in any order."""
+    compiled = executable(module(PAIRS, ["u64 data", "u64 out"]))
+
+    def program(fabric):
+        regions = [fabric.allocate(64, 64, name) for name in ("data", "out")]
+        for one in regions:
+            fabric.write(one, 0, torch.zeros(64, dtype=torch.uint8))
+        start(fabric, compiled, 1, 128, [one.address for one in regions])
+        fabric.synchronize()
+        return fabric.read(regions[1], 0, 8).view(torch.int32).tolist()
+
+    world = make_world(1, schedule="random", memory="weak", seed=seed)
+    assert run(world, program).results == [[5, 5]]
+    world.close()

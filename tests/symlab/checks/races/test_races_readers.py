@@ -137,3 +137,21 @@ def test_codes_of_warps():
     assert [one.tolist() for one in warps_of_codes(codes)] == [first.tolist(), last.tolist()]
     others = warps_of_codes(np.array([0, 31, 32, 1023, WARP_CODE + 5, COPY_CODE, HOST_CODE]))
     assert [one.tolist() for one in others] == [[0, 0, 1, 31, 5, -1, -1]] * 2
+
+
+ADDED = """mov.u32 %r3, %ctaid.x; setp.eq.u32 %p1, %r3, 0; @%p1 bra STORE; mov.u32 %r4, words; mov.u32 %r5, 1;
+    st.shared.v4.b32 [%r4], {{%r5, %r5, %r5, %r5}}; fence.proxy.async.shared::cta;
+    cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%data], [%r4], 16; cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group.read 0; red.relaxed.gpu.global.add.u32 [%flag+4], 1;
+    MEET: ld.relaxed.gpu.global.b32 %r2, [%flag+4]; setp.lt.u32 %p2, %r2, 2; @%p2 bra MEET;
+    {wait} red.release.gpu.global.add.u32 [%flag], 1; ret;
+    STORE: ld.acquire.gpu.global.b32 %r2, [%flag]; setp.lt.u32 %p2, %r2, 2; @%p2 bra STORE; st.global.b32 [%data], %r2;"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("wait", ["cp.async.bulk.wait_group 0;", ""])
+def test_two_blocks_add_to_one_place_by_copies_and_each_waits_for_its_own(wait, seed):
+    """Both copies have read their words before either is waited for: one takes the other's place in memory."""
+    how = {"grid": 3, "before": ".shared .align 16 .b8 words[16];", "schedule": "random", "seed": seed}
+    findings = race_programs.found([ADDED.format(wait=wait)], **how)
+    assert race_programs.missing(findings) == (set() if wait else {("race", "cp.async.bulk.wait_group without .read")})

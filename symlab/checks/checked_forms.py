@@ -1,4 +1,4 @@
-"""The simulator's half of `symlab check`."""
+"""What `symlab check` says of the forms of a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from simulator.forms import Missing
+    from symlab.checks.forms import Missing
 
 ARCH = re.compile(r"sm_\d+[af]?")
 SHOWN_LINES = 12
@@ -19,8 +19,8 @@ SHOWN_LINES = 12
 def checked(file: Path, arch: str | None) -> tuple[str, int]:
     """Print which forms of a PTX file the simulator does not have, and what ptxas says of it; return its text and the
     exit code: 0, or 1 if something is missing or refused. ValueError for what is no such file."""
-    from simulator.forms import missing_forms
     from simulator.ptx.parse import PtxSyntaxError, check_start, entries_of
+    from symlab.checks.forms import missing_forms
 
     if arch is not None and not ARCH.fullmatch(arch):
         raise ValueError(f"'{arch}' is no architecture (--arch), give one such as sm_90a or sm_100a")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import simulator
-from simulator.forms import missing_forms
 from simulator.ptx.parse import PtxSyntaxError
+from symlab.checks.forms import missing_forms
 from tests.simulator.harness import module
 
 README = Path(simulator.__file__).parent / "README.md"

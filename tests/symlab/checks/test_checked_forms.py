@@ -9,7 +9,7 @@ import simulator.ptx.assembler as assembler
 from symlab.command import main
 from tests.golden import same_text
 
-PATH = Path(__file__).parents[1] / "symlab" / "sum.ptx"
+PATH = Path(__file__).parents[1] / "sum.ptx"
 SUM = PATH.read_text(encoding="utf-8")
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 UNKNOWN = "  frobnicate.u32 %r1, %r2;\n"
