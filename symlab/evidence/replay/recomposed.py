@@ -46,9 +46,6 @@ _ELSEWHERE = ("records", "cache_dir", "track")
 _FORMER_DEFAULTS: dict[str, Any] = {"check.races": False}
 """Defaults that were others before: what they decide of kernels that are not brought is what today's do."""
 
-_GONE = re.compile(r"^isolation:.*\n", re.MULTILINE)
-"""A key of files in conf/ that older commits have, and that nothing decides any more."""
-
 _OVERRIDE = re.compile(r"[+~]*[A-Za-z_][A-Za-z0-9_.@/]*=.*", re.DOTALL)
 
 _TAKES_A_WORD = frozenset({"-cd", "--config-dir", "-c", "--cfg", "-p", "--package", "-i", "--info"})
@@ -261,8 +258,8 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
             if not re.fullmatch("[0-9a-f]{7,64}", commit):
                 raise OSError("the record does not name its commit")
             conf = stack.enter_context(files_at(CONF.parent, commit, CONF.name)) / CONF.name
-            for path in conf.rglob("*.yaml"):
-                path.write_text(_GONE.sub("", path.read_text(encoding="utf-8")), encoding="utf-8")
+            for path in conf.rglob("*.yaml"):  # older commits have a key that nothing decides any more
+                path.write_text(re.sub(r"(?m)^isolation:.*\n", "", path.read_text("utf-8")), "utf-8")
         except FAILURES as error:
             reason = complaint(error).removeprefix("fatal: ")
             problem = f"conf/ of commit {commit[:12]} is unavailable here ({reason}), and may have been another"
