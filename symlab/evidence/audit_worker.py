@@ -31,8 +31,6 @@ from symlab.evidence.replay.recomposed import configurations, jobs_of, sources_o
 
 Say = Callable[[str], None]
 
-CACHE = Path(Schema().cache_dir)
-
 
 def main(descriptor: int) -> None:
     """The worker: it answers one question of a connection. SIGINT and SIGTERM end it, with what it made removed."""
@@ -66,7 +64,7 @@ def answer(material: Material, wanted: Wanted, say: Say) -> Answer:
     jobs = jobs_of(records)
     composed, found = configurations(jobs, say, code=code)
     # In a copy, before torch is imported here: both beside each other would take 200 MB more.
-    sourced = forked(lambda: sources(records, CACHE.expanduser(), say, code=code))
+    sourced = forked(lambda: sources(records, Path(Schema().cache_dir).expanduser(), say, code=code))
     from symlab.evidence.replay.refusals_again import refusals
     from symlab.evidence.replay.rerun import rerun
 

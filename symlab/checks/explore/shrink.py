@@ -82,7 +82,7 @@ class Shrinker:
             self._leave_out(parts_of)
             self._widen()
             self._gather()
-            self._leave_out(_one_by_one)
+            self._leave_out(lambda choices: [(one,) for one in choices])
             self._leave_out_units()
             self._shorten()
             if self._measure(self.best, self.kept, self.late) == before:
@@ -236,10 +236,6 @@ def parts_of(choices: Choices) -> list[Choices]:
         found[-1].append(one)
         actor = mine
     return [tuple(part) for part in found]
-
-
-def _one_by_one(choices: Choices) -> list[Choices]:
-    return [(one,) for one in choices]
 
 
 def actor_of(one: Choice) -> object:

@@ -316,7 +316,9 @@ class _Run:
         except (AssertionError, *MALFORMED):
             self._found.data.stated.append((case.id, why))
             return
-        if not is_determined(first) or _is_simulated_bound(first):
+        if (
+            not is_determined(first) or first.check is None or first.check.method == "bound"
+        ):  # only a run says which bits
             firm = [what for record in case.records for what in data_differences(record, check)[0]]
             promised = [what for record in case.records for what in promise_differences(record, check)]
             if firm:
@@ -428,11 +430,6 @@ def _is_moved(record: Record) -> bool:
     """Whether the reference decides a record's data whatever code ran: no order of additions enters it."""
     assert record.check is not None
     return record.check.method in ("bytes", "bitwise")
-
-
-def _is_simulated_bound(record: Record) -> bool:
-    """Whether a simulated run kept a bound: only a run says which bits it had."""
-    return record.check is not None and record.check.method == "bound"
 
 
 def _reason(error: ValueError) -> str:
