@@ -452,7 +452,8 @@ def test_the_configurations_of_another_folder_are_composed_again(run, tmp_path):
     records = read(["records"])
     added = records[0].request.config_dir
     assert (added["folder"], added["digest"][:7]) == ("conf", "sha256:")
-    assert composed_again(records) == {"verified": 1, "different": [], "not_comparable": []}
+    found = composed_again(records)
+    assert (len(found.agree), found.different, found.unsure) == (1, [], [])
     experiment = tmp_path / "conf" / "exp" / "mine.yaml"
     experiment.write_text(f"{experiment.read_text()}\n# changed\n")
     for prepare, words in (
@@ -460,7 +461,7 @@ def test_the_configurations_of_another_folder_are_composed_again(run, tmp_path):
         (lambda: (tmp_path / "conf").rename(tmp_path / "away"), "its --config-dir conf is not here"),
     ):
         prepare()
-        ((_, _, why),) = composed_again(records)["not_comparable"]
+        ((_, why),) = composed_again(records).unsure
         assert words in why
 
 
@@ -493,7 +494,8 @@ def poisoned(record, place):
 @pytest.mark.parametrize("place", ["posix:getpid", "json.tool:main", "evil/fill.py:fill", "own/fill.py:fill"])
 def test_a_record_chooses_no_code_but_the_users(run, tmp_path, place):
     """The digest is right: it is the record's own claim."""
-    from symlab.evidence import audit_worker
+    from symlab.evidence.audit.items import Outcome
+    from symlab.evidence.replay.inputs_again import inputs
     from symlab.evidence.replay.rebuild import Wishes, rebuilt
 
     assert run() == 0
@@ -503,11 +505,10 @@ def test_a_record_chooses_no_code_but_the_users(run, tmp_path, place):
         (tmp_path / folder / "fill.py").write_text(text)
     changed = poisoned(record_in(tmp_path / "records"), place)
     code = allowed_code([tmp_path / "evil"])
-    found = audit_worker.inputs([changed], 1 << 20, lambda text: None, tmp_path, code)
-    assert found["cases"] == 0
-    ((case, why),) = found["not_comparable"]
-    assert case == changed.id
-    same_text(why, r"\S*/json/\S*")
+    (point,) = inputs([changed], 1 << 20, lambda text: None, tmp_path, code)
+    assert point.outcome is Outcome.NOT_COMPARABLE
+    assert changed.id in point.evidence
+    same_text(point.evidence, r"\S*/json/\S*")
     with refused(RequestError, r"\S*/json/\S*"):
         rebuilt([changed], Wishes(records="new", code=code))
     assert not list(tmp_path.glob("**/ran"))
