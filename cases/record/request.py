@@ -52,21 +52,22 @@ class RecordedRequest:
         return word if isinstance(word, str) else ""
 
 
-GONE = ("predict", "lead_in_calls")
-"""Keys of timing that there were: by the first nothing ran otherwise, the second was 0 in all that is published."""
+GONE = ("timing.predict", "timing.lead_in_calls", "isolation")
+"""Keys that there were: by the first nothing ran otherwise, the second was 0 in all that is published, and the third
+gave each job a world of its own."""
 
 
 def overrides_today(overrides: Sequence[str]) -> tuple[str, ...]:
     """Return overrides without those of keys that there were, GONE."""
-    return tuple(one for one in overrides if one.lstrip("+").partition("=")[0].removeprefix("timing.") not in GONE)
+    return tuple(one for one in overrides if one.lstrip("+").partition("=")[0] not in GONE)
 
 
 def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration in today's form: in records of before schema 5, check is true or false; timing had
-    the keys GONE, and isolation gave each job a world of its own."""
-    found = {key: value for key, value in configuration.items() if key != "isolation"}
+    """Return a configuration in today's form, without the keys GONE: in records of before schema 5, check is true or
+    false."""
+    found = {key: value for key, value in configuration.items() if key not in GONE}
     if isinstance(timing := found.get("timing"), Mapping):
-        found["timing"] = {key: value for key, value in timing.items() if key not in GONE}
+        found["timing"] = {key: value for key, value in timing.items() if f"timing.{key}" not in GONE}
     if not isinstance(found.get("check", {}), Mapping):
         found["check"] = {"results": found["check"], "races": False}
     return found

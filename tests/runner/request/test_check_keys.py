@@ -1,6 +1,6 @@
 """check: a section, whose name alone is short for check.results on the command line, in files and in older records."""
 
-from cases.record.request import as_today
+from cases.record.request import as_today, overrides_today
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.composer import Composer
 from runner.request.configured import configured
@@ -63,3 +63,5 @@ def test_an_older_configuration_in_todays_form():
     today = {"check": {"results": False, "races": True}}
     assert as_today(today) == today
     assert as_today({"op": "x", "timing": {"predict": True, "l2": "hot"}}) == {"op": "x", "timing": {"l2": "hot"}}
+    dropped = overrides_today(["isolation=job", "timing.lead_in_calls=0", "op=x", "timing.l2=hot"])
+    assert dropped == ("op=x", "timing.l2=hot")
