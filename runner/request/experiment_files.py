@@ -15,7 +15,7 @@ from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cases.record.request import GONE
+from cases.record.request import as_today
 from runner.request.overrides import check_value
 from runner.request.schema import SECTIONS
 from runner.request_error import RequestError, first_line
@@ -48,7 +48,8 @@ class ConfigurationFiles(FileConfigSource):
         if name.startswith("exp/") and result.header.get("package") != "_global_":
             raise RequestError(f"{name} lacks '{PACKAGE}' on its first line (exp), add it")
         if name == "config.yaml":  # that of an older commit, from which the audit composes again, may have them
-            _drop_gone(result.config)
+            today: Any = OmegaConf.to_container(result.config, resolve=False)
+            result.config = OmegaConf.create(as_today(today))
         _write_out(result.config, "sizes", "list")
         _write_out(result.config, "check", "results")
         _check_keys(result.config, "" if name.startswith("exp/") or "/" not in name else Path(name).parts[0], name)
@@ -100,15 +101,6 @@ def read_with_care(config_dir: Path | None = None) -> None:
         ConfigurationFiles(source.provider, source.path) if source.scheme() == "file" else source
         for source in repository.sources
     ]
-
-
-def _drop_gone(config: DictConfig) -> None:
-    """Take away the keys that there were."""
-    for gone in GONE:
-        section, _, key = gone.rpartition(".")
-        keys = config.get(section) if section else config
-        if isinstance(keys, DictConfig):
-            keys.pop(key, None)
 
 
 def _check_keys(config: DictConfig, section: str, name: str) -> None:

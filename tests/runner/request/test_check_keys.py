@@ -16,11 +16,9 @@ FORMS = {
     "check.races=true check=false": (False, True),
     "check.results=false": (False, False),
     "check={races:true}": (True, True),
-    "check={results:false,races:true}": (False, True),
 }
 IN_FILES = {
     "check: false": (False, False),
-    "check: {races: true}": (True, True),
     "check: {results: false, races: true}": (False, True),
 }
 
@@ -65,9 +63,7 @@ def test_an_older_configuration_in_todays_form():
     assert as_today({"check": True, "op": "x"}) == {"check": {"results": True, "races": False}, "op": "x"}
     today = {"check": {"results": False, "races": True}}
     assert as_today(today) == today
-    assert as_today({"op": "x", "timing": {"predict": True, "l2": "hot"}}) == {"op": "x", "timing": {"l2": "hot"}}
-    dropped = overrides_today(["isolation=job", "timing.lead_in_calls=0", "op=x", "timing.l2=hot"])
-    assert dropped == ("op=x", "timing.l2=hot")
+    assert overrides_today(["isolation=job", "timing.lead_in_calls=0", "timing.l2=hot"]) == ("timing.l2=hot",)
 
 
 def test_the_configurations_of_an_older_commit_may_have_keys_that_are_gone(tmp_path):
