@@ -8,12 +8,17 @@ name. Nothing is encrypted: a process that reaches the store can read all of it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
+import os
+import secrets
+from pathlib import Path
 from typing import Any, cast
 
 from memory.fabric import FabricError
 from memory.meeting import Store
+from memory.private_folder import make_private
 
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
 _LENGTH_BYTES = 8
@@ -74,6 +79,30 @@ class SealedStore:
     def _signature(self, key: str, content: bytes) -> bytes:
         name = key.encode()
         return hmac.digest(self._key, len(name).to_bytes(_LENGTH_BYTES) + name + content, "sha256")
+
+
+def user_key(place: Path | None = None) -> bytes:
+    """Return the key of this user's worlds, from a file that they alone can read; it is made once. Ranks on machines
+    without a common home folder need SYMLAB_KEY. FabricError if there can be none."""
+    place = place or Path.home() / ".cache" / "symlab" / "world.key"
+    try:
+        if not place.exists():
+            make_private(place.parent)
+            beside = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+            beside.touch(0o600)
+            beside.write_bytes(secrets.token_bytes(32))
+            with contextlib.suppress(FileExistsError):  # another rank was quicker
+                os.link(beside, place)
+            beside.unlink()
+        with place.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+                return file.read()
+            problem = "others can read or write it, remove it"
+    except OSError as error:
+        problem = f"{error.strerror}"
+    where = f"{place} (SYMLAB_KEY)"
+    raise FabricError(f"no key for this user's worlds in {where}: {problem}, or set SYMLAB_KEY for all ranks")
 
 
 def _foreign(key: str) -> FabricError:

@@ -48,7 +48,7 @@ LIMITS = {
     "most parameters of a function": 8,
     "most modules of ours that a file imports": 20,
     "product files that name granularity": 7,
-    "product files that name lead_in_calls": 4,
+    "product files that name lead_in_calls": 2,
 }
 
 _HAS_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

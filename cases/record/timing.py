@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -55,12 +54,6 @@ class L2State(StrEnum):
 
 SAMPLING = ("calls", "samples", "warmup", "lead_in_calls", "precision")
 """Keys of a configuration's timing that say what a time is a mean of, and how many of them there are."""
-
-
-def is_led_in(configuration: Mapping[str, Any] | None) -> bool:
-    """Whether a command's samples had calls before them that were not timed."""
-    timing = (configuration or {}).get("timing")
-    return isinstance(timing, Mapping) and bool(timing.get("lead_in_calls"))
 
 
 _WORDS = (("mode", tuple(Mode)), ("window", tuple(Window)), ("l2", tuple(L2State)))

@@ -12,27 +12,22 @@ where the launcher's environment has it, else with a key that this user has in a
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import ipaddress
-import os
 import re
-import secrets
 import socket
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from memory.fabric import FabricError
-from memory.private_folder import make_private
 from runner.request_error import RequestError
 
 if TYPE_CHECKING:
     from memory.meeting import Store
+
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK")
 SLURM = ("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_LOCALID")
 
@@ -105,7 +100,7 @@ class Outer:
 
     def connect(self) -> Store:
         """A new connection to the store of this world, which waits until it is served. FabricError without a key."""
-        from memory.sealed_store import SealedStore
+        from memory.sealed_store import SealedStore, user_key
 
         return SealedStore(self.connect_unsigned(), self.key or user_key())
 
@@ -205,29 +200,6 @@ def _key(environment: Mapping[str, str]) -> bytes:
             "prints them"
         )
     return hashlib.sha256(text.encode()).digest() if text else b""
-
-
-def user_key(place: Path | None = None) -> bytes:
-    """Return the key of this user's worlds, from a file that they alone can read; it is made once. Ranks on machines
-    without a common home folder need SYMLAB_KEY. FabricError if there can be none."""
-    place = place or Path.home() / ".cache" / "symlab" / "world.key"
-    try:
-        if not place.exists():
-            make_private(place.parent)
-            beside = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
-            beside.touch(0o600)
-            beside.write_bytes(secrets.token_bytes(32))
-            with contextlib.suppress(FileExistsError):  # another rank was quicker
-                os.link(beside, place)
-            beside.unlink()
-        with place.open("rb") as file:
-            found = os.fstat(file.fileno())
-            if found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                return file.read()
-            problem = "others can read or write it, remove it"
-    except OSError as error:
-        problem = f"{error.strerror}"
-    raise FabricError(f"no key for this user's worlds in {place} ({KEY}): {problem}, or set {KEY} for all ranks")
 
 
 def _listener(address: str, port: int) -> tuple[socket.socket, str]:

@@ -11,7 +11,6 @@ from typing import TypeVar
 from cases.case import Case
 from cases.gathered import gathered
 from cases.record.record import Record
-from cases.record.timing import is_led_in
 from reports.table.text import counted
 from runner.gpu.reading import type_of_device
 from symlab.speed.predict.case_work import CaseWork
@@ -50,13 +49,12 @@ def profile_key(record: Record) -> str:
 
 def is_evidence(record: Record) -> bool:
     """Whether the model is fitted to a record, or scored by it: our own kernels, timed by graphs of calls alone, on
-    buffers in turn, without calls before a sample."""
+    buffers in turn."""
     timing = record.timing
     return (
         timing is not None
         and record.kernel is not None
         and (timing.mode, timing.window, timing.l2) == ("graph", "kernel", "rotate")
-        and not is_led_in(record.request.configuration)
         and gpu_of(record) != ""
     )
 

@@ -1,9 +1,12 @@
 """check: a section, whose name alone is short for check.results on the command line, in files and in older records."""
 
+import shutil
+
 from cases.record.request import as_today, overrides_today
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.composer import Composer
 from runner.request.configured import configured
+from runner.request.experiments import CONF
 from runner.request.validate import validate
 
 FORMS = {
@@ -13,11 +16,9 @@ FORMS = {
     "check.races=true check=false": (False, True),
     "check.results=false": (False, False),
     "check={races:true}": (True, True),
-    "check={results:false,races:true}": (False, True),
 }
 IN_FILES = {
     "check: false": (False, False),
-    "check: {races: true}": (True, True),
     "check: {results: false, races: true}": (False, True),
 }
 
@@ -62,6 +63,12 @@ def test_an_older_configuration_in_todays_form():
     assert as_today({"check": True, "op": "x"}) == {"check": {"results": True, "races": False}, "op": "x"}
     today = {"check": {"results": False, "races": True}}
     assert as_today(today) == today
-    assert as_today({"op": "x", "timing": {"predict": True, "l2": "hot"}}) == {"op": "x", "timing": {"l2": "hot"}}
-    dropped = overrides_today(["isolation=job", "timing.lead_in_calls=0", "op=x", "timing.l2=hot"])
-    assert dropped == ("op=x", "timing.l2=hot")
+    assert overrides_today(["isolation=job", "timing.lead_in_calls=0", "timing.l2=hot"]) == ("timing.l2=hot",)
+
+
+def test_the_configurations_of_an_older_commit_may_have_keys_that_are_gone(tmp_path):
+    conf = shutil.copytree(CONF, tmp_path / "conf")
+    with (conf / "config.yaml").open("a") as file:
+        file.write("\nisolation: none\ntiming: {predict: false, lead_in_calls: 0}\n")
+    with hydra_over(primary=conf):
+        assert "isolation" not in Composer().composition(["op=all_gather"]).config

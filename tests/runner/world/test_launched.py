@@ -14,10 +14,11 @@ import pytest
 
 from kernels.sources import ROOT
 from memory.fabric import FabricError
+from memory.sealed_store import user_key
 from runner.__main__ import main
 from runner.request_error import RequestError
 from runner.world import launched, launcher
-from runner.world.launcher import Outer, find, first_node, user_key
+from runner.world.launcher import Outer, find, first_node
 from tests.golden import refused, same_text
 from tests.patience import NEVER_S, PATIENCE_S, until
 from tests.runner.conftest import record_files
