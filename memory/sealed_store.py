@@ -22,6 +22,7 @@ from memory.private_folder import make_private
 
 _SIGNATURE_BYTES = hashlib.sha256().digest_size
 _LENGTH_BYTES = 8
+_KEY_BYTES = 32
 
 
 class SealedStore:
@@ -90,15 +91,18 @@ def user_key(place: Path | None = None) -> bytes:
             make_private(place.parent)
             beside = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
             beside.touch(0o600)
-            beside.write_bytes(secrets.token_bytes(32))
+            beside.write_bytes(secrets.token_bytes(_KEY_BYTES))
             with contextlib.suppress(FileExistsError):  # another rank was quicker
                 os.link(beside, place)
             beside.unlink()
         with place.open("rb") as file:
             found = os.fstat(file.fileno())
             if found.st_uid == os.geteuid() and not found.st_mode & 0o077:
-                return file.read()
-            problem = "others can read or write it, remove it"
+                if len(key := file.read()) == _KEY_BYTES:
+                    return key
+                problem = f"it has not {_KEY_BYTES} bytes, remove it"
+            else:
+                problem = "others can read or write it, remove it"
     except OSError as error:
         problem = f"{error.strerror}"
     where = f"{place} (SYMLAB_KEY)"

@@ -35,12 +35,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_329,
-    "the core, code lines": 53_468,
+    "product, code lines": 72_331,
+    "the core, code lines": 53_472,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_383,
-    "tests, code lines": 69_925,
-    "Markdown, words": 29_573,
+    "tests, code lines": 69_929,
+    "Markdown, words": 29_584,
     "README.md, words": 1_600,
     "longest other page, words": 3_202,
     "verbs of symlab --help": 14,

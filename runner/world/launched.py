@@ -2,7 +2,7 @@
 
 Rank 0 alone carries the command out. It gives orders (open the fabric, run a program, close it), one after another;
 every rank answers each. Orders and answers are pickles, signed with a key that only this user's processes have
-(runner/world/launcher.py): what another process writes into the store is never unpickled.
+(runner/world/launcher.py): what a process without the key writes itself is never unpickled.
 
 A rank's programs run in a thread of their own, so that the main thread can say where they hang, and can
 end the process. Such a world can't be replaced after a failure, for its processes are the launcher's: what is left of

@@ -72,6 +72,10 @@ def test_the_key_of_a_user_is_made_once_and_theirs_alone(tmp_path):
     place.chmod(0o640)
     with refused(FabricError):
         user_key(place)
+    place.write_bytes(b"")
+    place.chmod(0o600)
+    with refused(FabricError):
+        user_key(place)
     (tmp_path / "file").touch()
     with refused(FabricError):
         user_key(tmp_path / "file" / "world.key")
