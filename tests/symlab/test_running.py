@@ -11,6 +11,7 @@ import symlab
 from cases.record.record import Status, from_json
 from runner.world.fabrics import HostOffer
 from symlab import requests
+from symlab.evidence.audit.items import Tally
 from tests.golden import refused
 from tests.kernels.own_kernel import write_ring
 from tests.patience import NEVER_S
@@ -108,7 +109,7 @@ def test_the_record_says_what_composes_to_it_and_can_be_replayed():
     assert record.fabric.settings["schedule"] == "random"
     assert record.request.configuration["fabric"]["heap_bytes"] == "1M"
     _, found = configurations(jobs_of([record]), lambda text: None)
-    assert found == {"verified": 1, "different": [], "not_comparable": []}
+    assert found == Tally(agree=[("job 1 of ",)])
     again = rebuilt([record], Wishes(machine=lambda: HostOffer(0, "no GPU driver found", False)))
     assert again.left_out == ()
     assert [one.cases for one in again.command.jobs] == [(case,)]
