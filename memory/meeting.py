@@ -6,7 +6,7 @@ and the deadline ends it. A rank that failed or left is named: it writes that do
 for one that was killed. And a rank that never came is named, too, because each has a key of its own.
 
 A memory.sealed_store.SealedStore is the store of all worlds: what another process writes there ends a run, in one line,
-and is not read.
+unless the same key signed it for the same place of an earlier run.
 
 The client should be the meeting's alone: a store's client serves one call at a time, and one that blocks would hold
 the meeting up beyond its deadline.

@@ -85,16 +85,18 @@ class SealedStore:
 def user_key(place: Path | None = None) -> bytes:
     """Return the key of this user's worlds, from a file that they alone can read; it is made once. Ranks on machines
     without a common home folder need SYMLAB_KEY. FabricError if there can be none."""
-    place = place or Path.home() / ".cache" / "symlab" / "world.key"
     try:
+        place = place or Path.home() / ".cache" / "symlab" / "world.key"
         if not place.exists():
             make_private(place.parent)
             beside = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
-            beside.touch(0o600)
-            beside.write_bytes(secrets.token_bytes(_KEY_BYTES))
-            with contextlib.suppress(FileExistsError):  # another rank was quicker
-                os.link(beside, place)
-            beside.unlink()
+            try:
+                beside.touch(0o600)
+                beside.write_bytes(secrets.token_bytes(_KEY_BYTES))
+                with contextlib.suppress(FileExistsError):  # another rank was quicker
+                    os.link(beside, place)
+            finally:
+                beside.unlink(missing_ok=True)
         with place.open("rb") as file:
             found = os.fstat(file.fileno())
             if found.st_uid == os.geteuid() and not found.st_mode & 0o077:
@@ -103,8 +105,8 @@ def user_key(place: Path | None = None) -> bytes:
                 problem = f"it has not {_KEY_BYTES} bytes, remove it"
             else:
                 problem = "others can read or write it, remove it"
-    except OSError as error:
-        problem = f"{error.strerror}"
+    except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home
+        problem = str(getattr(error, "strerror", error))
     where = f"{place} (SYMLAB_KEY)"
     raise FabricError(f"no key for this user's worlds in {where}: {problem}, or set SYMLAB_KEY for all ranks")
 

@@ -52,22 +52,27 @@ class RecordedRequest:
         return word if isinstance(word, str) else ""
 
 
-GONE = ("timing.predict", "timing.lead_in_calls", "isolation")
-"""Keys that there were: by the first nothing ran otherwise, the second was 0 in all that is published, and the third
-gave each job a world of its own."""
+GONE = {"timing.predict": None, "timing.lead_in_calls": "0", "isolation": None}
+"""Keys that there were, with the value by which nothing ran otherwise than today; None: every value, for no result
+depends on them. A key with another value is left for today's schema to refuse."""
 
 
 def overrides_today(overrides: Sequence[str]) -> tuple[str, ...]:
     """Return overrides without those of keys that there were, GONE."""
-    return tuple(one for one in overrides if one.lstrip("+").partition("=")[0] not in GONE)
+    pairs = ((one, *one.lstrip("+").partition("=")[::2]) for one in overrides)
+    return tuple(one for one, key, value in pairs if not _is_gone(key, value))
+
+
+def _is_gone(key: str, value: object) -> bool:
+    return key in GONE and GONE[key] in (None, str(value))
 
 
 def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration in today's form, without the keys GONE: in records of before schema 5, check is true or
     false."""
-    found = {key: value for key, value in configuration.items() if key not in GONE}
+    found = {key: value for key, value in configuration.items() if not _is_gone(key, value)}
     if isinstance(timing := found.get("timing"), Mapping):
-        found["timing"] = {key: value for key, value in timing.items() if f"timing.{key}" not in GONE}
+        found["timing"] = {key: value for key, value in timing.items() if not _is_gone(f"timing.{key}", value)}
     if not isinstance(found.get("check", {}), Mapping):
         found["check"] = {"results": found["check"], "races": False}
     return found

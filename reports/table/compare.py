@@ -33,7 +33,6 @@ _NO_BEARING = (
     "baselines",
     "deadline_s",
     "fabric",
-    "isolation",
     "launches",
     "library",
     "stress_seeds",

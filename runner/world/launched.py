@@ -18,6 +18,7 @@ import os
 import pickle
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -242,7 +243,7 @@ class JoinedWorld:
         """Another rank's answer. What no rank wrote is that rank's failure."""
         try:
             return cast("Answer", _received(self._store.get(key)))
-        except FabricError as error:
+        except Exception as error:  # not signed, or a pickle of what is not here
             return failure_answer(error)
 
     def _take(self, run: Outcomes, rank: int, answer: Answer) -> None:
@@ -321,7 +322,8 @@ class Leader:
 
 
 def follow(outer: Outer) -> int:
-    """The life of every rank but 0: do what rank 0 orders, print nothing, end as it says. Gives the exit code.
+    """The life of every rank but 0: do what rank 0 orders, end as it says, print nothing but why it has no key. Gives
+    the exit code.
 
     The main thread alone decides: it ends even where a program hangs in the other.
     """
@@ -331,7 +333,11 @@ def follow(outer: Outer) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # Neither the launcher nor rank 0 may be there any more: that is for them to tell.
     with contextlib.suppress(Exception):
-        store = outer.connect()
+        try:
+            store = outer.connect()
+        except FabricError as error:
+            print(f"symlab: error: rank {outer.rank}: {error}", file=sys.stderr)
+            return 1
         code = _Follower(outer, store).follow()
         store.set(f"farewell/{outer.rank}", "")
         return code
@@ -373,7 +379,7 @@ class _Follower:
         late_s = math.inf
         try:
             order = cast("Order", _received(self._store.get(f"order/{number}")))
-        except FabricError as error:
+        except Exception as error:  # likewise
             answer = failure_answer(error)
         else:
             if order.limit_s is not None:

@@ -16,7 +16,7 @@ from cases.record.reading import contents
 from cases.record.record import WHOLE_SINCE, Record, Status
 from reports.table.compare import LIBRARY
 from reports.table.text import counted
-from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted
+from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
 from symlab.evidence.audit.machine import presence, why_missing
 from symlab.evidence.audit.material import Material, name_of
 from symlab.evidence.audit.ptx import StoredCode
@@ -140,13 +140,15 @@ def _one_code(with_kernel: Sequence[Record]) -> Iterator[Point]:
             found.setdefault((one.id, one.kernel.arch), []).append(one)
     compared: dict[str, int] = {}
     several: dict[str, list[str]] = {}
+    older = []
     for (case, arch), members in found.items():
         if len({world_of(one) for one in members}) < 2:
             continue
         kernels_of = [one.kernel for one in members if one.kernel is not None]
         with_code = sum(one.code_digest is not None for one in kernels_of)
         if 0 < with_code < len(kernels_of):
-            continue  # PTX of before code digests has line information of other sources
+            older.append(case)  # PTX of before code digests has line information of other sources
+            continue
         by_code = with_code > 0
         what = "code (PTX without line information)" if by_code else "PTX"
         digests = {one.code_digest if by_code else one.ptx_digest for one in kernels_of}
@@ -156,7 +158,10 @@ def _one_code(with_kernel: Sequence[Record]) -> Iterator[Point]:
     for what, count in sorted(compared.items()):
         good = f"each of {counted(count, 'case')} ran one {what} in all of its worlds"
         yield captured_or(several.get(what, []), good, count, f"cases ran several versions of their {what}")
-    if not compared:
+    if older:
+        says = "worlds with code digests and without, whose PTX may differ in line information alone"
+        yield Point(Outcome.NOT_COMPARABLE, f"{counted(len(older), 'case')}: {says}: {listed(older)}")
+    if not compared and not older:
         nothing = "no case has the digest of its PTX from two worlds: nothing to compare"
         yield Point(Outcome.DOES_NOT_APPLY, nothing)
 

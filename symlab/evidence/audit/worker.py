@@ -15,7 +15,6 @@ from pathlib import Path
 
 from cases.record.record import Record
 from memory.worker_process import start_worker
-from runner.interrupt import interruptible
 from symlab.evidence.audit.material import Answer
 
 MODULE = "symlab.evidence.audit_worker"
@@ -69,10 +68,15 @@ def ask(
 ) -> Answer:
     """Return what the worker recomputes of records; None: of those in places, which it reads itself. module: what to
     run in place of the worker. patience_s: its time limit; None: PATIENCE_S, and the time of running again."""
+    from runner.interrupt import interruptible
+
     if patience_s is None:
         patience_s = PATIENCE_S + (_NO_LIMIT_S if wanted.rerun.patience_s is None else wanted.rerun.patience_s)
     ends_s = time.monotonic() + patience_s
-    process, connection = start_worker(module, is_quiet=True, variables=_LITTLE_MEMORY)
+    try:
+        process, connection = start_worker(module, is_quiet=True, variables=_LITTLE_MEMORY)
+    except OSError as error:
+        return Answer(problem=f"the worker can't be started ({error.strerror or error})")
     try:
         with interruptible():
             connection.send((tuple(places), records, wanted))
@@ -83,7 +87,11 @@ def ask(
                 say(said)
             return Answer(problem=f"the worker took longer than {patience_s:.0f} s")
     except (EOFError, OSError):
-        return Answer(problem=f"the worker gave no answer (exit code {process.wait(CLOSING_S)})")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(CLOSING_S)
+        code = process.returncode
+        why = "it closed its connection and goes on" if code is None else f"exit code {code}"
+        return Answer(problem=f"the worker gave no answer ({why})")
     finally:
         connection.close()
         _end(process)

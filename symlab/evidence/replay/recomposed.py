@@ -258,8 +258,6 @@ def _configurations_of(commit: str) -> Iterator[tuple[Path, str]]:
             if not re.fullmatch("[0-9a-f]{7,64}", commit):
                 raise OSError("the record does not name its commit")
             conf = stack.enter_context(files_at(CONF.parent, commit, CONF.name)) / CONF.name
-            for path in conf.rglob("*.yaml"):  # older commits have a key that nothing decides any more
-                path.write_text(re.sub(r"(?m)^isolation:.*\n", "", path.read_text("utf-8")), "utf-8")
         except FAILURES as error:
             reason = complaint(error).removeprefix("fatal: ")
             problem = f"conf/ of commit {commit[:12]} is unavailable here ({reason}), and may have been another"

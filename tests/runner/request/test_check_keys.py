@@ -64,6 +64,9 @@ def test_an_older_configuration_in_todays_form():
     today = {"check": {"results": False, "races": True}}
     assert as_today(today) == today
     assert overrides_today(["isolation=job", "timing.lead_in_calls=0", "timing.l2=hot"]) == ("timing.l2=hot",)
+    assert overrides_today(["timing.lead_in_calls=3"]) == ("timing.lead_in_calls=3",), "calls that ran, today's do not"
+    timing = {"predict": True, "lead_in_calls": 3, "l2": "hot"}
+    assert as_today({"isolation": "none", "timing": timing}) == {"timing": {"lead_in_calls": 3, "l2": "hot"}}
 
 
 def test_the_configurations_of_an_older_commit_may_have_keys_that_are_gone(tmp_path):

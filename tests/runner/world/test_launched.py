@@ -81,6 +81,15 @@ def test_the_key_of_a_user_is_made_once_and_theirs_alone(tmp_path):
         user_key(tmp_path / "file" / "world.key")
 
 
+def test_a_rank_without_the_key_says_so(monkeypatch, capsys, tmp_path):
+    (tmp_path / ".cache").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(Outer, "connect_unsigned", lambda outer: None)
+    with ThreadPoolExecutor(1) as pool:  # signals are handled by the main thread
+        assert pool.submit(launched.follow, Outer("torchrun", 1, 2, 1, "127.0.0.1", 29500)).result() == 1
+    assert "rank 1" in capsys.readouterr().err
+
+
 def listens_at(outer):
     """Where this process listens at the world's port while rank 0 serves its store."""
     server = outer.serve()
