@@ -28,7 +28,7 @@ from cutlass import Int32, Int64
 from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.signals import wait_for
 from kernels.dsl.status import TILES
-from kernels.matmul.matmul import GROUP, WARP
+from kernels.matmul.matmul import GROUP, WARP, sizes_of
 from kernels.matmul.ranks import FusedMatmul, address, count_at_peer, shards_last
 
 HELPERS = GROUP - WARP
@@ -67,7 +67,7 @@ class AllGather(FusedMatmul):
     def launch_gathered(
         self, a: Any, b: Any, c: Any, gathered: Any, words: list[Any], blocks: Any, stream: Any = ()
     ) -> None:
-        sizes = (cute.size(a, mode=[0]), cute.size(b, mode=[0]), cute.size(a, mode=[1]))
+        sizes = sizes_of(a, b)
         sources = [self.source(a), self.source(shards_last(gathered))]
         words = [*words, Int64(sizes[0]) * sizes[2] * 2]
         self.launch_with(sources, b, [self.target(shards_last(c))], sizes, words, blocks, stream)

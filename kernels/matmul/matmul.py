@@ -96,6 +96,11 @@ class Tuning:
 DEFAULT = Tuning()
 
 
+def sizes_of(a: Any, b: Any) -> tuple[Any, ...]:
+    """Rows, columns and depth of a product of A (rows, depth, ..) and B (columns, depth)."""
+    return cute.size(a, mode=[0]), cute.size(b, mode=[0]), cute.size(a, mode=[1])
+
+
 class Matmul:
     """The kernel. dtype: cutlass.BFloat16 or cutlass.Float16."""
 
@@ -115,8 +120,7 @@ class Matmul:
 
     def launch(self, a: Any, b: Any, c: Any, blocks: Any, stream: Any = ()) -> None:
         """Within a traced function. stream: a CUstream; nothing: the default one."""
-        sizes = (cute.size(a, mode=[0]), cute.size(b, mode=[0]), cute.size(a, mode=[1]))
-        self.launch_with([self.source(a)], b, [self.target(c)], sizes, [], blocks, stream)
+        self.launch_with([self.source(a)], b, [self.target(c)], sizes_of(a, b), [], blocks, stream)
 
     def launch_with(
         self,

@@ -38,7 +38,7 @@ from cutlass import Int32, Int64
 from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.arithmetic import Reduction
 from kernels.dsl.tensor_maps import COLUMNS
-from kernels.matmul.matmul import CHUNK_BYTES, GROUP, WORKERS, Tuning
+from kernels.matmul.matmul import CHUNK_BYTES, GROUP, WORKERS, Tuning, sizes_of
 from kernels.matmul.ranks import PARTS, WHOLE, FusedMatmul, address, shards_last
 
 
@@ -80,8 +80,8 @@ class ReduceScatter(FusedMatmul):
         self, a: Any, b: Any, targets: list[Any], words: list[Any], blocks: Any, stream: Any = ()
     ) -> None:
         a = shards_last(a)
-        sizes = (cute.size(a, mode=[0]), cute.size(b, mode=[0]), cute.size(a, mode=[1]))
-        self.launch_with([self.source(a)], b, [self.target(one) for one in targets], sizes, words, blocks, stream)
+        maps = [self.target(one) for one in targets]
+        self.launch_with([self.source(a)], b, maps, sizes_of(a, b), words, blocks, stream)
 
     def shard(self, step: Any) -> Any:
         return self.after(self.rank, step + 1)

@@ -35,7 +35,6 @@ def _segment(timer: Timer, row: int, began_us: float) -> Segment:
         float(steps.time[before]) - began_us,
         float(steps.time[row]) - began_us,
         instruction.line if instruction is not None else 0,
-        instruction.source.nearest if instruction is not None and instruction.source is not None else "",
         _awaited(timer, row, before),
     )
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from simulator.clock.costs import KINDS, Costs
 
@@ -14,8 +13,8 @@ class Segment:
     """A step of the critical path.
 
     kind: of costs.KINDS. rank, block, warp: who took it; of a hop, who polled; of a barrier, who went on. from_us,
-    to_us: since the launch began. line: of the PTX; source: the Python line, "" if unknown. awaited: whom it waited
-    for, as rank, block, warp and PTX line: of a hop the store, of a barrier the last step of who came last.
+    to_us: since the launch began. line: of the PTX. awaited: whom it waited for, as rank, block,
+    warp and PTX line: of a hop the store, of a barrier the last step of who came last.
     """
 
     kind: str
@@ -25,7 +24,6 @@ class Segment:
     from_us: float
     to_us: float
     line: int = 0
-    source: str = ""
     awaited: tuple[int, int, int, int] | None = None
 
 
@@ -123,7 +121,3 @@ class LaunchProfile:
     def clock_us(self) -> float:
         """How long the critical path is."""
         return self.path.total_us
-
-    def document(self) -> dict[str, Any]:
-        """Return the path as plain values."""
-        return {"kernel": self.kernel, "number": self.number, "clock_us": self.clock_us, "path": asdict(self.path)}
