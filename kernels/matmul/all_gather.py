@@ -12,7 +12,7 @@ Order and scope. When a block has stored its part, its warps meet, and one threa
 shard, a release at system scope. The peer's loading thread waits until all blocks of the sender are counted, acquires,
 has a proxy fence (its copies read by the async proxy what came by ordinary stores), and starts to load the shard.
 
-Again and again. The gathered A is two buffers, which launches take in turn. A rank that begins launch n + 2 has got a
+Repeated launches. The gathered A has two buffers, taken in turn. A rank that begins launch n + 2 has got a
 shard of each rank in launch n + 1, so they have ended launch n and read that buffer. Counts only grow: a launch waits
 for the number of all blocks of all launches so far.
 """

@@ -43,10 +43,10 @@ from symlab.evidence.audit.case_differences import (
 )
 from symlab.evidence.audit.races import Races, compared
 from symlab.evidence.audit.worker import Rerun
-from symlab.evidence.replay.again import Again, Found
 from symlab.evidence.replay.at_commit import Answers, at_commits
 from symlab.evidence.replay.compiled_first import Kernel, compiled_first, kernel_of
 from symlab.evidence.replay.rebuild import NOT_OF_THE_JOB, Wishes, rebuilt
+from symlab.evidence.replay.rerun_results import Found, RerunResults
 from symlab.evidence.replay.run_one import OneByOne
 
 SMALL_BYTES = 64 << 10
@@ -107,7 +107,7 @@ def rerun(
     make: WorldMaker = make_world,
     means: Means | None = None,
     ask: Callable[[Sequence[Record], Callable[[str], None]], Answers] = at_commits,
-) -> Again:
+) -> RerunResults:
     """Run cases again, and compare.
 
     say is called with the progress; up_to_bytes: the maximum size of cases that are compared with the reference; make,
@@ -125,7 +125,7 @@ def rerun(
     for taken in run.taken:
         found.add(taken.found)
     kernels = sorted({case.kernel for case in cases if case.kernel and case.is_checked})
-    return Again(found, wanted.seed, len(cases), kernels, at_commit)
+    return RerunResults(found, wanted.seed, len(cases), kernels, at_commit)
 
 
 def with_data(records: Iterable[Record]) -> list[RecordedData]:

@@ -1,5 +1,6 @@
 """Inside torchrun or srun: who is found, and two processes that make one world, of which rank 0 alone writes."""
 
+import base64
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -88,6 +90,15 @@ def test_a_rank_without_the_key_says_so(monkeypatch, capsys, tmp_path):
     with ThreadPoolExecutor(1) as pool:  # signals are handled by the main thread
         assert pool.submit(launched.follow, Outer("torchrun", 1, 2, 1, "127.0.0.1", 29500)).result() == 1
     assert "rank 1" in capsys.readouterr().err
+
+
+def test_a_pickle_of_what_is_not_here_is_a_failure():
+    odd = base64.b64encode(b"cno_such_module\nthing\n.")
+    outer, sent = Outer("torchrun", 1, 2, 1, "127.0.0.1", 29500), {}
+    store = SimpleNamespace(get=lambda key: odd, set=sent.__setitem__, check=lambda keys: False)
+    assert launched._Follower(outer, store)._carry_out(1) is None
+    kind, *_ = launched._received(sent["answer/1/1"])
+    assert kind == launched.JoinedWorld(outer, store)._received("answer/1/0")[0] == "failure"
 
 
 def listens_at(outer):

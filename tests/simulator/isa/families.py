@@ -8,8 +8,8 @@ import tests.simulator.isa.vectors_approximations as approximations
 import tests.simulator.isa.vectors_atomic as atomic
 import tests.simulator.isa.vectors_bits as bits
 import tests.simulator.isa.vectors_bulk as bulk
-import tests.simulator.isa.vectors_cancelling as cancelling
 import tests.simulator.isa.vectors_cluster as cluster
+import tests.simulator.isa.vectors_cluster_launch_control as cluster_launch_control
 import tests.simulator.isa.vectors_control as control
 import tests.simulator.isa.vectors_convert as convert
 import tests.simulator.isa.vectors_float as floats
@@ -93,5 +93,5 @@ def bench_of(family):
 def proven():
     """Keys of the table that some vector runs, those of multimem, tensor copies and matrices among them."""
     others = frozenset(multimem.bench_of(2).keys()) | tensor.keys() | products.keys() | tensor_memory.keys()
-    others |= cancelling.keys()
+    others |= cluster_launch_control.keys()
     return others.union(*(bench_of(family).keys() for family in FAMILIES))

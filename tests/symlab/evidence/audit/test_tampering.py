@@ -16,7 +16,7 @@ from symlab.evidence.audit import worker
 from symlab.evidence.audit.checklist import check
 from symlab.evidence.audit.items import Outcome, Tally
 from symlab.evidence.audit.material import Material
-from symlab.evidence.replay.again import Again, Found
+from symlab.evidence.replay.rerun_results import Found, RerunResults
 from tests.symlab.evidence.audit.complete_set import answer
 from tests.symlab.evidence.audit.tampered_kinds import KINDS, changed_tree
 from tests.symlab.evidence.audit.tampering import LOAD, UNFINDABLE, every, make_measured, put, reseal
@@ -26,7 +26,7 @@ README = ROOT / "symlab" / "evidence" / "audit" / "README.md"
 
 SOURCES = ("same", "same_code", "changed", "older", "gone", "not_comparable")
 
-NOT_RERUN = Again(Found(Tally([("a case", "all_reduce/one_shot", "simulator")])), 0, 1, [])
+NOT_RERUN = RerunResults(Found(Tally([("a case", "all_reduce/one_shot", "simulator")])), 0, 1, [])
 """What comes of a rerun of one case that is in no set."""
 
 HEADING = "## What no software here can find"

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from simulator.ptx.assembler import find_ptxas
-from tests.simulator.isa.vectors_cancelling import FORMS, TARGET, answers, ptx_of
+from tests.simulator.isa.vectors_cluster_launch_control import FORMS, TARGET, answers, ptx_of
 
 ORDERS = [{}, {"schedule": "random", "seed": 1}, {"schedule": "adversarial", "seed": 2}, {"memory": "weak", "seed": 3}]
 

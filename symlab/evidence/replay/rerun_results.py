@@ -27,7 +27,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RerunResults:
     """What came of cases that ran again. of: number of cases with a check, and of simulated ones without; kernels:
     names of those that ran cases with a check; at_commit: number of cases that ran by the code of their commit."""
 
