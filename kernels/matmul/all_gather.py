@@ -3,14 +3,13 @@
 C (all rows, the rank's columns) = A B^T. A is divided by rows into shards, one a rank. A rank begins with its own
 shard, where it lies, and goes on with those of the ranks after it.
 
-Push. The warps of a block's first warpgroup that load nothing store the rank's shard to the other ranks, by ordinary
-loads and stores of 16 bytes: all blocks share in each shard, so no SM is lost to copies, and shared memory is all the
-matmul's. The rank before this one comes first: it needs the shard first. A's rows are gathered once, because reads of
-another rank's memory are not kept in L2.
+Push. A thread of the loading warpgroup stores the rank's shard to the other ranks by bulk copies through shared memory
+(kernels/dsl/bulk.py): all blocks share in each shard, so no SM is lost to copies. The rank before this one comes first:
+it needs the shard first. A's rows are gathered once, because reads of another rank's memory are not kept in L2.
 
-Order and scope. When a block has stored its part, its warps meet, and one thread adds 1 to the peer's count of the
-shard, a release at system scope. The peer's loading thread waits until all blocks of the sender are counted, acquires,
-has a proxy fence (its copies read by the async proxy what came by ordinary stores), and starts to load the shard.
+Order and scope. When all that a block stored is written (cp.async.bulk.wait_group 0), the same thread adds 1 to the
+peer's count of the shard, a release at system scope. The peer's loading thread waits until all blocks of the sender are
+counted, acquires, has a proxy fence, and starts to load the shard.
 
 Repeated launches. The gathered A has two buffers, taken in turn. A rank that begins launch n + 2 has got a
 shard of each rank in launch n + 1, so they have ended launch n and read that buffer. Counts only grow: a launch waits
@@ -19,6 +18,8 @@ for the number of all blocks of all launches so far.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import cutlass
@@ -28,21 +29,23 @@ from cutlass import Int32, Int64
 from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.signals import wait_for
 from kernels.dsl.status import TILES
-from kernels.matmul.matmul import GROUP, WARP, sizes_of
+from kernels.matmul.matmul import DEFAULT, SHARED_BYTES, Tuning, sizes_of
 from kernels.matmul.ranks import FusedMatmul, address, count_at_peer, shards_last
+from kernels.shares import VECTOR_BYTES
 
-HELPERS = GROUP - WARP
-"""Threads of a block that push."""
+PIECES, PIECE_BYTES = 4, 8 << 10
+"""What a block has of the shard in shared memory on its way."""
 
-IN_FLIGHT = 4
-"""Vectors of 16 bytes that a thread loads before it stores the first: four registers each, of the loader's 40."""
-
-HELPERS_BARRIER = 3
-"""bar.sync's number; those of the multiplying warpgroups are 1 and 2."""
+TUNING = replace(DEFAULT, stages=3, reason="room for pieces on their way to other ranks beside 3 stages")
 
 
 class AllGather(FusedMatmul):
     """C (ranks, rows, columns), from A (rows, depth) of each rank."""
+
+    def __init__(self, dtype: Any, world_size: int, tuning: Tuning = TUNING) -> None:
+        super().__init__(dtype, world_size, tuning)
+        if tuning.shared_bytes + PIECES * (PIECE_BYTES + bulk.BARRIER_BYTES) > SHARED_BYTES:
+            raise ValueError(f"{tuning.stages} stages (stages) leave no room for pieces on their way: give fewer")
 
     @cute.jit
     def __call__(
@@ -72,6 +75,11 @@ class AllGather(FusedMatmul):
         words = [*words, Int64(sizes[0]) * sizes[2] * 2]
         self.launch_with(sources, b, [self.target(shards_last(c))], sizes, words, blocks, stream)
 
+    def begin(self, words: list[Any]) -> None:
+        super().begin(words)
+        shape: Any = SimpleNamespace(threads=PIECE_BYTES // VECTOR_BYTES, unroll=PIECES)
+        self.pieces = bulk.Stages(shape)
+
     def shard(self, step: Any) -> Any:
         return self.after(self.rank, step)
 
@@ -98,26 +106,14 @@ class AllGather(FusedMatmul):
     @cute.jit
     def assist(self, thread: Int32) -> None:
         source, gathered_of, size = self.more
-        for step in cutlass.range_constexpr(1, self.shards):
-            peer = self.after(self.rank, self.shards - step)
+        begin, step = (Int64(one) * PIECE_BYTES for one in (cute.arch.block_idx()[0], cute.arch.grid_dim()[0]))
+        for earlier in cutlass.range_constexpr(1, self.shards):
+            peer = self.after(self.rank, self.shards - earlier)
             target = device.load_address(gathered_of, peer) + Int64(self.slot(self.rank)) * size
-            self.push(source, target, size, thread)
-            cute.arch.barrier(barrier_id=HELPERS_BARRIER, number_of_threads=HELPERS)
+
+            def put(offset: Any, piece: Any, target: Any = target) -> None:
+                bulk.store(target + offset, *piece)
+
+            bulk.copy_pieces(thread, begin, size, step, source, self.pieces, put)
             if thread == 0:
                 count_at_peer(device.load_address(self.flags_of, peer) + Int64(self.rank) * 4)
-
-    @cute.jit
-    def push(self, source: Int64, target: Int64, size: Int64, thread: Int32) -> None:
-        """Store this block's part of a shard: rounds of IN_FLIGHT vectors a thread."""
-        piece = HELPERS * 16
-        at = (Int64(cute.arch.block_idx()[0]) * (IN_FLIGHT * HELPERS) + thread) * 16
-        while at < size:
-            if at + (IN_FLIGHT - 1) * piece < size:
-                vectors = [device.load_vector(source + at + i * piece) for i in range(IN_FLIGHT)]
-                for i in cutlass.range_constexpr(IN_FLIGHT):
-                    device.store_vector(target + at + i * piece, vectors[i])
-            else:
-                for i in cutlass.range_constexpr(IN_FLIGHT):
-                    if at + i * piece < size:
-                        device.store_vector(target + at + i * piece, device.load_vector(source + at + i * piece))
-            at += Int64(cute.arch.grid_dim()[0]) * (IN_FLIGHT * piece)

@@ -9,6 +9,7 @@ Assumption: all blocks of all ranks run at once, or will without help of others.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cutlass
@@ -21,6 +22,8 @@ from kernels.dsl.device import assemble
 from kernels.dsl.signals import Watch, wait_for
 from kernels.dsl.status import TILES
 from kernels.matmul.matmul import DEFAULT, GROUP, WORKERS, Matmul, Tuning
+
+PUSHING = replace(DEFAULT, stages=3, chunks=4, reason="a tile is pushed while the next one is multiplied; not measured")
 
 STATE_WORDS = 3
 """Words of the state: launches, blocks that have begun, blocks of all launches so far."""
@@ -49,7 +52,7 @@ class FusedMatmul(Matmul):
     tells_own = False
     """Whether other ranks are told of this one's own tiles."""
 
-    def __init__(self, dtype: Any, world_size: int, tuning: Tuning = DEFAULT) -> None:
+    def __init__(self, dtype: Any, world_size: int, tuning: Tuning = PUSHING) -> None:
         super().__init__(dtype, tuning)
         self.shards = world_size
 

@@ -8,7 +8,8 @@ are rounded to C's type and pushed into the owner's inbox: a bulk store of 8 KiB
 its registers have them, so that the owner's same thread reads back 16 bytes at a time. The owner adds the inboxes to
 its own tile in registers, and writes C.
 
-AllReduce. The same, and the owner stores the finished tile into C of all ranks. A rank is done when all have come.
+AllReduce. The same, and the owner stores the finished tile into C of all ranks. A rank is done when all have come. The
+link is what takes longest, so each tile comes for all ranks before the next one: finished tiles leave from the start.
 
 ReduceScatterByAdding. A rank computes its own shard first and stores it to C; then it adds its tiles of the others to
 theirs where they are, by cp.reduce.async.bulk.tensor. It needs no inbox and no pass over one. What it gives up: each
@@ -153,6 +154,7 @@ class AllReduce(ReduceScatter):
     """C (ranks, rows, columns), all of it on all ranks."""
 
     tells_own = True
+    in_turns = True
 
     @cute.jit
     def __call__(

@@ -15,7 +15,7 @@ from kernels.matmul.matmul import Tuning
 from kernels.matmul.reduce_scatter import AllReduce, ReduceScatter, ReduceScatterByAdding, half_tiles, inbox_bytes
 from runner.world.world import WorldFailure
 
-SMALL, ALONE, TWO = Tuning(columns=64, cluster=1), Tuning(cluster=1), Tuning(columns=128)
+SMALL, WIDE, TWO = Tuning(columns=64), Tuning(stages=3), Tuning(columns=128, cluster=2)
 CLUSTER = {("formal", "fence.proxy.async")}
 """What is told of clusters: see test_matmul."""
 
@@ -106,14 +106,15 @@ def folded(parts):
 CASES = [
     Fused(AllGather, 2, 150, 136, 136, TWO),
     Fused(AllGather, 4, 70, 72, 72),
-    Fused(AllGather, 3, 130, 264, 64, ALONE, blocks=2),
+    Fused(AllGather, 3, 130, 264, 64, WIDE, blocks=2),
     Fused(ReduceScatter, 2, 150, 136, 136, TWO),
     Fused(ReduceScatter, 4, 70, 72, 72),
-    Fused(ReduceScatter, 3, 130, 264, 64, ALONE, blocks=2),
+    Fused(ReduceScatter, 3, 130, 264, 64, ranks.PUSHING, blocks=2),
     Fused(AllReduce, 2, 150, 136, 136, TWO),
     Fused(AllReduce, 4, 70, 72, 72),
+    Fused(AllReduce, 2, 150, 264, 136, ranks.PUSHING),
     Fused(ReduceScatterByAdding, 2, 150, 136, 136, TWO),
-    Fused(ReduceScatterByAdding, 4, 70, 256, 72, ALONE),
+    Fused(ReduceScatterByAdding, 4, 70, 256, 72, ranks.PUSHING),
 ]
 
 

@@ -42,9 +42,9 @@ def rounded(a, b):
         (ALONE, (200, 328, 200)),
         (TWO, (600, 520, 264)),
         (TWO, (8, 8, 8)),
-        (Tuning(columns=128, stages=6, along="n", panel=2), (300, 400, 136)),
-        (Tuning(columns=64, stages=2, panel=3), (1100, 200, 72)),
-        (Tuning(columns=192, stages=3), (130, 392, 320)),
+        (Tuning(columns=128, stages=6, cluster=2, along="n", panel=2), (300, 400, 136)),
+        (Tuning(columns=64, stages=2, cluster=2, panel=3), (1100, 200, 72)),
+        (Tuning(columns=192, stages=3, cluster=2), (130, 392, 320)),
     ],
     ids=str,
 )
