@@ -43,9 +43,9 @@ _Box = tuple[TensorMap, tuple[int, ...]]
 
 
 def _boxes(
-    instruction: Instruction, place: Operand, coordinates: Operand, bind: Binder
+    instruction: Instruction, place: Operand, coordinates: Operand, bind: Binder, stores: bool = False
 ) -> Callable[[LaneFrame], list[_Box]]:
-    """Return a function from a frame to the lanes' boxes."""
+    """Return a function from a frame to the lanes' boxes, which are loaded or stored."""
     rank = 1 + next(number for number, word in enumerate(_DIMENSIONS) if word in instruction.qualifiers)
     parts = coordinates.parts if isinstance(coordinates, Vector) else ()
     if len(parts) != rank:
@@ -63,7 +63,7 @@ def _boxes(
             if len(made.box) != rank:
                 text = f"a copy of {rank} dimensions by a tensor map of {len(made.box)}"
                 raise LaneFault(position, f"{text}; their numbers must agree")
-            if wrong := made.split_at(at[0]):
+            if wrong := made.wrong_corner(at, stores):
                 raise LaneFault(position, wrong)
             found.append((made, at))
         return found
@@ -144,10 +144,11 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
     ),
 )
 def _store(instruction: Instruction, bind: Binder) -> Run:
-    """From the block's shared memory to global memory; or combine. What is out of bounds stays as it is."""
+    """From the block's shared memory to global memory; or combine. What is out of bounds stays as it is, but for the
+    rest of a unit of 16 bytes that begins inside (of combinations that is assumed)."""
     check_direction(instruction, ("global", "shared::cta"))
     place, at, source = policy(instruction, list(instruction.operands), bind)
-    boxes, places = _boxes(instruction, place, at, bind), shared_reader(source, bind)
+    boxes, places = _boxes(instruction, place, at, bind, stores=True), shared_reader(source, bind)
     word = next((one for one in instruction.qualifiers if one in _CHANGES), "")
 
     def run(frame: LaneFrame) -> None:
@@ -160,7 +161,7 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
                 )
             size = made.box_bytes
             shared = shared_place(frame, origin, position, size, TILE_ALIGNMENT, "a bulk copy")
-            tile = tile_at(made, corner, origin[1])
+            tile = tile_at(made, corner, origin[1], stores=True)
             targets = _placed(frame, position, made, tile, "reduce" if word else "store")
             chosen = np.zeros((size // tile.unit_bytes, tile.unit_bytes), np.bool_)
             chosen[tile.places // tile.unit_bytes] = True

@@ -2,8 +2,13 @@
 
 The layout is that of CUDA's hosts. It is no public one: it was read off the maps that CuTe DSL 4.8.1's host code makes
 for known tensors (kernels/hosting.py runs it), and off the words and bits that ptxas 13.0 lets tensormap.replace
-change. CUDA's driver 580 gives an H100 the same first 44 bytes for nine tensors of the tests, but for bits of _KINDS. A
+change. CUDA's driver 580 gives an H100 the same first half for all tensors of the tests, but for bits of _KINDS. A
 tensor may have up to 5 dimensions; the innermost comes first in all that is listed here.
+
+What an H100 showed on 28 November 2026 that no manual says: a box begins at a multiple of 16 bytes of a row, and to
+store it may not begin before the tensor: otherwise the instruction is illegal. A store writes units of 16 bytes whole,
+if their first byte is inside. NaN is 7ff7 for each 2 bytes, whatever the type. Rows of a box that are shorter than the
+swizzle lie as far apart as it is long.
 """
 
 from __future__ import annotations
@@ -32,8 +37,9 @@ _PADDED = {"b4x16_p64": 8, "b6x16_p32": 4}
 moved together."""
 _PADDED_ELEMENTS = 128
 """What coordinates and boxes of these are multiples of in the innermost dimension."""
-_NANS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": (1 << 63) - 1}
-"""What fills elements out of bounds where the map asks for NaN."""
+_WITH_NANS = ("f16", "bf16", "f32", "f64")
+_NAN = bytes.fromhex("f77f")
+"""What fills elements out of bounds where the map asks for NaN, repeated."""
 _SPANS = (0, 32, 64, 128)
 
 Offsets = npt.NDArray[np.int64]
@@ -68,13 +74,15 @@ class TensorMap:
         """Of a row of the box in shared memory."""
         return self.box[0] if self.is_padded else self.box[0] * self.element_bits // 8
 
-    def split_at(self, element: int) -> str:
-        """Return why a box can't begin at an element of the innermost dimension, "" if it can."""
-        unit = _PADDED_ELEMENTS if self.is_padded else 2
-        wrong = self.element_bits < 8 and element % unit
-        return f"a copy from element {element} on by a map of {self.element}; it takes multiples of {unit}" * bool(
-            wrong
-        )
+    def wrong_corner(self, coordinates: tuple[int, ...], stores: bool) -> str:
+        """Return why a box that is loaded or stored can't begin at coordinates, in elements; "" if it can."""
+        unit = _PADDED_ELEMENTS if self.is_padded else UNIT_BYTES * 8 // self.element_bits
+        if coordinates[0] % unit:
+            text = f"a copy from element {coordinates[0]} on by a map of {self.element}"
+            return f"{text}; it takes multiples of {unit}, {unit * self.element_bits // 8} bytes"
+        if stores and min(coordinates) < 0:
+            return f"a copy to global memory from coordinates {coordinates} on; they may not be negative"
+        return ""
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -89,8 +97,8 @@ class TensorMap:
     @property
     def fill(self) -> npt.NDArray[np.uint8]:
         """The bytes of an element that is out of bounds."""
-        number = _NANS.get(self.element, 0) if self.nan else 0
-        return np.frombuffer(number.to_bytes(-(-self.element_bits // 8), "little"), np.uint8)
+        size = -(-self.element_bits // 8)
+        return np.frombuffer(_NAN * (size // 2) if self.nan else bytes(size), np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,20 +173,20 @@ def _wrong(made: TensorMap) -> str:
         return f"a tensor map with rows of {row} bytes in its box; they are multiples of {UNIT_BYTES}"
     if span and row > span:
         return f"a tensor map with rows of {row} bytes in its box; a swizzle of {span} bytes takes at most {span}"
-    if span and made.box_bytes % span:
-        return f"a tensor map with a box of {made.box_bytes} bytes: the simulator swizzles multiples of {span}"
-    if made.nan and made.element not in _NANS:
+    if span and row < span:
+        return f"a tensor map with rows of {row} bytes in its box: the simulator swizzles whole rows of {span}"
+    if made.nan and made.element not in _WITH_NANS:
         return f"a tensor map of {made.element} that fills with NaN: only floats have it"
     if made.is_padded and made.box[0] != _PADDED_ELEMENTS:
         return f"a tensor map of {made.element} with {made.box[0]} elements in a row; it has {_PADDED_ELEMENTS}"
     return ""
 
 
-def tile_at(made: TensorMap, coordinates: tuple[int, ...], shared_address: int) -> Tile:
-    """Return what a copy moves of the box at coordinates, in elements. shared_address: where the box lies in the
-    block's shared memory, which decides how its bytes are swizzled."""
+def tile_at(made: TensorMap, coordinates: tuple[int, ...], shared_address: int, stores: bool = False) -> Tile:
+    """Return what a load or a store moves of the box at coordinates, in elements. shared_address: where the box lies in
+    the block's shared memory, which decides how its bytes are swizzled."""
     first, extent, count = (one * made.element_bits // 8 for one in (coordinates[0], made.sizes[0], made.box[0]))
-    unit = UNIT_BYTES if (first | extent) % UNIT_BYTES == 0 else -(-made.element_bits // 8)
+    unit = UNIT_BYTES if stores or extent % UNIT_BYTES == 0 else -(-made.element_bits // 8)
     unit = _PADDED.get(made.element, unit)
     within = np.arange(0, count, unit)
     row = first + within

@@ -1,7 +1,7 @@
 """An oracle of tensor maps: maps encoded word by word, and boxes moved one element after the other."""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -10,7 +10,8 @@ TYPES = {"u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8, "f16": 2, "f32": 4, "f64": 8, "bf16": 2}
 NARROW = {"b4x16": (11, 4, 4), "b4x16_p64": (12, 4, 8), "b6x16_p32": (13, 6, 8)}
 """Numbers of types, and bits of an element in global memory and, with its padding, in shared memory."""
-NANS = {"f16": "ff7f", "bf16": "ff7f", "f32": "ffffff7f", "f64": "ffffffffffffff7f"}
+NANS = {"f16": "f77f", "bf16": "f77f", "f32": "f77ff77f", "f64": "f77ff77ff77ff77f"}
+"""As an H100 has them."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +133,12 @@ def loaded(made, tensor, corner, shared):
 
 
 def stored(made, tensor, corner, shared, box, change=None):
-    """What a store of a box leaves of a tensor's bytes. change: of a reduction, from old and given bits to new ones."""
+    """What a store of a box leaves of a tensor's bytes: elements of a unit of 16 bytes that begins inside are written,
+    inside or not, as on an H100. change: of a reduction, from old and given bits to new ones."""
     size, after = SIZES[made.element], bytearray(tensor)
-    for here, there in places(made, corner, shared):
+    unit = 16 // size
+    rounded = replace(made, sizes=(-(-made.sizes[0] // unit) * unit, *made.sizes[1:]))
+    for here, there in places(rounded, corner, shared):
         if there is not None:
             given = int.from_bytes(box[here : here + size], "little")
             old = int.from_bytes(after[there : there + size], "little")
@@ -182,8 +186,8 @@ def pairwise_cases():
 def case_of(rank, element, swizzle, row, corner, nan, step, shared):
     """A map, the corner of a box, and where the box lies in shared memory."""
     size, span = SIZES[element], swizzle or 64
-    half = row == "half" and rank > 1 and span > 16
-    inner = (span // 2 if half else span) // size
+    inner = (span // 2 if row == "half" and not swizzle else span) // size
+    unit = 16 // size
     box = (inner, 4 * step - step // 2, 3, 2, 2)[:rank]
     steps = (1, step, 1, step, 1)[:rank]
     odd = corner != "inside"
@@ -193,11 +197,11 @@ def case_of(rank, element, swizzle, row, corner, nan, step, shared):
         strides.append(reach)
         reach *= extent
     starts = {
-        "inside": tuple(extent if at else 16 // size for at, extent in enumerate(box)),
-        "odd": (1, *(2 for _ in box[1:])),
-        "below": tuple(-1 - at for at in range(rank)),
-        "beyond": tuple(limit - 1 - at for at, limit in enumerate(sizes)),
-        "far": (-1000, *(1 for _ in box[1:])),
+        "inside": tuple(extent if at else unit for at, extent in enumerate(box)),
+        "odd": (3 * unit, *(2 for _ in box[1:])),
+        "below": tuple(-1 - at if at else -unit for at in range(rank)),
+        "beyond": tuple(limit - 1 - at if at else (limit - 1) // unit * unit for at, limit in enumerate(sizes)),
+        "far": (-64 * unit, *(1 for _ in box[1:])),
     }
     made = Map(element, sizes, tuple(strides), box, steps, swizzle, nan and element in NANS)
     return made, starts[corner], shared

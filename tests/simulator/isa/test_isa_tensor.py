@@ -19,7 +19,8 @@ from tests.simulator.isa.tensor_maps import Map, case_of, encoded, narrow_cases,
 @pytest.mark.parametrize("made", vectors.cases(), ids=str)
 def test_a_box_is_loaded_and_stored(made):
     vectors.check_load(*made)
-    vectors.check_store(*made)
+    if min(made[1]) >= 0:
+        vectors.check_store(*made)
 
 
 @pytest.mark.parametrize("made", list(narrow_cases()), ids=str)
@@ -43,7 +44,7 @@ def test_every_form_of_a_load(rank):
 
 @pytest.mark.parametrize(("made", "word"), list(vectors.reductions()), ids=str)
 def test_a_box_is_combined(made, word):
-    vectors.check_store(made, (1,) * len(made.box), 0, word)
+    vectors.check_store(made, vectors.first_unit(made), 0, word)
 
 
 def test_a_swizzle_is_a_permutation_of_its_pattern():
@@ -75,11 +76,11 @@ def test_a_map_in_constant_memory_is_prefetched():
 
 
 def on_a_gpu(ptx, made, tensor, corner, shared, out, blocks, mapped):
-    """As vectors.simulated. mapped: makes the first half of a map of a tensor at an address."""
+    """As vectors.simulated. mapped: makes the map of a tensor at an address."""
     given, box = (torch.from_numpy(one).to("cuda:0") for one in (tensor, out))
     kinds = ("bytes", "address", *["u32"] * (2 + len(corner)))
     values = vectors.values_of(made, given.data_ptr(), corner, shared, box.data_ptr())
-    values = (mapped(made, given.data_ptr()) + values[0][64:], *values[1:])
+    values = (mapped(made, given.data_ptr()), *values[1:])
     driver = CudaDriver(0, 0)
     launch = Launch(blocks, vectors.BLOCK, cluster=blocks)
     driver.launch(executable(ptx), launch, tuple(map(Argument, kinds, values)))
@@ -89,12 +90,13 @@ def on_a_gpu(ptx, made, tensor, corner, shared, out, blocks, mapped):
 
 def on_gpus():
     """Each check of a GPU with its case, and who encodes the map."""
-    checks = [(check, made) for made in vectors.cases() for check in (vectors.check_load, vectors.check_store)]
+    checks = [(vectors.check_load, made) for made in vectors.cases()]
+    checks += [(vectors.check_store, made) for made in vectors.cases() if min(made[1]) >= 0]
     for rank in range(1, 6):
         beyond = case_of(rank, **BEYOND)
         checks += [(vectors.check_load, (*beyond, "shared::cluster", blocks)) for blocks in (1, 2)]
         yield vectors.check_load, beyond, by_host_code
-    checks += [(vectors.check_store, (made, (1,) * len(made.box), 0, word)) for made, word in vectors.reductions()]
+    checks += [(vectors.check_store, (made, vectors.first_unit(made), 0, word)) for made, word in vectors.reductions()]
     yield from ((*one, encoded_by_the_driver) for one in checks)
 
 
@@ -102,7 +104,7 @@ NAMES = {"u": "UINT", "s": "INT", "f": "FLOAT"}
 
 
 def encoded_by_the_driver(made, address):
-    """The half of a map that hardware reads, by CUDA's driver, which reads no stride of one dimension but wants some."""
+    """A map by CUDA's driver, which reads no stride of one dimension but wants some."""
     from cuda.bindings import driver
 
     name = NAMES[made.element[0]] + made.element[-2:].lstrip("us") if made.element[0] != "b" else "BFLOAT16"
@@ -117,7 +119,7 @@ def encoded_by_the_driver(made, address):
     ]
     error, found = driver.cuTensorMapEncodeTiled(kind, len(sizes), address, sizes, strides, box, steps, *modes)
     assert not error, f"the driver says {error.name}"
-    return b"".join(int(one).to_bytes(8, "little") for one in found.opaque)[:64]
+    return b"".join(int(one).to_bytes(8, "little") for one in found.opaque)
 
 
 def of_kind_0(half):
@@ -126,8 +128,8 @@ def of_kind_0(half):
 
 
 def by_host_code(made, address):
-    """The half of a map as CuTe DSL's host code encodes it."""
-    return encoded(made, address)[:64]
+    """A map as CuTe DSL's host code encodes it, and zeros behind."""
+    return encoded(made, address)[:64] + bytes(64)
 
 
 def wrong_on_a_gpu(number):
@@ -135,7 +137,8 @@ def wrong_on_a_gpu(number):
     check, case, mapped = list(on_gpus())[number]
     try:
         torch.zeros(1, device="cuda:0")
-        found, expected = encoded_by_the_driver(case[0], 1 << 40), of_kind_0(by_host_code(case[0], 1 << 40))
+        found, expected = (one(case[0], 1 << 40)[:64] for one in (encoded_by_the_driver, by_host_code))
+        expected = of_kind_0(expected)
         assert found == expected, f"the driver encodes {found.hex()}, not {expected.hex()}"
         check(*case, run=partial(on_a_gpu, mapped=mapped))
     except Exception as error:

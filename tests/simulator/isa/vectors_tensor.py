@@ -209,6 +209,11 @@ def reductions():
     yield from ((_small(rank, "u32"), word) for rank in range(1, 6) for word in TO_GLOBAL)
 
 
+def first_unit(made):
+    """A corner 16 bytes into a row, and 1 in all other dimensions."""
+    return (16 // SIZES[made.element], *(1 for _ in made.strides))
+
+
 def _small(rank, element):
     box = (16 // SIZES[element] * 2, 3, 2, 2, 2)[:rank]
     sizes, strides, reach = tuple(2 * one for one in box), [], 64

@@ -30,14 +30,15 @@ CASES = [
 def test_copies_are_right_in_any_order(made):
     for options in ORDERS:
         vectors.check_load(*made, **options)
-        vectors.check_store(*made, **options)
+        if min(made[1]) >= 0:
+            vectors.check_store(*made, **options)
     vectors.check_load(*made, "shared::cluster", 2, **ORDERS[0])
 
 
 def test_reductions_are_right_in_any_order():
     for made, word in list(vectors.reductions())[::5]:
         for options in ORDERS[::4]:
-            vectors.check_store(made, (1,) * len(made.box), 0, word, **options)
+            vectors.check_store(made, vectors.first_unit(made), 0, word, **options)
 
 
 LISTENERS = [{"races": True}, {"clock": Costs()}]
@@ -47,7 +48,8 @@ LISTENERS = [{"races": True}, {"clock": Costs()}]
 def test_listeners_take_boxes_that_lie_anywhere(options):
     for made in (*CASES, case_of(2, "f32", 0, "whole", "far", False, 1, 0)):
         vectors.check_load(*made, **options)
-        vectors.check_store(*made, **options)
+        if min(made[1]) >= 0:
+            vectors.check_store(*made, **options)
 
 
 def test_a_store_by_a_multicast_address_reaches_every_replica():
@@ -74,7 +76,7 @@ def test_a_store_by_a_multicast_address_reaches_every_replica():
 # Races
 
 BYTES = Map("u8", (40, 4), (64,), (16, 4), (1, 1))
-"""A box at (1, 1) is bytes 1 to 16 of rows 1 to 3 of 64 bytes; its fourth row is out of bounds."""
+"""A box at (16, 1) is bytes 16 to 31 of rows 1 to 3 of 64 bytes; its fourth row is out of bounds."""
 STAGE = (
     ".shared .align 128 .b8 stage[1024]; .shared .align 8 .b64 bar; .reg .b64 %m; .reg .pred %q; .reg .b32 %w;"
     "mov.b64 %m, kernel_map; cvta.param.u64 %m, %m; mov.u32 %r4, stage; mov.u32 %w, %tid.x; setp.eq.u32 %p0, %w, 0; "
@@ -82,26 +84,26 @@ STAGE = (
 FILL = "shl.b32 %r5, %w, 2; add.u32 %r5, %r5, %r4; st.shared.b32 [%r5], %w; "
 FENCE = "fence.proxy.async; "
 STORE = (
-    "@!%p0 bra ELSE; cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%m, {1, 1}], [%r4]; "
+    "@!%p0 bra ELSE; cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%m, {16, 1}], [%r4]; "
     "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; bra END; ELSE: "
 )
 LOAD = (
     "@%p0 mbarrier.init.shared::cta.b64 [bar], 1; fence.proxy.async; "
-    "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64; @!%p0 bra ELSE; cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r4], [%m, {1, 1}], "
+    "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64; @!%p0 bra ELSE; cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r4], [%m, {16, 1}], "
     "[bar]; WAIT; bra END; ELSE: "
 ).replace("WAIT;", vectors.WAIT)
 OTHER = "setp.eq.u32 %p1, %w, 32; @!%p1 bra END; "
 PLACES = {
     0: False,
     40: False,
-    64: False,
-    65: True,
+    79: False,
     80: True,
-    81: False,
+    95: True,
+    96: False,
     128 + 63: False,
-    193: True,
     208: True,
-    257: False,
+    223: True,
+    272: False,
 }
 """Bytes of the tensor, and whether the box has them."""
 
@@ -129,6 +131,15 @@ def test_a_race_with_a_byte_of_the_box_and_none_with_its_neighbours(place):
     assert checked(f"{LOAD} {OTHER} ld.global.u8 %h1, [%tensor];", place) == set(), "two reads"
 
 
+def test_a_store_writes_units_of_16_bytes_that_begin_inside():
+    access = "mov.u16 %h1, 1; st.global.u8 [%tensor], %h1;"
+    store, load = (one.replace("{16, 1}", "{32, 1}") for one in (STORE, LOAD))
+    for place, is_written in {64 + 32: True, 64 + 39: True, 64 + 40: True, 64 + 47: True, 64 + 48: False}.items():
+        written = {("race", "tensor")} if is_written else set()
+        assert checked(f"{FILL} {FENCE} bar.sync 0; {store} {OTHER} {access}", place) == written
+        assert bool(checked(f"{load} {OTHER} {access}", place)) == (place < 64 + 40)
+
+
 def test_what_is_missing_between_shared_memory_and_the_copies():
     assert checked(f"{FILL} bar.sync 0; {STORE}") == {("proxy", "shared memory")}
     assert checked(f"{FILL} {FENCE} {STORE}") == {("race", "shared memory")}
@@ -141,6 +152,7 @@ def test_what_is_missing_between_shared_memory_and_the_copies():
 # Faults
 
 BOX = Map("f32", (64, 32), (256,), (32, 8), (1, 1), 128)
+PLAIN = Map("f32", (64, 32), (256,), (32, 8), (1, 1))
 GO = (
     "@%p0 mbarrier.init.shared::cta.b64 [bar], 1; @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024; "
     "@%p0 cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r4], [%m, {0, 0}], [bar]; "
@@ -181,16 +193,22 @@ FAULTS = {
     "global_address": {"body": GO, "shift": 8},
     "row": {"body": GO, "change": word(13, 30 << 24, 255 << 24)},
     "span": {"body": GO, "change": word(13, 63 << 24, 255 << 24)},
-    "swizzled_size": {
+    "row_shorter_than_the_swizzle": {
         "body": GO,
         "change": word(13, 3 << 24, 255 << 24),
-        "made": Map("f32", (64, 32), (256,), (4, 7), (1, 1), 128),
+        "made": Map("f32", (64, 32), (256,), (4, 8), (1, 1), 128),
     },
     "interleaved": {"body": GO, "change": word(2, 1 << 11, 3 << 11)},
     "atoms": {"body": GO, "change": word(2, 1 << 22, 3 << 22)},
     "tf32": {"body": GO, "change": word(2, 14 << 7, 15 << 7)},
-    "padded_row": {"body": GO, "change": word(2, 12 << 7, 15 << 7)},
-    "odd_element_of_4_bits": {"body": GO.replace("{0, 0}", "{1, 0}"), "change": word(2, 11 << 7, 15 << 7)},
+    "padded_row": {"body": GO, "change": word(2, 12 << 7, 15 << 7), "made": PLAIN},
+    "odd_element_of_4_bits": {
+        "body": GO.replace("{0, 0}", "{1, 0}"),
+        "change": word(2, 11 << 7, 15 << 7),
+        "made": PLAIN,
+    },
+    "corner": {"body": GO.replace("{0, 0}", "{2, 0}")},
+    "stored_before_the_tensor": {"body": "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%m, {0, -1}], [%r4];"},
     "padded_corner": {
         "body": GO.replace("{0, 0}", "{64, 0}"),
         "made": NarrowMap("b6x16_p32", (256, 8), (192,), (128, 4), (1, 1)),
