@@ -35,11 +35,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_351,
-    "the core, code lines": 53_482,
+    "product, code lines": 72_391,
+    "the core, code lines": 53_522,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_360,
-    "tests, code lines": 69_950,
+    "tests, code lines": 69_990,
     "Markdown, words": 29_584,
     "README.md, words": 1_600,
     "longest other page, words": 3_202,

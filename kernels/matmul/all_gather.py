@@ -33,10 +33,10 @@ from kernels.matmul.matmul import DEFAULT, SHARED_BYTES, Tuning, sizes_of
 from kernels.matmul.ranks import FusedMatmul, address, count_at_peer, shards_last
 from kernels.shares import VECTOR_BYTES
 
-PIECES, PIECE_BYTES = 4, 8 << 10
+PIECES, PIECE_BYTES = 8, 2 << 10
 """What a block has of the shard in shared memory on its way."""
 
-TUNING = replace(DEFAULT, stages=3, reason="room for pieces on their way to other ranks beside 3 stages")
+TUNING = replace(DEFAULT, stages=3, reason="as PUSHING; room for pieces on their way to other ranks beside 3 stages")
 
 
 class AllGather(FusedMatmul):
@@ -80,6 +80,9 @@ class AllGather(FusedMatmul):
         shape: Any = SimpleNamespace(threads=PIECE_BYTES // VECTOR_BYTES, unroll=PIECES)
         self.pieces = bulk.Stages(shape)
 
+    def tell(self, place: Any, sizes: Any, group: Any) -> None:
+        """No rank waits for C."""
+
     def shard(self, step: Any) -> Any:
         return self.after(self.rank, step)
 
@@ -104,7 +107,7 @@ class AllGather(FusedMatmul):
             tensor_maps.load(stage, sources[1], (k, row, self.slot(shard)), counted)
 
     @cute.jit
-    def assist(self, thread: Int32) -> None:
+    def assist(self) -> None:
         source, gathered_of, size = self.more
         begin, step = (Int64(one) * PIECE_BYTES for one in (cute.arch.block_idx()[0], cute.arch.grid_dim()[0]))
         for earlier in cutlass.range_constexpr(1, self.shards):
@@ -112,8 +115,8 @@ class AllGather(FusedMatmul):
             target = device.load_address(gathered_of, peer) + Int64(self.slot(self.rank)) * size
 
             def put(offset: Any, piece: Any, target: Any = target) -> None:
+                self.pace()
                 bulk.store(target + offset, *piece)
 
-            bulk.copy_pieces(thread, begin, size, step, source, self.pieces, put)
-            if thread == 0:
-                count_at_peer(device.load_address(self.flags_of, peer) + Int64(self.rank) * 4)
+            bulk.copy_pieces(Int32(0), begin, size, step, source, self.pieces, put)
+            count_at_peer(device.load_address(self.flags_of, peer) + Int64(self.rank) * 4)

@@ -4,18 +4,20 @@ A is (rows, depth), B (columns, depth), C (rows, columns): bfloat16 or float16, 
 and columns are multiples of 8 (16 bytes, which tensor maps demand); rows are any number. In fused kernels rows are
 divided into shards, one a rank, each with tiles of its own.
 
-Roles. A block has three warpgroups. Of the first, one thread starts copies; it gives its registers to the other two,
-which multiply: each has 64 rows of a tile and all of its columns. Blocks are as many as SMs and take tiles in turn, so
-that copies of the next tile run while this one is written out.
+Roles. A block has three warpgroups. The first gives its registers to the other two, which multiply: each has 64 rows
+of a tile and all of its columns. Of the first, one thread starts copies of A and B, and two start copies to C, one for
+each of the others. Blocks are as many as SMs and take tiles in turn, so that the next tile is loaded, and multiplied as
+far as chunks allow, while this one is written.
 
 Protocol inside a block: `stages` pairs of mbarriers. full[i] counts the bytes of a piece of A and of B; empty[i] counts
 the warps that have read it. In a cluster of two, the blocks' tiles lie one below the other and need the same piece of
 B: each loads half of it and gives it to both. So a stage is free when the warps of both blocks have read it. A cluster
-ends together, because a block that ended could not be told any more.
+ends together, because a block that ended could not be told any more. Each chunk of C has such a pair, too: all threads
+of its warpgroup fill it, one thread has it read.
 
 Order. Copies and wgmma both access memory through the async proxy: the mbarriers order them, no fence is needed.
-Accumulators go through shared memory by ordinary stores: fence.proxy.async and a barrier of the warpgroup stand between
-these and the copy to C, cp.async.bulk.wait_group.read before the place is used again.
+Accumulators go through shared memory by ordinary stores: fence.proxy.async and the chunk's mbarrier stand between these
+and the copy to C, cp.async.bulk.wait_group.read before the place is used again.
 
 Numerics: wgmma adds 16 products and the sum so far at a time, exactly to 25 bits, and truncates; C is rounded once, to
 nearest even.
@@ -63,12 +65,13 @@ SHARED_BYTES = 227 << 10
 class Tuning:
     """What a matmul is compiled for. columns: of a tile of 128 rows, a multiple of 64 to 256. stages: pieces of 64
     columns of A and B in shared memory. chunks: of 64 columns of C, which each warpgroup has there to write out; with
-    as many as a tile has, all of it is written while the next one is multiplied. cluster: blocks of a cluster, 1 or 2.
-    along, panel: the tile order."""
+    as many as a tile has, all of it is written while the next one is multiplied. in_flight: pieces of 2 KiB that a
+    warpgroup has under way to other ranks. cluster: blocks of a cluster, 1 or 2. along, panel: the tile order."""
 
     columns: int = 256
     stages: int = 4
     chunks: int = 2
+    in_flight: int = 1
     cluster: int = 1
     along: str = "m"
     panel: int = 8
@@ -79,10 +82,12 @@ class Tuning:
             raise ValueError(f"a tile has 64, 128, 192 or 256 columns, not {self.columns} (columns)")
         if self.cluster not in (1, 2) or self.along not in ("m", "n") or self.panel < 1:
             raise ValueError(f"{self}: cluster is 1 or 2, along m or n, panel 1 or more")
-        if self.chunks < 1 or self.stages < 2 or self.shared_bytes > SHARED_BYTES:
+        if self.chunks < 1 or self.columns // COLUMNS % self.chunks or self.in_flight < 1:
+            raise ValueError(f"{self}: chunks divide a tile's {self.columns // COLUMNS}, in_flight is 1 or more")
+        if self.stages < 2 or self.shared_bytes > SHARED_BYTES:
             raise ValueError(
                 f"{self.stages} stages and {self.chunks} chunks (stages, chunks) take {self.shared_bytes} bytes of "
-                f"{SHARED_BYTES}; give fewer, but 2 stages and 1 chunk"
+                f"{SHARED_BYTES}; give fewer, but 2 stages"
             )
 
     @property
@@ -91,7 +96,7 @@ class Tuning:
 
     @property
     def shared_bytes(self) -> int:
-        return self.stages * (self.stage_bytes + 16) + WORKERS * self.chunks * CHUNK_BYTES + 1024
+        return self.stages * (self.stage_bytes + 16) + WORKERS * self.chunks * (CHUNK_BYTES + 16) + 1024
 
 
 DEFAULT = Tuning()
@@ -104,6 +109,9 @@ def sizes_of(a: Any, b: Any) -> tuple[Any, ...]:
 
 class Matmul:
     """The kernel. dtype: cutlass.BFloat16 or cutlass.Float16."""
+
+    piece_rows = GROUP_ROWS
+    """Rows of a chunk that one copy stores."""
 
     in_turns = False
     """Whether each tile comes for all shards before the next one, not each shard as a whole."""
@@ -157,7 +165,7 @@ class Matmul:
 
     def target(self, matrix: Any) -> Any:
         """The tensor map of C."""
-        return self.map_of(matrix, GROUP_ROWS, True)
+        return self.map_of(matrix, self.piece_rows, True)
 
     def map_of(self, matrix: Any, rows: int, is_target: bool = False) -> Any:
         """The tensor map of a matrix for boxes of a number of rows: an atom that carries it."""
@@ -187,6 +195,7 @@ class Matmul:
         pieces = [shared.allocate_tensor(self.dtype, one.outer, 1024, one.inner) for one in layouts]
         chunks = shared.allocate_array(cutlass.Int8, WORKERS * self.tuning.chunks * CHUNK_BYTES, byte_alignment=1024)
         barriers = shared.allocate_array(Int64, 2 * stages, byte_alignment=8)
+        filled = shared.allocate_array(Int64, 2 * WORKERS * self.tuning.chunks, byte_alignment=8)
         sources, targets = ([tensor_maps.address_of(one) for one in group] for group in (sources, targets))
         b = tensor_maps.address_of(b)
         self.begin(words)
@@ -194,6 +203,9 @@ class Matmul:
             for at in cutlass.range_constexpr(stages):
                 cute.arch.mbarrier_init(barriers + at, 1)
                 cute.arch.mbarrier_init(barriers + stages + at, cluster * WORKERS * (GROUP // WARP))
+            for at in cutlass.range_constexpr(WORKERS * self.tuning.chunks):
+                cute.arch.mbarrier_init(filled + at, GROUP)
+                cute.arch.mbarrier_init(filled + WORKERS * self.tuning.chunks + at, 1)
             cute.arch.mbarrier_init_fence()
             for one in (*sources, b, *targets):
                 tensor_maps.prefetch(one)
@@ -203,11 +215,13 @@ class Matmul:
             cute.arch.setmaxregister_decrease(LOADER_REGISTERS)
             if thread == 0:
                 self.load(sources, b, pieces, barriers, sizes)
-            if thread >= WARP:
-                self.assist(thread - WARP)
+            if (thread == WARP) | (thread == 2 * WARP):
+                self.write_out(targets, chunks, filled, sizes, thread // WARP - 1)
+            if thread == 3 * WARP:
+                self.assist()
         else:
             cute.arch.setmaxregister_increase(WORKER_REGISTERS)
-            self.multiply(mma, targets, pieces, chunks, barriers, sizes, group - 1)
+            self.multiply(mma, pieces, barriers, chunks, filled, sizes, group - 1)
         if cutlass.const_expr(cluster > 1):
             cute.arch.cluster_arrive(aligned=False)
             cute.arch.cluster_wait()
@@ -244,8 +258,8 @@ class Matmul:
     def met(self, thread: Any) -> None:
         """All threads, when all of the block have begun."""
 
-    def assist(self, thread: Any) -> None:
-        """The warps of the first warpgroup that have nothing to do."""
+    def assist(self) -> None:
+        """A thread of the first warpgroup that has nothing else to do."""
 
     def shard(self, step: Any) -> Any:
         """The shard that is computed in a step."""
@@ -258,14 +272,31 @@ class Matmul:
         """Start the copy of a piece of A."""
         tensor_maps.load(stage, sources[0], self.corner(k, row, shard), counted)
 
-    def finish(self, sums: Any, targets: Any, chunks: Any, place: Any, sizes: Any, group: Any, told: Any) -> Any:
-        """A warpgroup has a tile: write its rows. told: what it has to tell, which is given to the next call."""
+    def finish(self, sums: Any, chunks: Any, filled: Any, place: Any, sizes: Any, group: Any, turn: Any) -> None:
+        """A warpgroup has a tile, its turn's: fill the chunks with its rows."""
         for at in range(self.columns // COLUMNS):
-            self.write(self.rounded(sums, at), targets, chunks, place, at, group)
-        return told
+            self.fill(self.rounded(sums, at), chunks, filled, at, group, turn)
 
-    def end(self, sizes: Any, group: Any, told: Any) -> None:
-        """A warpgroup has written all tiles."""
+    def before_storing(self, place: Any, sizes: Any, group: Any) -> None:
+        """The storing thread, before a tile."""
+
+    def store_chunk(self, targets: Any, chunk: Any, place: Any, at: int, sizes: Any, group: Any) -> None:
+        """The storing thread: start the copies of the tile's chunk with a number."""
+        for piece in range(GROUP_ROWS // self.piece_rows):
+            row = place[0] * self.rows + group * GROUP_ROWS + piece * self.piece_rows
+            corner = self.target_corner(place[1] * self.columns + at * COLUMNS, row, place[2])
+            self.store_piece(targets, corner, chunk + piece * self.piece_rows * ROW_BYTES, place[2])
+
+    def store_piece(self, targets: Any, corner: Any, piece: Any, shard: Any) -> None:
+        for one in targets:
+            tensor_maps.store(one, corner, piece)
+            bulk.end_group()
+
+    def tell(self, place: Any, sizes: Any, group: Any) -> None:
+        """The storing thread, after a tile."""
+
+    def end(self, sizes: Any) -> None:
+        """The multiplying threads, last."""
 
     # What they have in common.
 
@@ -314,7 +345,7 @@ class Matmul:
 
     @cute.jit
     def multiply(
-        self, mma: cute.TiledMma, targets: Any, pieces: Any, chunks: Any, barriers: Any, sizes: Any, group: Int32
+        self, mma: cute.TiledMma, pieces: Any, barriers: Any, chunks: Any, filled: Any, sizes: Any, group: Int32
     ) -> None:
         """A warpgroup: its rows of all tiles of this block."""
         stages = self.tuning.stages
@@ -324,7 +355,7 @@ class Matmul:
         b = mma.make_fragment_B(part.partition_B(pieces[1]))
         sums = cute.make_rmem_tensor(mma.partition_shape_C((self.rows, self.columns)), cutlass.Float32)
         stage, parity = Int32(0), Int32(0)
-        before, told = Int32(0), Int32(0)
+        before, turn = Int32(0), Int32(0)
         while number < count:
             cute.arch.mbarrier_wait(barriers + stage, parity)
             self.step(mma, sums, a, b, stage, True)
@@ -346,10 +377,10 @@ class Matmul:
             if stage == stages:
                 stage = Int32(0)
                 parity = 1 - parity
-            told = self.finish(sums, targets, chunks, self.place(number, sizes), sizes, group, told)
+            self.finish(sums, chunks, filled, self.place(number, sizes), sizes, group, turn)
             number += step
-        bulk.await_written()
-        self.end(sizes, group, told)
+            turn += 1
+        self.end(sizes)
 
     @cute.jit
     def step(self, mma: cute.TiledMma, sums: Any, a: Any, b: Any, stage: Int32, is_first: cutlass.Constexpr) -> None:
@@ -372,45 +403,55 @@ class Matmul:
                 cute.arch.mbarrier_arrive(barrier)
 
     @cute.jit
-    def write(self, words: Any, targets: Any, chunks: Any, place: Any, at: cutlass.Constexpr, group: Int32) -> None:
-        """64 columns of a warpgroup's rows of a tile, to all targets."""
-        row, column, shard = place
-        chunk = self.free_chunk(chunks, at, group)
+    def write_out(self, targets: Any, chunks: Any, filled: Any, sizes: Any, group: Int32) -> None:
+        """One thread for a warpgroup: start the copies of all chunks that it fills."""
+        number, step, count = self.numbers(sizes)
+        turn = Int32(0)
+        while number < count:
+            place = self.place(number, sizes)
+            self.before_storing(place, sizes, group)
+            for at in cutlass.range_constexpr(self.columns // COLUMNS):
+                chunk, barrier, parity = self.chunk_at(chunks, filled, at, group, turn)
+                cute.arch.mbarrier_wait(barrier, parity)
+                self.store_chunk(targets, chunk, place, at, sizes, group)
+                bulk.await_read(0)
+                cute.arch.mbarrier_arrive(barrier + WORKERS * self.tuning.chunks)
+            self.tell(place, sizes, group)
+            number += step
+            turn += 1
+        bulk.await_written()
+
+    def chunk_at(self, chunks: Any, filled: Any, at: int, group: Any, turn: Any) -> tuple[Any, Any, Any]:
+        """Where a tile's chunk lies in shared memory, its mbarrier, and the parity of its phase in this turn."""
+        count = self.tuning.chunks
+        slot = group * count + at % count
+        uses = self.columns // COLUMNS // count
+        return Int32(chunks.toint()) + slot * CHUNK_BYTES, filled + slot, (turn * uses + at // count) & 1
+
+    def fill(self, words: Any, chunks: Any, filled: Any, at: int, group: Any, turn: Any) -> None:
+        """64 columns of a warpgroup's rows of a tile, as tensor maps have them."""
         thread = cute.arch.thread_idx()[0] % GROUP
         line = thread // WARP * 16 + thread % 16
-        for pair in cutlass.range_constexpr(COLUMNS // 16):
-            vector = (2 * pair + thread % WARP // 16) ^ (line % 8)
-            tensor_maps.store_matrices(chunk + line * ROW_BYTES + vector * 16, words[4 * pair : 4 * pair + 4])
-        self.chunk_full(group)
-        if thread == 0:
-            first = column * self.columns + at * COLUMNS
-            self.store(targets, self.target_corner(first, row * self.rows + group * GROUP_ROWS, shard), chunk, shard)
-            bulk.end_group()
 
-    def store(self, targets: Any, corner: Any, chunk: Any, shard: Any) -> None:
-        """Start the copies of a chunk, by one thread."""
-        for one in targets:
-            tensor_maps.store(one, corner, chunk)
+        def put(chunk: Any) -> None:
+            for pair in range(COLUMNS // 16):
+                vector = (2 * pair + thread % WARP // 16) ^ (line % 8)
+                tensor_maps.store_matrices(chunk + line * ROW_BYTES + vector * 16, words[4 * pair : 4 * pair + 4])
+
+        self.fill_with(put, chunks, filled, at, group, turn)
+
+    def fill_with(self, put: Any, chunks: Any, filled: Any, at: int, group: Any, turn: Any) -> None:
+        """Fill a chunk when what it held has been read."""
+        chunk, barrier, parity = self.chunk_at(chunks, filled, at, group, turn)
+        cute.arch.mbarrier_wait(barrier + WORKERS * self.tuning.chunks, parity ^ 1)
+        put(chunk)
+        tensor_maps.fence_shared()
+        cute.arch.mbarrier_arrive(barrier)
 
     def rounded(self, sums: Any, at: int) -> list[Any]:
         """The words of 64 columns: two neighbours of a row each."""
         values = [tensor_maps.word_of_float(sums[at * COLUMNS // 2 + i]) for i in range(COLUMNS // 2)]
         return [narrow(values[i : i + 2], self.name) for i in range(0, len(values), 2)]
-
-    @cute.jit
-    def free_chunk(self, chunks: Any, at: cutlass.Constexpr, group: Int32) -> Int32:
-        """A chunk of shared memory, when what it held has been read. A tile begins with the first chunk again, which
-        the one before may just have used."""
-        count = self.tuning.chunks
-        is_first_again = at == 0 and self.columns // COLUMNS % count
-        if cute.arch.thread_idx()[0] % GROUP == 0:
-            bulk.await_read(0 if is_first_again else count - 1)
-        self.meet_group(group)
-        return Int32(chunks.toint()) + (group * count + at % count) * CHUNK_BYTES
-
-    def chunk_full(self, group: Any) -> None:
-        tensor_maps.fence_shared()
-        self.meet_group(group)
 
     def meet_group(self, group: Any) -> None:
         cute.arch.barrier(barrier_id=1 + group, number_of_threads=GROUP)

@@ -4,9 +4,8 @@ Each rank multiplies its A (all rows, its part of the depth) and B. The rows of 
 its owner. A shard has tiles of its own, so its number of rows is any.
 
 ReduceScatter (inboxes). A rank computes the shards of the ranks after it, in order, and its own last. Tiles of others
-are rounded to C's type and pushed into the owner's inbox: a bulk store of 8 KiB for 64 columns of a warpgroup, as
-its registers have them, so that the owner's same thread reads back 16 bytes at a time. The owner adds the inboxes to
-its own tile in registers, and writes C.
+are rounded to C's type and pushed into the owner's inbox by bulk stores, as registers have them, so that the owner's
+same thread reads back 16 bytes at a time. The owner adds the inboxes to its own tile in registers, and writes C.
 
 AllReduce. The same, and the owner stores the finished tile into C of all ranks. A rank is done when all have come. The
 link is what takes longest, so each tile comes for all ranks before the next one: finished tiles leave from the start.
@@ -15,10 +14,9 @@ ReduceScatterByAdding. A rank computes its own shard first and stores it to C; t
 theirs where they are, by cp.reduce.async.bulk.tensor. It needs no inbox and no pass over one. What it gives up: each
 addition rounds to C's type, and their order is free, so that results of more than two ranks differ from run to run.
 
-Order and scope. A warpgroup signals what it stored by a flag for its rows of the tile, released at system scope after
-cp.async.bulk.wait_group 0 (not .read: that says only that shared memory was read) by the thread that stored it. The
-flag is set when the warpgroup has the next tile, so that no thread waits for the link. The warpgroup that needs the
-rows acquires the flag by one thread and passes it on by its barrier; before it adds by a copy it has a proxy fence.
+Order and scope. Who stored a warpgroup's rows of a tile signals them by a flag, released at system scope after
+cp.async.bulk.wait_group 0 (not .read: that says only that shared memory was read). The warpgroup that needs the rows
+acquires the flag by one thread and passes it on by its barrier. Who adds by copies acquires it and has a proxy fence.
 
 Repeated launches. There are two inboxes, which launches take in turn. A rank that begins launch n + 2 has got tiles
 of all ranks in launch n + 1, so they have ended launch n and read that inbox. C of another rank is written only when
@@ -41,6 +39,9 @@ from kernels.dsl.arithmetic import Reduction
 from kernels.dsl.tensor_maps import COLUMNS
 from kernels.matmul.matmul import CHUNK_BYTES, GROUP, WORKERS, Tuning, sizes_of
 from kernels.matmul.ranks import PARTS, WHOLE, FusedMatmul, address, shards_last
+
+PIECE_BYTES = 2 << 10
+"""Of a bulk store into an inbox."""
 
 
 def half_tiles(rows: int, columns: int, tuning: Tuning) -> int:
@@ -91,18 +92,17 @@ class ReduceScatter(FusedMatmul):
         return column, row, shard
 
     @cute.jit
-    def finish(self, sums: Any, targets: Any, chunks: Any, place: Any, sizes: Any, group: Int32, told: Int32) -> Int32:
-        self.tell(told, sizes, group)
-        half, owner = self.half_tile(place, sizes, group), place[2]
-        if owner != self.rank:
-            self.push(sums, chunks, self.part(device.load_address(self.more[1], owner), self.rank, half, sizes), group)
+    def finish(self, sums: Any, chunks: Any, filled: Any, place: Any, sizes: Any, group: Int32, turn: Int32) -> None:
+        half = self.half_tile(place, sizes, group)
+        if place[2] != self.rank:
+            for at in cutlass.range_constexpr(self.columns // COLUMNS):
+                self.fill_as_held(self.rounded(sums, at), chunks, filled, at, group, turn)
         else:
             if cute.arch.thread_idx()[0] % GROUP == 0:
                 for step in cutlass.range_constexpr(1, self.shards):
                     self.await_one(PARTS, self.after(self.rank, step), half, sizes)
             self.meet_group(group)
-            self.fold(sums, targets, chunks, place, half, sizes, group)
-        return self.told(half, owner)
+            self.fold(sums, chunks, filled, half, sizes, group, turn)
 
     def part(self, inbox: Any, source: Any, half: Any, sizes: Any) -> Any:
         """Where a rank's inbox has a half tile of another in this launch."""
@@ -110,23 +110,32 @@ class ReduceScatter(FusedMatmul):
         chunks = self.columns // COLUMNS
         return inbox + (Int64(row) * self.half_tiles(sizes) + half) * (chunks * CHUNK_BYTES)
 
-    @cute.jit
-    def push(self, sums: Any, chunks: Any, target: Int64, group: Int32) -> None:
-        """Store a warpgroup's rows as its registers have them."""
+    def fill_as_held(self, words: Any, chunks: Any, filled: Any, at: int, group: Any, turn: Any) -> None:
+        """64 columns of a warpgroup's rows, as its registers have them."""
         thread = cute.arch.thread_idx()[0] % GROUP
-        for at in cutlass.range_constexpr(self.columns // COLUMNS):
-            words = self.rounded(sums, at)
-            chunk = self.free_chunk(chunks, at, group)
-            for vector in cutlass.range_constexpr(len(words) // 4):
+
+        def put(chunk: Any) -> None:
+            for vector in range(len(words) // 4):
                 place = chunk + (vector * GROUP + thread) * 16
                 tensor_maps.store_shared_vector(place, words[4 * vector : 4 * vector + 4])
-            self.chunk_full(group)
-            if thread == 0:
-                bulk.store(target + at * CHUNK_BYTES, chunk, CHUNK_BYTES)
-                bulk.end_group()
 
-    def fold(self, sums: Any, targets: Any, chunks: Any, place: Any, half: Any, sizes: Any, group: Any) -> None:
-        """Add what came from others, and write the sum. Loads are a chunk ahead."""
+        self.fill_with(put, chunks, filled, at, group, turn)
+
+    @cute.jit
+    def store_chunk(self, targets: Any, chunk: Int32, place: Any, at: Any, sizes: Any, group: Int32) -> None:
+        if place[2] != self.rank:
+            half = self.half_tile(place, sizes, group)
+            inbox = self.part(device.load_address(self.more[1], place[2]), self.rank, half, sizes)
+            for piece in cutlass.range_constexpr(CHUNK_BYTES // PIECE_BYTES):
+                self.pace()
+                offset = at * CHUNK_BYTES + piece * PIECE_BYTES
+                bulk.store(inbox + offset, chunk + piece * PIECE_BYTES, PIECE_BYTES)
+                bulk.end_group()
+        else:
+            FusedMatmul.store_chunk(self, targets, chunk, place, at, sizes, group)
+
+    def fold(self, sums: Any, chunks: Any, filled: Any, half: Any, sizes: Any, group: Any, turn: Any) -> None:
+        """Add what came from others, and fill the chunks with the sum. Loads are a chunk ahead."""
         total = Reduction(self.name, "float32", "sum", self.shards)
         thread = cute.arch.thread_idx()[0] % GROUP
         sources = [self.after(self.rank, step) for step in range(1, self.shards)]
@@ -144,10 +153,7 @@ class ReduceScatter(FusedMatmul):
             folded = total.start(contributions[0])
             for one in contributions[1:]:
                 folded = total.add(folded, one)
-            self.write(total.finish(folded), targets, chunks, place, at, group)
-
-    def end(self, sizes: Any, group: Any, told: Any) -> None:
-        self.tell(told, sizes, group)
+            self.fill(total.finish(folded), chunks, filled, at, group, turn)
 
 
 class AllReduce(ReduceScatter):
@@ -179,8 +185,7 @@ class AllReduce(ReduceScatter):
     def target_corner(self, column: Any, row: Any, shard: Any) -> tuple[Any, ...]:
         return column, row, shard
 
-    def end(self, sizes: Any, group: Any, told: Any) -> None:
-        self.tell(told, sizes, group)
+    def end(self, sizes: Any) -> None:
         self.await_all(WHOLE, sizes)
 
 
@@ -210,27 +215,28 @@ class ReduceScatterByAdding(ReduceScatter):
     def shard(self, step: Any) -> Any:
         return self.after(self.rank, step)
 
-    @cute.jit
-    def finish(self, sums: Any, targets: Any, chunks: Any, place: Any, sizes: Any, group: Int32, told: Int32) -> Int32:
-        self.tell(told, sizes, group)
-        half, owner = self.half_tile(place, sizes, group), place[2]
-        if owner != self.rank:  # noqa: SIM102
-            if cute.arch.thread_idx()[0] % GROUP == 0:
-                self.await_one(WHOLE, owner, half, sizes)
-                bulk.fence_proxies()
-        for at in cutlass.range_constexpr(self.columns // COLUMNS):
-            self.write(self.rounded(sums, at), targets, chunks, place, at, group)
-        return self.told(half, owner)
+    def finish(self, sums: Any, chunks: Any, filled: Any, place: Any, sizes: Any, group: Any, turn: Any) -> None:
+        FusedMatmul.finish(self, sums, chunks, filled, place, sizes, group, turn)
 
     @cute.jit
-    def store(self, targets: Any, corner: Any, chunk: Int32, shard: Int32) -> None:
+    def before_storing(self, place: Any, sizes: Any, group: Int32) -> None:
+        if place[2] != self.rank:
+            self.await_one(WHOLE, place[2], self.half_tile(place, sizes, group), sizes)
+            bulk.fence_proxies()
+
+    def store_chunk(self, targets: Any, chunk: Any, place: Any, at: int, sizes: Any, group: Any) -> None:
+        FusedMatmul.store_chunk(self, targets, chunk, place, at, sizes, group)
+
+    @cute.jit
+    def store_piece(self, targets: Any, corner: Any, piece: Int32, shard: Int32) -> None:
+        self.pace()
         for owner in cutlass.range_constexpr(self.shards):
             if shard == owner:
                 if shard == self.rank:
-                    tensor_maps.store(targets[owner], corner, chunk)
+                    tensor_maps.store(targets[owner], corner, piece)
                 else:
-                    tensor_maps.store(targets[owner], corner, chunk, True)
+                    tensor_maps.store(targets[owner], corner, piece, True)
+        bulk.end_group()
 
-    def end(self, sizes: Any, group: Any, told: Any) -> None:
-        self.tell(told, sizes, group)
+    def end(self, sizes: Any) -> None:
         self.await_all(PARTS, sizes)

@@ -15,7 +15,7 @@ from kernels.matmul.matmul import Tuning
 from kernels.matmul.reduce_scatter import AllReduce, ReduceScatter, ReduceScatterByAdding, half_tiles, inbox_bytes
 from runner.world.world import WorldFailure
 
-SMALL, WIDE, TWO = Tuning(columns=64), Tuning(stages=3), Tuning(columns=128, cluster=2)
+SMALL, WIDE, TWO = Tuning(columns=64, chunks=1), Tuning(stages=3), Tuning(columns=128, cluster=2, in_flight=1)
 CLUSTER = {("formal", "fence.proxy.async")}
 """What is told of clusters: see test_matmul."""
 
@@ -179,14 +179,30 @@ class NoWaitForOwner(ReduceScatterByAdding):
 
 
 class NoWaitForAdditions(ReduceScatterByAdding):
-    def end(self, sizes, group, told):
-        self.tell(told, sizes, group)
+    def end(self, sizes):
+        pass
 
 
-def is_found(kind, world_size=2):
+class FilledTooLate(ReduceScatter):
+    def fill_with(self, put, chunks, filled, at, group, turn):
+        chunk, barrier, parity = self.chunk_at(chunks, filled, at, group, turn)
+        cutlass.cute.arch.mbarrier_wait(barrier + 2 * self.tuning.chunks, parity ^ 1)
+        cutlass.cute.arch.mbarrier_arrive(barrier)
+        put(chunk)
+
+
+class FilledTooEarly(ReduceScatter):
+    def fill_with(self, put, chunks, filled, at, group, turn):
+        chunk, barrier, _ = self.chunk_at(chunks, filled, at, group, turn)
+        put(chunk)
+        tensor_maps.fence_shared()
+        cutlass.cute.arch.mbarrier_arrive(barrier)
+
+
+def is_found(kind, world_size=2, blocks=4):
     """Whether the race checker tells something new of a kernel, or memory that was never written."""
     try:
-        found = Fused(kind, world_size, 70, 72, 72).ran(races=True)[2]
+        found = Fused(kind, world_size, 70, 72, 72, blocks=blocks).ran(races=True)[2]
     except WorldFailure as failure:
         return "never written" in failure.message or str(failure.status) == "DEADLOCK"
     return bool(found)
@@ -200,21 +216,23 @@ WEAKER = (
     OneInbox,
     NoWaitForOwner,
     NoWaitForAdditions,
+    FilledTooLate,
+    FilledTooEarly,
 )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", WEAKER)
 def test_a_kernel_without_one_of_its_waits_is_found(kind):
-    assert is_found(kind)
+    assert is_found(kind, blocks=2 if kind is FilledTooEarly else 4)
 
 
 NOTHING = lambda *_: None  # noqa: E731
 WEAKER_PARTS = {
-    "told before the stores are written": (ranks.bulk, "await_written", lambda: ranks.bulk.await_read(0)),
+    "told before the stores are written": (ranks.bulk, "await_written", lambda *_: ranks.bulk.await_read(0)),
     "told by a relaxed store": (ranks.device, "signal", partial(device.signal, order="relaxed")),
     "no fence between stores to shared memory and the copy": (tensor_maps, "fence_shared", NOTHING),
-    "no barrier between stores to shared memory and the copy": (ReduceScatter, "meet_group", NOTHING),
+    "no barrier behind the thread that waited for flags": (ReduceScatter, "meet_group", NOTHING),
 }
 
 

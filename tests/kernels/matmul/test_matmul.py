@@ -43,8 +43,8 @@ def rounded(a, b):
         (TWO, (600, 520, 264)),
         (TWO, (8, 8, 8)),
         (Tuning(columns=128, stages=6, cluster=2, along="n", panel=2), (300, 400, 136)),
-        (Tuning(columns=64, stages=2, cluster=2, panel=3), (1100, 200, 72)),
-        (Tuning(columns=192, stages=3, cluster=2), (130, 392, 320)),
+        (Tuning(columns=64, stages=2, chunks=1, cluster=2, panel=3), (1100, 200, 72)),
+        (Tuning(columns=192, stages=3, chunks=1, cluster=2), (130, 392, 320)),
     ],
     ids=str,
 )
@@ -99,10 +99,9 @@ def test_there_are_no_races(tuning):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [64, 192, 256])
-def test_a_chunk_is_filled_again_when_it_was_read(columns, monkeypatch):
-    """Of tiles of an odd number of chunks the last and the next one's first are in one place."""
-    tuning, (a, b) = Tuning(columns=columns, cluster=1, stages=3), integers(300, 264, 72)
+@pytest.mark.parametrize(("columns", "chunks"), [(64, 1), (192, 1), (192, 3), (256, 2)])
+def test_a_chunk_is_filled_again_when_it_was_read(columns, chunks, monkeypatch):
+    tuning, (a, b) = Tuning(columns=columns, chunks=chunks, stages=3), integers(300, 264, 72)
     found, findings = ran(tuning, a, b, 2, schedule="fair", races=True)
     assert torch.equal(found, rounded(a, b))
     assert not findings
@@ -117,6 +116,8 @@ def test_a_chunk_is_filled_again_when_it_was_read(columns, monkeypatch):
         ({"stages": 5}, "give fewer"),
         ({"stages": 1}, "give fewer"),
         ({"cluster": 4}, "cluster is 1 or 2"),
+        ({"chunks": 3}, "chunks divide"),
+        ({"in_flight": 0}, "in_flight is 1"),
     ],
     ids=str,
 )
