@@ -40,7 +40,7 @@ LIMITS = {
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_360,
     "tests, code lines": 69_990,
-    "Markdown, words": 29_820,
+    "Markdown, words": 29_827,
     "README.md, words": 1_600,
     "longest other page, words": 3_246,
     "verbs of symlab --help": 14,
