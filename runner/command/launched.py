@@ -32,12 +32,12 @@ from runner.command.worker import MODULE, Content
 from runner.interrupt import shielded
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
-from runner.launch.joblib_workers import end_joblib, reason_of_end, release_semaphores
 from runner.launch.supervisor import FINISHED, Supervisor
 from runner.launch.workers import JOBLIB, SLURM, Group
 from runner.records.command_json import COMMAND_JSON, RecordedWorker
 from runner.records.scrub import scrubbed
 from runner.records.store import Store, StoreError
+from runner.request_error import first_line
 
 if TYPE_CHECKING:
     from cases.record.record import Record
@@ -208,7 +208,7 @@ class Launched:
     def _options(self, group: Group, name: str) -> dict[str, Any]:
         """The launcher's options that this process decides."""
         if self._request.name == JOBLIB:
-            return {"n_jobs": group.workers}
+            return {}
         from submitit.core.utils import JobPaths
 
         given = str(self._request.options.get("submitit_folder") or "")
@@ -272,7 +272,7 @@ class Launched:
                     one.queued = found
                     one.gone = found.state if found.is_gone else ""
                 elif started.error is not None and one.queued is None:
-                    one.gone = reason_of_end(started.error)
+                    one.gone = first_line(started.error)
 
     def _look_at_submission(self, started: Started) -> None:
         """Slurm does not answer: where it took no job either, and the launcher gave up, there is none to wait for."""
@@ -281,7 +281,7 @@ class Launched:
         for number in started.workers:
             one = self._seen[number]
             if one.state is None and one.queued is None:
-                one.gone = reason_of_end(started.error)
+                one.gone = first_line(started.error)
 
     def _look_at_processes(self) -> None:
         """Whether workers of this machine still are: a supervisor that was killed says nothing."""
@@ -297,7 +297,7 @@ class Launched:
                 elif process and now_s - one.alive_s > GONE_S:
                     one.gone = "its process is gone"
                 elif started.is_over and (started.error is not None or one.state is None):
-                    one.gone = reason_of_end(started.error) if started.error is not None else FINISHED
+                    one.gone = first_line(started.error) if started.error is not None else FINISHED
 
     @property
     def _submitit_folder(self) -> Path:
@@ -484,9 +484,6 @@ class Launched:
                 return ""
             return f"Slurm jobs {', '.join(left) or 'that were just submitted'}; scancel {names} ends them"
         processes = self._processes()
-        if self._request.name == JOBLIB:
-            end_joblib()
-            release_semaphores()
         if processes:
             return f"processes {', '.join(map(str, processes))}, which end by themselves"
         if self._started and not all(one.is_over for one in self._now):
@@ -525,9 +522,6 @@ class Launched:
     def _close(self) -> None:
         """Remove the files of the launch, and those that killed workers had not finished writing."""
         self._claimed = self._files.claims()
-        if self._request.name == JOBLIB:
-            end_joblib()
-            release_semaphores()
         if self._request.name != JOBLIB and self._submitit_folder.parent != self._files.folder:
             shutil.rmtree(self._submitit_folder, ignore_errors=True)
         self._files.remove()

@@ -1,4 +1,5 @@
-"""Hands workers to Hydra's launcher: the plugin starts them, where it likes and with its own options.
+"""Starts workers: those of joblib in threads of this process, each of which watches a process, all others by Hydra's
+plugin, where it likes and with its own options.
 
 A worker is one job to Hydra, whose number tells it which worker it is. It gets no overrides: the jobs of the command
 are composed and checked before, here. The launcher's launch() returns when all its jobs have, so it has a thread of its
@@ -13,7 +14,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +31,6 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from memory.pickling import dumps
-from runner.launch.joblib_workers import start_trackers
 from runner.launch.workers import JOBLIB, SUBMITIT_LOCAL
 from runner.request.launching import LaunchRequest
 from runner.request_error import RequestError
@@ -51,14 +51,13 @@ class _Task:
     """The function that Hydra's launcher runs for each of its jobs.
 
     It holds the work pickled. Launchers pickle what they are given with cloudpickle, which copies a class that it does
-    not find by its name, with all that the class's module holds, and joblib does it in a thread of its own.
+    not find by its name, with all that the class's module holds.
     """
 
     def __init__(self, work: Work) -> None:
         self._work = dumps(work)
 
     def __call__(self, config: DictConfig) -> Any:
-        _take_interrupts_again()
         work: Work = pickle.loads(self._work)
         return work(int(HydraConfig.get().job.num))
 
@@ -77,26 +76,28 @@ class Started:
         """Start workers, whose numbers follow each other. options replace the launcher's own; folder takes files."""
         self.workers = tuple(workers)
         self.error: BaseException | None = None
-        made = _made_launcher(request, work, options, folder)
-        self._name = request.name
-        self._thread = threading.Thread(target=self._launch, args=(made,), name="hydra-launcher", daemon=True)
-        self._thread.start()
+        if request.name == JOBLIB:
+            runs = [partial(work, number) for number in self.workers]
+        else:
+            made = _made_launcher(request, work, options, folder)
+            runs = [partial(made.launch, [[] for _ in self.workers], self.workers[0])]
+        self._blocks = request.name not in (JOBLIB, SUBMITIT_LOCAL)
+        self._threads = [threading.Thread(target=self._run, args=(run,), name="launcher", daemon=True) for run in runs]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def is_over(self) -> bool:
         """Whether the launcher has returned or raised."""
-        return not self._thread.is_alive()
+        return not any(thread.is_alive() for thread in self._threads)
 
-    def _launch(self, launcher: Launcher) -> None:
-        """Processes that start here get a terminal's Ctrl-C, too. They don't take it: the command tells its workers to
-        end, and sbatch is to finish what it submits, which is cancelled then. Those of submitit_local have sessions of
-        their own."""
-        if self._name == JOBLIB:
-            start_trackers()
-        if self._name != SUBMITIT_LOCAL:
+    def _run(self, run: Callable[[], object]) -> None:
+        """sbatch gets a terminal's Ctrl-C, too, and does not take it: it is to finish what it submits, which is
+        cancelled then. Workers of this machine have sessions of their own."""
+        if self._blocks:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            launcher.launch([[] for _ in self.workers], self.workers[0])
+            run()
         except BaseException as error:
             self.error = error
 
@@ -110,16 +111,6 @@ def check_folder(request: LaunchRequest | None, folder: Path) -> None:
             f"{folder.absolute()}: {request.name} fills in what follows a {found[0]} in a path (hydra/launcher), "
             "work in a folder without one, or use joblib"
         )
-
-
-def _take_interrupts_again() -> None:
-    """Let SIGINT through in a worker, which was started with it blocked. One that has come until now is dropped."""
-    if threading.current_thread() is not threading.main_thread():  # a single worker of joblib is one of the command's
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGINT, before)
 
 
 def _literal(text: str) -> str:
@@ -153,8 +144,7 @@ def _made_launcher(request: LaunchRequest, work: Work, options: dict[str, Any], 
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=context, task_function=_Task(work), config=config
         )
-    if request.name.startswith("submitit"):
-        _adapt_submitit()
+    _adapt_submitit()
     return launcher
 
 

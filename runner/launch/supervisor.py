@@ -1,7 +1,7 @@
 """What a launcher's worker runs: a watched process that does the jobs, started again for the others if a job ends it.
 
-The process is another one because launchers take liberties with theirs: joblib ends all of its workers if one dies, and
-submitit handles signals in its own way. Here a job that takes its process with it (the kernel's out-of-memory killer,
+The process is another one because submitit handles signals in its own way, and joblib's workers are threads of the
+command. Here a job that takes its process with it (the kernel's out-of-memory killer,
 a crash in a library) costs that job alone.
 """
 
@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -62,9 +61,7 @@ class Supervisor:
     began: int = 0
 
     def __call__(self, worker: int) -> WorkerState:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_without_interrupts())
-            stack.enter_context(at_work(self.process if self.host == socket.gethostname() else 0))
+        with _without_interrupts():
             files = LaunchFiles(Path(self.folder))
             if not files.is_of(self.token):
                 raise RuntimeError(f"{self.folder} is not here: workers need the command's file system")
@@ -186,40 +183,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-_working: list[int] = []
-"""The commands of the workers that are at work in this process."""
-
-_watched: set[int] = set()
-"""Commands that this process ends with."""
-
-
-@contextlib.contextmanager
-def at_work(command: int) -> Iterator[None]:
-    """Within, this process does the work of a worker. Once it has none, it ends with the command that started it.
-    command is that one's process; 0: it is of another machine.
-
-    joblib's processes would wait for more work for minutes after the command was killed, and keep its output open.
-    Other processes end by themselves: only one that is the command's own child is watched.
-    """
-    if command and command == os.getppid() and command not in _watched:
-        _watched.add(command)
-        threading.Thread(target=_end_with, args=(command,), name="end-with-command", daemon=True).start()
-    _working.append(command)
-    try:
-        yield
-    finally:
-        _working.remove(command)
-
-
-def _end_with(command: int) -> None:
-    """End this process once its parent, the command, is gone and no worker is at work in it."""
-    while os.getppid() == command:
-        time.sleep(LOOK_S)
-    while command in _working:
-        time.sleep(LOOK_S)
-    os._exit(0)
 
 
 @contextlib.contextmanager

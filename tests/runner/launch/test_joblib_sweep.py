@@ -125,7 +125,7 @@ def still_in(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("signals", [(signal.SIGKILL,), (signal.SIGINT, signal.SIGINT)], ids=["killed", "interrupted"])
 def test_no_process_stays_of_a_command_that_left_at_once(signals: tuple[int, ...], tmp_path: Path) -> None:
-    """joblib's processes would wait for work for minutes, and keep open what a reader of the command reads.
+    """A process that stayed would keep open what a reader of the command reads.
 
     Workers that are stopped (SIGSTOP) can't end, as the first interrupt asks for, before the second one comes.
     """
@@ -135,7 +135,7 @@ def test_no_process_stays_of_a_command_that_left_at_once(signals: tuple[int, ...
     (folder,) = (tmp_path / "records").iterdir()
     # The command names the processes that it has seen, and one that took a job's record has seen that job's worker.
     read_until(b"jobs done)", process)
-    assert len(still_in(tmp_path)) > 3
+    assert len(still_in(tmp_path)) >= 3
     if len(signals) > 1:
         for one in workers:
             os.kill(one.process, signal.SIGSTOP)

@@ -1,6 +1,5 @@
 """Ctrl-C in a terminal under joblib and submitit_local: the signal comes to all processes of its foreground group."""
 
-import contextlib
 import os
 import signal
 from pathlib import Path
@@ -43,17 +42,6 @@ def at_work(place):
     return [one for one in found if one.job is not None and one.process]
 
 
-def loky_processes(command):
-    """joblib's two workers and its tracker, by /proc; none until all three have started."""
-    found = []
-    for task in Path(f"/proc/{command}/task").iterdir():
-        with contextlib.suppress(OSError):  # a thread may have ended
-            for child in (task / "children").read_text().split():
-                if b"loky" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    found.append(int(child))
-    return found if len(found) > 2 else []
-
-
 def blocked_by(process):
     """The signals that a process blocks, a bit each."""
     status = Path(f"/proc/{process}/status").read_text()
@@ -63,12 +51,6 @@ def blocked_by(process):
 def test_the_command_ends_submitits_workers(tmp_path):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     interrupted(tmp_path, ["hydra/launcher=submitit_local"], lambda _: at_work(tmp_path))
-
-
-def test_joblibs_workers_are_silent_while_they_start(tmp_path):
-    words = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
-    processes, _ = interrupted(tmp_path, words, loky_processes)
-    until(lambda: not any(Path(f"/proc/{one}").exists() for one in processes), "the end of joblib's processes")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
