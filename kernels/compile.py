@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cases.case import Case
-from kernels.compile_error import CompilationError, reason_of
+from kernels.compile_error import CompilationError, place_of_end, reason_of
 from kernels.sources import ROOT, digest_of, is_foreign, name_of, sources_of
 from kernels.spec import ARGUMENT_KINDS, KernelSpec
 from kernels.toolkit import version_of
@@ -224,17 +224,16 @@ def compiled_apart(step: Callable[[], T], what: str, error: type[Exception] = Va
     """Return what a step returns that compiles brought code, in a process of its own. what: "compiling ring for
     sm_90a".
 
-    Raises what the step raises, and `error` if it ends the process: with the line of the user's file, what it called
-    there, and the argument that did not fit, where these can be told.
+    Raises what the step raises, and `error` if it ends the process: with the line of the user's file and what it called
+    there, where these can be told.
     """
-    from kernels.call_that_ended import at_end
     from memory.forked import ProcessEnded, forked
 
     with compiling:
         try:
             return forked(step)
         except ProcessEnded as ended:
-            said = " ".join(filter(None, [f"{what} ended its process {ended.how}", at_end(step, ended)]))
+            said = " ".join(filter(None, [f"{what} ended its process {ended.how}", place_of_end(ended.frames)]))
             raise error(f"{said} (kernel), look at what it calls there") from None
 
 

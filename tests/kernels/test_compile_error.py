@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
 import symlab
 from cases.case import Case
 from kernels.brought import function_at, spec_at
-from kernels.call_that_ended import _told
 from kernels.compile import executable
 from kernels.compile_error import CompilationError, reason_of
 from kernels.functions import CallArgument, compiled_callable
@@ -127,16 +123,3 @@ def test_a_brought_kernel_that_ends_its_process_is_a_message_and_others_still_co
         executable(spec_at(f"{file}:SPEC"), CASE, "sm_90a", tmp_path / "cache")
     again = write_ring(tmp_path / "again")
     assert executable(spec_at(f"{again}:SPEC"), CASE, "sm_90a", tmp_path / "cache").ptx
-
-
-def test_the_argument_that_does_not_fit_is_told() -> None:
-    assert _told(tile(WRONG, 3)) == "its argument source is of type list, and Path is expected"
-    assert _told(tile(Path(), 3)) == "its arguments are source PosixPath, count int"
-    assert _told(tile(Path(), WRONG)) == "its argument count is of type list, and int | None is expected"
-
-
-WRONG: Any = []
-
-
-def tile(source: Path, count: int | None) -> FrameType:
-    return sys._getframe()
