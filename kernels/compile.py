@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cases.case import Case
-from kernels.compile_error import CompilationError, place_of_end, reason_of
+from kernels.compile_error import CompilationError, reason_of
 from kernels.sources import ROOT, digest_of, is_foreign, name_of, sources_of
 from kernels.spec import ARGUMENT_KINDS, KernelSpec
 from kernels.toolkit import version_of
@@ -227,6 +227,7 @@ def compiled_apart(step: Callable[[], T], what: str, error: type[Exception] = Va
     Raises what the step raises, and `error` if it ends the process: with the line of the user's file and what it called
     there, where these can be told.
     """
+    from kernels.place_of_end import place_of_end
     from memory.forked import ProcessEnded, forked
 
     with compiling:

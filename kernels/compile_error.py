@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import sysconfig
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from kernels.sources import PACKAGE, ROOT
-from memory.forked import Frame
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _HOST = ("cases", "memory", "reports", "runner", "simulator", "symlab")
@@ -20,9 +19,6 @@ _SNIPPET = re.compile(
     rf"[^\S\n]*(?:-->)?[^\S\n]*(?:{_FILES}):\d+(?::\d+)?[^\n]*\n(?:[^\S\n]*\d*[^\S\n]*\|[^\n]*(?:\n|$))*"
 )
 """A place in the files that call the compiler, and the lines of it that the compiler shows."""
-
-
-_WRAPPERS = ("wrapper", "noted_end")
 
 
 class CompilationError(RuntimeError):
@@ -63,17 +59,3 @@ def shown(file: str) -> str:
     """Return a file of the project from its root, another one by its name."""
     path = Path(file)
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(PACKAGE) else path.name
-
-
-def place_of_end(frames: Sequence[Frame]) -> str:
-    """Return where a process that ended itself was, innermost first: "in tma_load, called at ring.py:12". "" if it was
-    in no function of the user's."""
-    called = ""
-    for frame in frames:
-        if frame.function in ("compiled_callable", "_compile", "_answer"):
-            return ""
-        if not is_hidden(frame.file):
-            place = f"{shown(frame.file)}:{frame.line}"
-            return f"in {called}, called at {place}" if called else f"at {place}"
-        called = called if frame.function in _WRAPPERS else frame.function
-    return ""
