@@ -35,12 +35,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_346,
-    "the core, code lines": 53_477,
+    "product, code lines": 72_560,
+    "the core, code lines": 53_682,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_360,
-    "tests, code lines": 69_949,
-    "Markdown, words": 29_584,
+    f"loaded by symlab {COMMAND}, code lines": 23_577,
+    "tests, code lines": 69_990,
+    "Markdown, words": 29_744,
     "README.md, words": 1_600,
     "longest other page, words": 3_202,
     "verbs of symlab --help": 14,

@@ -422,6 +422,7 @@ def _values(section: Section | None, row: Row) -> dict[str, Any]:
     values |= {"world_size": case.world_size, "size_bytes": case.size_bytes}
     values |= {"root": case.root, "offset": case.offset}
     values |= {"counts": case.counts} if case.counts != UNIFORM else {}
+    values |= {"gemm": list(case.gemm)} if case.gemm else {}
     values |= {"stress": case.stress} if case.stress != "none" else {}
     values |= {"accumulator": accumulator(record), "count": row.count, "inputs": case.inputs}
     values |= {"algorithm": row.algorithm, "placement": case.placement, "library": record.library}

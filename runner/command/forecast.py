@@ -44,6 +44,7 @@ _COLUMNS: dict[str, Callable[[Case], object]] = {
     "offset": lambda case: case.offset,
     "seed": lambda case: case.seed,
     "counts": lambda case: case.counts,
+    "m, n, k": lambda case: "-" if case.gemm is None else ", ".join(map(str, case.gemm)),
     "stress": lambda case: case.stress,
 }
 """The axes of cases but for their size."""
