@@ -35,11 +35,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_560,
-    "the core, code lines": 53_682,
+    "product, code lines": 72_814,
+    "the core, code lines": 53_936,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_577,
-    "tests, code lines": 69_990,
+    f"loaded by symlab {COMMAND}, code lines": 23_626,
+    "tests, code lines": 70_106,
     "Markdown, words": 29_744,
     "README.md, words": 1_600,
     "longest other page, words": 3_202,

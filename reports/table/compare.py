@@ -130,6 +130,13 @@ class Row:
         return statistics.median(known) if known else None
 
     @property
+    def tflops(self) -> float | None:
+        """10^12 operations a second of a rank's product, by the median time of all that is fused with it;
+        None of an op that multiplies nothing, and if it was not timed."""
+        flops, time_us = self.records[0].case.flops, self.figure("median_us")
+        return flops / time_us / 1e6 if flops and time_us else None
+
+    @property
     def wrong(self) -> int | None:
         """Number of wrong elements in all worlds; None if none was checked."""
         checks = [record.check for record in self.records if record.check is not None]

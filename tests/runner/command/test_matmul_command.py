@@ -2,10 +2,12 @@
 
 import pytest
 
+import symlab
 from cases.record.record import from_json
 from kernels.catalogue import MATMUL_FILES, find
 from reports.record.bundle import read
 from runner.__main__ import main
+from symlab.command import main as command
 from tests.golden import same_text
 
 SMALL = ("m=140", "n=128", "k=72", "fabric=simulator", "track=none")
@@ -67,3 +69,25 @@ def test_what_does_not_belong_together_is_refused_in_one_line(capsys, monkeypatc
         assert main(["fabric=simulator", "track=none", *arguments]) == 2
         said.append(" ".join(arguments) + ": " + capsys.readouterr().err.strip())
     same_text("\n".join(said))
+
+
+@pytest.mark.slow
+def test_records_are_audited_and_replayed_to_the_bit(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run("op=matmul_all_reduce", "inputs=exact") == 0
+    assert command(["audit", "records"]) == 0
+    said = capsys.readouterr().out
+    assert "1 of 1 cases that configurations ask for: all agree" in said
+    assert "1 case run again here from the records alone" in said
+    assert command(["replay", "records"]) == 0
+    assert "data: 1 BIT-EQUAL" in capsys.readouterr().out
+
+
+def test_a_case_has_gemm_in_place_of_a_size(tmp_path, monkeypatch):
+    found = symlab.case("all_gather_matmul/push", gemm=(256, 128, 64))
+    assert (found.gemm, found.dtype, found.size_bytes) == ((256, 128, 64), "bfloat16", 2 * 256 * 128)
+    with pytest.raises(ValueError, match="give a number of bytes, or gemm"):
+        symlab.case("all_gather_matmul/push")
+    for verb in ("tune", "predict"):
+        monkeypatch.chdir(tmp_path)
+        assert command([verb, "op=all_gather_matmul", "m=256", "n=128", "k=64", "fabric=simulator"]) == 2
