@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -56,6 +57,10 @@ class Case:
     rank that gives (broadcast) or gets (reduce); 0 for other ops. offset is how many elements after a 16-byte boundary
     both buffers begin. stress is of cases.stress.Stress, or several of them joined by +: what the case runs under.
     counts is of Counts; uniform for ops without counts per peer.
+
+    gemm, of an op that multiplies, is (M, N, K) of the one product C (M, N) = A (M, K) B (N, K)^T that a rank computes:
+    M are all ranks' rows; N are a rank's columns of all_gather_matmul, K is a rank's depth of matmul_reduce_scatter and
+    matmul_all_reduce. size_bytes are then those of C. None for all other ops.
     """
 
     op: str
@@ -72,6 +77,12 @@ class Case:
     offset: int = 0
     stress: str = NO_STRESS
     counts: str = field(default=UNIFORM, metadata=LATER)
+    gemm: tuple[int, int, int] | None = field(default=None, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a gemm that is not three positive numbers."""
+        if self.gemm is not None and (len(self.gemm) != 3 or min(self.gemm) < 1):
+            raise ValueError(f"gemm is {list(self.gemm)}, give M, N and K, each 1 or more")
 
     @property
     def name(self) -> str:
@@ -86,6 +97,11 @@ class Case:
     def numel(self) -> int:
         """Elements in size_bytes."""
         return self.size_bytes // self.itemsize
+
+    @property
+    def flops(self) -> int:
+        """Floating point operations of the product that a rank computes; 0 of an op that does not multiply."""
+        return 2 * math.prod(self.gemm) if self.gemm else 0
 
     @property
     def id(self) -> str:
@@ -110,5 +126,6 @@ class Case:
                 *([f"o{self.offset}"] if self.offset else []),
                 *([f"stress_{self.stress}"] if self.stress != NO_STRESS else []),
                 *([f"counts_{self.counts}"] if self.counts != UNIFORM else []),
+                *(["m{}n{}k{}".format(*self.gemm)] if self.gemm else []),
             ]
         )

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cases.case import Case, Sends
-from cases.refusal import unknown_name
+from cases.refusal import Refusal, unknown_name
 from cases.sends import ROOM, sends_of
 
 if TYPE_CHECKING:
     import torch
+
+
+Factors = tuple["torch.Tensor", "torch.Tensor"]
+"""A (rows, depth) and B (columns, depth) of a product A B^T."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """Shapes of a rank's matrices in a product C = A B^T, rows contiguous. A and B lie behind each other in its input,
+    C is its output. Where A or C has the rows of all ranks, the first dimension is the rank."""
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    c: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What an op multiplies. matrices(case): a rank's. factors(ranks, rank): of all ranks' A and B those whose products
+    together are the rank's C, in rank order."""
+
+    matrices: Callable[[Case], Matrices]
+    factors: Callable[[Sequence[Factors], int], list[Factors]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +57,8 @@ class Collective:
     a rank sends lies in its input in the order of the ranks it is for, what it gets in its output in the order of the
     ranks it is from, without gaps; counts() then is the room of both buffers, and a rank's output may fill a part of
     it, whose rest stays as it was. outputs(inputs, rank, root) is what uniform counts give.
+
+    product, of an op that multiplies (Case.gemm). What counts and outputs say is then of C, the product of each rank.
     """
 
     op: str
@@ -47,6 +73,22 @@ class Collective:
     chunked: bool = False
     in_place: Callable[[int, int, int], tuple[int, int]] | None = None
     sends: Callable[[Case], Sends] | None = None
+    product: Product | None = None
+
+    def elements(self, case: Case) -> tuple[int, int]:
+        """Return the elements of a rank's input and output buffer."""
+        if self.product is None:
+            return self.counts(case.numel, case.world_size)
+        shapes = self.product.matrices(case)
+        return math.prod(shapes.a) + math.prod(shapes.b), math.prod(shapes.c)
+
+    def factors(self, case: Case, inputs: Sequence[torch.Tensor], rank: int) -> list[Factors]:
+        """Return the matrices whose products together are a rank's C, in rank order. inputs: one 1-D tensor a rank."""
+        assert self.product is not None
+        shapes = self.product.matrices(case)
+        end = math.prod(shapes.a)
+        ranks = [(one[:end].view(shapes.a), one[end:].view(shapes.b)) for one in inputs]
+        return [(a.reshape(-1, a.shape[-1]), b) for a, b in self.product.factors(ranks, rank)]
 
     def parts(self, case: Case, inputs: list[torch.Tensor], rank: int) -> list[torch.Tensor] | None:
         """Return outputs() for a case: with its root, or its counts per peer."""
@@ -57,7 +99,7 @@ class Collective:
     def received(self, case: Case, rank: int) -> int:
         """Return the elements of a rank's output that the op fills, from its beginning on."""
         if self.sends is None:
-            return self.counts(case.numel, case.world_size)[1]
+            return self.elements(case)[1]
         return sum(row[rank] for row in self.sends(case))
 
     def gives(self, case: Case, rank: int) -> bool:
@@ -307,6 +349,87 @@ Each rank brings a token, numel elements that it hands to all before it arrives,
 a barrier that lets a rank go too early, or does not order what was written before it, gives a wrong output.
 """
 
+
+def refuses_gemm(op: Collective, gemm: Sequence[int] | None, world_size: int) -> Refusal | None:
+    """Return why an op can't run with (M, N, K), or without; None if it can."""
+    if op.product is None:
+        return Refusal("m, n, k", f"{op.op} multiplies nothing", "leave m, n and k out") if gemm else None
+    if not gemm:
+        return Refusal("m, n, k", f"{op.op} has no size of its own", "give m, n and k")
+    if gemm[0] % world_size:
+        return Refusal("m", f"{op.op} divides its {gemm[0]} rows evenly", f"give a multiple of {world_size} ranks")
+    return None
+
+
+def _all_rows(ranks: Sequence[Factors], rank: int) -> list[Factors]:
+    return list(ranks)
+
+
+def _own_rows(ranks: Sequence[Factors], rank: int) -> list[Factors]:
+    return [(a[rank], b) for a, b in ranks]
+
+
+def _gathered_rows(ranks: Sequence[Factors], rank: int) -> list[Factors]:
+    import torch
+
+    return [(torch.cat([a for a, _ in ranks]), ranks[rank][1])]
+
+
+def _matrices(case: Case, has_all_a: bool, has_all_c: bool) -> Matrices:
+    """has_all_a, has_all_c: whether A and C have the rows of all ranks."""
+    assert case.gemm is not None, f"{case.op} without M, N, K"
+    m, n, k = case.gemm
+    all_rows, own_rows = (case.world_size, m // case.world_size), (m // case.world_size,)
+    return Matrices((*(all_rows if has_all_a else own_rows), k), (n, k), (*(all_rows if has_all_c else own_rows), n))
+
+
+def _of_this_rank(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
+    return [inputs[rank]]
+
+
+ALL_GATHER_MATMUL = Collective(
+    op="all_gather_matmul",
+    summary="every rank multiplies the rows of all ranks by columns of its own",
+    counts=_whole,
+    outputs=_of_this_rank,
+    bus_factor=_none,
+    same_on_all_ranks=False,
+    chunked=True,
+    product=Product(lambda case: _matrices(case, False, True), _gathered_rows),
+)
+"""Each rank gives its rows of A, M / ranks of them, and its own B, and gets C (M, N) = all rows of A times its B^T.
+
+It is the first layer of a tensor parallel pair. The three ops that multiply have no bus factor: what their links carry
+is no fixed share of size_bytes, and tables say TFLOP/s.
+"""
+
+MATMUL_REDUCE_SCATTER = Collective(
+    op="matmul_reduce_scatter",
+    summary="every rank gets its rows of the sum of all ranks' products",
+    counts=_scattered,
+    outputs=_chunk_of_each,
+    bus_factor=_none,
+    same_on_all_ranks=False,
+    chunked=True,
+    product=Product(lambda case: _matrices(case, True, False), _own_rows),
+)
+"""Each rank gives A (M, K) and B (N, K), its part of the depth, and gets its M / ranks rows of the sum of all A B^T."""
+
+MATMUL_ALL_REDUCE = Collective(
+    op="matmul_all_reduce",
+    summary="every rank gets the sum of all ranks' products",
+    counts=_whole,
+    outputs=_all_of_each,
+    bus_factor=_none,
+    same_on_all_ranks=True,
+    chunked=True,
+    product=Product(lambda case: _matrices(case, True, True), _all_rows),
+)
+"""Each rank gives A (M, K) and B (N, K), its part of the depth, and gets C (M, N), the sum of all A B^T."""
+
+FUSED = (ALL_GATHER_MATMUL, MATMUL_REDUCE_SCATTER, MATMUL_ALL_REDUCE)
+"""The ops that multiply (Case.gemm). M, N and K say their sizes."""
+
 COLLECTIVES = (
     ALL_REDUCE,
     REDUCE_SCATTER,
@@ -318,14 +441,14 @@ COLLECTIVES = (
     SEND_RECV,
     BARRIER,
 )
-"""All ops, listed by hand: what is not here does not exist."""
+"""All ops that only communicate. What is neither here nor in FUSED does not exist."""
 
-OPS: tuple[str, ...] = tuple(one.op for one in COLLECTIVES)
+OPS: tuple[str, ...] = tuple(one.op for one in (*COLLECTIVES, *FUSED))
 
 
 def collective(op: str) -> Collective:
     """What an op means; ValueError with the nearest names if there is none."""
-    for known in COLLECTIVES:
+    for known in (*COLLECTIVES, *FUSED):
         if known.op == op:
             return known
     raise ValueError(unknown_name("op", op, OPS))

@@ -86,6 +86,15 @@ NVSHMEM_FILES: dict[str, str] = {
 """Those that call NVSHMEM's device functions. They run where they are named: algorithms=all leaves them out, because
 each takes seconds to compile and a package that not every machine has (kernels/nvshmem_bitcode.py)."""
 
+MATMUL_FILES: dict[str, str] = {
+    "all_gather_matmul/push": "fused",
+    "matmul_reduce_scatter/inbox": "fused",
+    "matmul_reduce_scatter/adding": "fused",
+    "matmul_all_reduce/inbox": "fused",
+}
+"""Those of ops that multiply. M, N and K say their sizes, and not a number of bytes, so what runs over the others'
+sizes leaves them out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -104,17 +113,23 @@ def _from_catalogue(spec: KernelSpec) -> KernelSpec:
 
 
 NAMES = tuple(FILES)
-_ALL_FILES = FILES | NVSHMEM_FILES
+_ALL_FILES = FILES | NVSHMEM_FILES | MATMUL_FILES
 
 if TYPE_CHECKING:
     SPECS: tuple[KernelSpec, ...]
     NVSHMEM_SPECS: tuple[KernelSpec, ...]
+    MATMUL_SPECS: tuple[KernelSpec, ...]
     ALL_SPECS: tuple[KernelSpec, ...]
 
 
 def __getattr__(name: str) -> tuple[KernelSpec, ...]:
     """All kernels, which are made when they are asked for: a job takes those of its op."""
-    files = {"SPECS": FILES, "NVSHMEM_SPECS": NVSHMEM_FILES, "ALL_SPECS": _ALL_FILES}.get(name)
+    files = {
+        "SPECS": FILES,
+        "NVSHMEM_SPECS": NVSHMEM_FILES,
+        "MATMUL_SPECS": MATMUL_FILES,
+        "ALL_SPECS": _ALL_FILES,
+    }.get(name)
     if files is None:
         raise AttributeError(name)
     return tuple(map(find, files))
@@ -123,7 +138,11 @@ def __getattr__(name: str) -> tuple[KernelSpec, ...]:
 def specs_of(op: str, asked: Sequence[str] | str) -> tuple[KernelSpec, ...]:
     """Return the kernels of an op; none of an unknown op. asked: algorithms, or a word for them; of those that call
     NVSHMEM's device functions only what is asked for."""
-    wanted = _ALL_FILES if any("nvshmem" in one for one in ((asked,) if isinstance(asked, str) else asked)) else FILES
+    wanted = (
+        _ALL_FILES
+        if any("nvshmem" in one for one in ((asked,) if isinstance(asked, str) else asked))
+        else FILES | MATMUL_FILES
+    )
     return tuple(find(name) for name in wanted if name.startswith(f"{op}/"))
 
 
@@ -134,7 +153,8 @@ def algorithms_of(op: str) -> tuple[str, ...]:
 
 @cache
 def _listed(name: str) -> KernelSpec:
-    kernels = import_module(f"kernels.ways.{_ALL_FILES[name]}").KERNELS
+    file = _ALL_FILES[name]
+    kernels = import_module(f"kernels.{file}" if name in MATMUL_FILES else f"kernels.ways.{file}").KERNELS
     return next(_from_catalogue(spec) for spec in kernels if spec.name == name)
 
 
@@ -173,6 +193,8 @@ def takes_push(name: str) -> bool:
 def _with_tuning(name: str) -> KernelSpec:
     """The catalogue's kernel with the tuning that its name says. ValueError for another name."""
     base = find(base_of(name))
+    if base.retuned is None:
+        raise ValueError(f"{name!r} names no tuning: {base.name} has none to try, leave what follows @ out")
     if is_dependent_alone(name):
         tuning = tuning_of(name).dependent()
     else:

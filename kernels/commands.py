@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from cases.ops import OPS, collective
+from cases.ops import COLLECTIVES, collective
 from kernels.catalogue import SPECS
 from kernels.matrix import codes
 from kernels.matrix.matrix import LEGEND, rows
@@ -29,7 +29,7 @@ Made by `symlab kernels --readme`; the lines below the table explain its words.
 
 
 def _ops(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    return [op for op in OPS if op.startswith(incomplete)]
+    return [op for op in [one.op for one in COLLECTIVES] if op.startswith(incomplete)]
 
 
 @click.command(

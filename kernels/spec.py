@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from cases.assumptions import ASSUMPTIONS
 from cases.case import UNIFORM, Case, Counts, Placement
 from cases.dtypes import ACCUMULATORS, ALL, ITEMSIZES, NONE, REDUCTIONS, refuses_types
-from cases.ops import Collective
+from cases.ops import Collective, refuses_gemm
 from cases.refusal import Refusal
 from cases.stress import MEANINGS, PROMISES, parts_of
 from memory.fabric import Argument, ArgumentKind, Executable, Launch, Traits, refuses_shared_bytes
@@ -246,9 +246,10 @@ def refuses(spec: KernelSpec, collective: Collective, case: Case, traits: Traits
     return (
         _refuses_values(spec, case)
         or refuses_counts(collective, case.counts)
+        or refuses_gemm(collective, case.gemm, case.world_size)
         or _refuses_size(spec, collective, case)
         or spec.refusal(case, traits.arch)
-        or _refuses_fabric(spec, case, traits)
+        or _refuses_fabric(spec, collective, case, traits)
         or refuses_stress(spec, collective, case)
     )
 
@@ -326,7 +327,7 @@ def _refuses_size(spec: KernelSpec, collective: Collective, case: Case) -> Refus
     return None
 
 
-def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | None:
+def _refuses_fabric(spec: KernelSpec, collective: Collective, case: Case, traits: Traits) -> Refusal | None:
     if unfit := refuses_world_size(case, traits):
         return unfit
     if traits.arch not in spec.archs:
@@ -344,7 +345,8 @@ def _refuses_fabric(spec: KernelSpec, case: Case, traits: Traits) -> Refusal | N
     most = traits.block_shared_bytes
     if most and (beyond := refuses_shared_bytes(spec.name, launch.shared_bytes, 0, most)):
         return Refusal("algorithms", *beyond)
-    if spec.made is None and 0 < traits.multiprocessors < blocks:
+    waits_at_once = spec.made is None or collective.product is not None
+    if waits_at_once and 0 < traits.multiprocessors < blocks:
         reason = (
             f"{spec.name} waits in {blocks} blocks at once for those of other ranks, and this GPU has "
             f"{traits.multiprocessors} multiprocessors to run them on"

@@ -75,6 +75,8 @@ def metrics_of(record: Record) -> dict[str, float]:
         found |= {f"races/{severity}": count for severity, count in counts_of(record.findings).items()}
     if record.timing is not None:
         found |= _timing_metrics(record.timing, record.case.size_bytes)
+        if record.case.flops:
+            found["bandwidth/tflops"] = record.case.flops / record.timing.median_us / 1e6
     counters = {key: value for key, value in record.counters.items() if key not in ("of", "launches")}
     links = counters.pop("links", None)
     if links:  # one curve for them: with 72 ranks there are 5,112

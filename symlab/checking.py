@@ -34,7 +34,7 @@ def make_inputs(case: Case) -> tuple[torch.Tensor, ...]:
     (2, torch.Size([256]), torch.float32)
     """
     check_case(case)
-    numel = collective(case.op).counts(case.numel, case.world_size)[0]
+    numel = collective(case.op).elements(case)[0]
     return tuple(one.clone() for one in generated.make_inputs(case, range(case.world_size), numel))
 
 
@@ -112,7 +112,7 @@ def with_inputs(case: Case, inputs: Sequence[torch.Tensor] | None) -> tuple[Case
     """
     if inputs is None:
         return case, None
-    numel = collective(case.op).counts(case.numel, case.world_size)[0]
+    numel = collective(case.op).elements(case)[0]
     _check_tensors("inputs", case, inputs, [numel] * case.world_size, [True] * case.world_size)
     return dataclasses.replace(case, inputs=str(Inputs.normal)), tuple(one.detach().cpu().clone() for one in inputs)
 

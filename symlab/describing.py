@@ -35,8 +35,8 @@ def catalogue(op: str | None = None) -> tuple[str, ...]:
     ('send_recv/pull', 'send_recv/push', 'send_recv/ll', 'send_recv/ll128')
     """
     if op is None:
-        return known.NAMES
-    return tuple(name for name in known.NAMES if name.startswith(f"{collective(op).op}/"))
+        return (*known.NAMES, *known.MATMUL_FILES)
+    return tuple(name for name in (*known.NAMES, *known.MATMUL_FILES) if name.startswith(f"{collective(op).op}/"))
 
 
 def kernel(name: str) -> KernelSpec:
@@ -60,7 +60,7 @@ def kernel(name: str) -> KernelSpec:
 def case(
     kernel: str | KernelSpec,
     *,
-    size_bytes: int | str,
+    size_bytes: int | str | None = None,
     ranks: int = 2,
     dtype: str = "auto",
     accumulator: str = "auto",
@@ -72,6 +72,7 @@ def case(
     offset: int = 0,
     stress: str = "none",
     counts: str = "uniform",
+    gemm: tuple[int, int, int] | None = None,
 ) -> Case:
     """Return one case of a kernel: everything that decides what runs and what must come out.
 
@@ -83,7 +84,8 @@ def case(
     for an op that only moves data. placement: "out_of_place" or "in_place". inputs: "normal", "exact" or "edge", drawn
     from seed. root: the rank that gives (broadcast) or gets (reduce). offset: number of elements after a 16-byte
     boundary at which buffers begin. stress: what launches run under, such as "late_rank". counts: of all_to_all_v, how
-    many elements ranks send to each other: "uniform", "skewed" or "zeros".
+    many elements ranks send to each other: "uniform", "skewed" or "zeros". gemm: of an op that multiplies, (M, N, K) of
+    the product that a rank computes, in place of size_bytes.
 
     The result has these values as attributes (the number of ranks as world_size), and `id`, a stable name.
 
@@ -109,9 +111,12 @@ def case(
         "accumulator": accumulator,
         "reduction": reduction,
         "world_size": ranks,
-        "sizes": {"list": [size_bytes]},
         "placement": placement,
     }
+    if size_bytes is None and gemm is None:
+        raise ValueError("there is no size (size_bytes), give a number of bytes, or gemm of an op that multiplies")
+    values |= {} if size_bytes is None else {"sizes": {"list": [size_bytes]}}
+    values |= {} if gemm is None else dict(zip("mnk", gemm, strict=True))
     values |= {"inputs": inputs, "seed": seed, "root": root, "offset": offset, "stress": stress, "counts": counts}
     with naming_arguments(_ARGUMENTS):
         return described(values, spec)

@@ -106,14 +106,14 @@ def checked(values: Mapping[str, Any]) -> Request:
 
 
 def _values_of(case: Case, spec: KernelSpec | Baseline) -> dict[str, Any]:
-    return {
+    sizes: dict[str, Any] = {"sizes": {"list": [case.size_bytes]}}
+    return (dict(zip("mnk", case.gemm, strict=True)) if case.gemm else sizes) | {
         "op": case.op,
         "algorithms": [case.algorithm],
         "dtype": case.dtype,
         "accumulator": "auto" if isinstance(spec, Baseline) else case.accumulator,
         "reduction": case.reduction,
         "world_size": case.world_size,
-        "sizes": {"list": [case.size_bytes]},
         "placement": case.placement,
         "inputs": case.inputs,
         "seed": case.seed,

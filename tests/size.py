@@ -35,12 +35,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 72_391,
-    "the core, code lines": 53_522,
+    "product, code lines": 72_746,
+    "the core, code lines": 53_868,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_360,
-    "tests, code lines": 69_990,
-    "Markdown, words": 29_827,
+    f"loaded by symlab {COMMAND}, code lines": 23_626,
+    "tests, code lines": 70_123,
+    "Markdown, words": 29_995,
     "README.md, words": 1_600,
     "longest other page, words": 3_246,
     "verbs of symlab --help": 14,

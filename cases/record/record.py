@@ -408,8 +408,11 @@ def _broken_case(case: Case) -> str:
     for name, least in _LEAST.items():
         if (value := getattr(case, name)) < least:
             return f"case.{name} is {value}; it is a whole number from {least}"
-    known = ", ".join(ITEMSIZES)
-    return "" if case.dtype in ITEMSIZES else f"case.dtype is '{case.dtype}'; data types: {known}"
+    if case.dtype not in ITEMSIZES:
+        return f"case.dtype is '{case.dtype}'; data types: {', '.join(ITEMSIZES)}"
+    if case.gemm is not None and case.gemm[0] * case.gemm[1] != case.numel:
+        return f"case.gemm is {list(case.gemm)}; C is not of {case.size_bytes} bytes"
+    return ""
 
 
 def _text(schema: int, document: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ import yaml
 
 from cases.case import Case
 from cases.dtypes import ACCUMULATORS, ALL, ITEMSIZES, NONE
-from cases.ops import OPS, collective
+from cases.ops import COLLECTIVES, OPS, collective
 from cases.refusal import Refusal, unknown_name
 from kernels.own.arguments import (
     NUMBER_KINDS,
@@ -112,7 +112,7 @@ class Described:
 
     def of_case(self, case: Case) -> dict[str, int]:
         """Return what a case and the parameters give names to."""
-        counts = collective(case.op).counts(case.numel, case.world_size)
+        counts = collective(case.op).elements(case)
         values = (case.numel, case.size_bytes, case.itemsize, case.world_size, case.root, *counts)
         return dict(zip(OF_CASE, values, strict=True)) | dict(self.chosen)
 
@@ -215,7 +215,7 @@ class Described:
         return [self.bound(case, None, rank) for rank in range(case.world_size)]
 
     def _buffers(self, case: Case) -> dict[str, _Buffer]:
-        counts = collective(case.op).counts(case.numel, case.world_size)
+        counts = collective(case.op).elements(case)
         buffers = {name: _Buffer(case.dtype, (count,)) for name, count in zip(("input", "output"), counts, strict=True)}
         if collective(case.op).sends is not None:
             buffers[COUNTS] = _Buffer("int64", (case.world_size,), symmetric=False)
@@ -466,8 +466,11 @@ def _kernel(given: Any) -> tuple[str, str]:
 
 
 def _op(given: Any) -> str:
-    if given not in OPS:
-        raise ValueError(f"{unknown_name('op', str(given), [*OPS])} (op)")
+    known = [one.op for one in COLLECTIVES]
+    if given in OPS and given not in known:
+        raise ValueError(f"entries of YAML do no {given} (op), give a KernelSpec in Python")
+    if given not in known:
+        raise ValueError(f"{unknown_name('op', str(given), known)} (op)")
     return str(given)
 
 

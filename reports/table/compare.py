@@ -130,6 +130,13 @@ class Row:
         return statistics.median(known) if known else None
 
     @property
+    def tflops(self) -> float | None:
+        """10^12 operations a second of a rank's product, by the median time of all that is fused with it;
+        None of an op that multiplies nothing, and if it was not timed."""
+        flops, time_us = self.records[0].case.flops, self.figure("median_us")
+        return flops / time_us / 1e6 if flops and time_us else None
+
+    @property
     def wrong(self) -> int | None:
         """Number of wrong elements in all worlds; None if none was checked."""
         checks = [record.check for record in self.records if record.check is not None]
@@ -310,8 +317,8 @@ def ops_of_several_counts(records: Iterable[Record]) -> frozenset[str]:
 
 def heading(record: Record, naming_counts: Collection[str] = ()) -> str:
     """What a job fixes: "all_reduce bfloat16, accumulator float32, sum, 8 ranks, normal inputs"; for an op that reduces
-    nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root, offset, counts and stress where there are
-    any; of the ops in naming_counts the usual counts, too. Of a custom kernel "custom float32, 8 ranks"."""
+    nothing "all_gather bfloat16, moves data, 8 ranks, normal inputs". Root, offset, counts, M, N, K and stress where
+    there are any; of the ops in naming_counts the usual counts, too. Of a custom kernel "custom float32, 8 ranks"."""
     case = record.case
     size = case.world_size
     parts = [f"{case.op} {case.dtype}"]
@@ -325,6 +332,7 @@ def heading(record: Record, naming_counts: Collection[str] = ()) -> str:
     parts += [counted(size, "rank")]
     parts += [f"{name} {value}" for name, value in (("root", case.root), ("offset", case.offset)) if value]
     parts += [f"counts {case.counts}"] if case.counts != UNIFORM or case.op in naming_counts else []
+    parts += ["M {}, N {}, K {}".format(*case.gemm)] if case.gemm else []
     parts += [f"stress {case.stress}"] if case.stress != "none" else []
     return ", ".join([*parts, f"{case.inputs} inputs"])
 

@@ -37,12 +37,12 @@ _SETTINGS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_")
 
 _COLUMNS = (
     *("size (B)", "count", "type", "redop", "algorithm", "place", "status", "time (us)", "min", "p95"),
-    *("p99", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "ours/base", "worlds"),
+    *("p99", "algbw (GB/s)", "busbw (GB/s)", "TFLOP/s", "#wrong", "link %", "ours/base", "worlds"),
 )
 _TEXTUAL = frozenset({"type", "redop", "algorithm", "place", "status", "worlds"})
 _FIGURES = {"time (us)": "median_us", "min": "min_us", "p95": "p95_us", "p99": "p99_us"}
 _FIGURES |= {"algbw (GB/s)": "algbw_gbps", "busbw (GB/s)": "busbw_gbps"}
-_OPTIONAL = frozenset({"place", "status", "link %", "ours/base", "worlds"})
+_OPTIONAL = frozenset({"place", "status", "TFLOP/s", "link %", "ours/base", "worlds"})
 """Columns that are there only where they say something."""
 
 _SPARE = (
@@ -341,6 +341,7 @@ def _line(row: Row, numbers: dict[str, int]) -> Line:
         "place": _SIDES[record.case.placement],
         "status": f"{row.status}{unchecked}{remark}",
         **{column: row.figure(name) for column, name in _FIGURES.items()},
+        "TFLOP/s": row.tflops,
         "#wrong": row.wrong,
         "link %": row.figure("of_limit"),
         "ours/base": row.ratio,
@@ -376,6 +377,7 @@ def _said(judged: Sequence[Row]) -> frozenset[str]:
     told = {
         "place": len({row.placement for row in judged}) > 1,
         "status": any(row.status is not Status.PASSED or not row.records[0].verified for row in judged),
+        "TFLOP/s": any(row.tflops is not None for row in judged),
         "link %": any(row.figure("of_limit") is not None for row in judged),
         "ours/base": any(row.ratio is not None for row in judged),
         "worlds": any(len(row.times_us) > 1 for row in judged),
@@ -410,6 +412,7 @@ def time_text(time_us: float) -> str:
 _FORMATS: Formats = {
     **{column: time_text if name.endswith("_us") else "{:.2f}".format for column, name in _FIGURES.items()},
     **dict.fromkeys(("size (B)", "count"), str),
+    "TFLOP/s": "{:.1f}".format,
     "link %": _percent,
     "ours/base": "{:.2f}".format,
 }
@@ -422,6 +425,7 @@ def _values(section: Section | None, row: Row) -> dict[str, Any]:
     values |= {"world_size": case.world_size, "size_bytes": case.size_bytes}
     values |= {"root": case.root, "offset": case.offset}
     values |= {"counts": case.counts} if case.counts != UNIFORM else {}
+    values |= {"gemm": list(case.gemm), "tflops": row.tflops} if case.gemm else {}
     values |= {"stress": case.stress} if case.stress != "none" else {}
     values |= {"accumulator": accumulator(record), "count": row.count, "inputs": case.inputs}
     values |= {"algorithm": row.algorithm, "placement": case.placement, "library": record.library}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 import torch
 
@@ -100,6 +101,8 @@ class BoundKernel(Slots):
             {"input": source, "output": target} | workspaces
             for source, target in zip(self.inputs, self.outputs, strict=True)
         ]
+        for slot, case in enumerate(cases):
+            self._buffers[slot] = {**self._buffers[slot], **self._matrices(slot, case)}
         for name, table in memory.tables.items():
             if name != COUNTS:
                 of, _, offset = name.partition("+")
@@ -107,6 +110,16 @@ class BoundKernel(Slots):
         for slot, case in enumerate(cases):
             self.write_counts(slot, case)
         self.set_patience(0 if fabric.traits.simulated else int(patience_s * 1e9))
+
+    def _matrices(self, slot: int, case: Case) -> dict[str, Buffer]:
+        """A slot's A, B and C by name, of an op that multiplies."""
+        product = collective(case.op).product
+        if product is None:
+            return {}
+        shapes, source = product.matrices(case), self.inputs[slot]
+        end, ranks = prod(shapes.a) * case.itemsize, case.world_size
+        a = source.part([0] * ranks, 0, end)
+        return {"a": a, "b": source.part([end] * ranks, 0, source.size_bytes - end), "c": self.outputs[slot]}
 
     def set_patience(self, nanoseconds: int) -> None:
         """Set how long later launches wait for another rank before they report that; 0: for ever."""

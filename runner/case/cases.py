@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from cases.case import Case
+from cases.case import Case, Inputs
 from cases.dtypes import ITEMSIZES, NONE, accumulators_of, refuses_types
 from cases.ops import OPS, collective
 from cases.stress import Stress
@@ -54,7 +54,8 @@ def resolved(
       Beside it, "auto" stands for all that "auto" is by itself.
     - baselines: all of the op's on a real fabric, none on the simulator and under stress.
     - the simulator's order: random in place of fair under stress, but for a dead rank.
-    - sizes: the usual ones; one element's, where every kernel of the op refuses those (a barrier's token).
+    - sizes: those of C, of an op that multiplies; else the usual ones, or that of one element, where all refuse those
+      (a barrier's token).
 
     RequestError for an unknown op.
     """
@@ -91,6 +92,8 @@ def resolved(
     named = ResolvedRequest(**fields | {"dtype": dtype, "reduction": reduction, "accumulator": accumulator})
     if request.sizes_given or dtype not in ITEMSIZES:
         return named
+    if request.gemm is not None:
+        return dataclasses.replace(named, sizes_bytes=(request.gemm[0] * request.gemm[1] * ITEMSIZES[dtype],))
     return dataclasses.replace(named, sizes_bytes=_suitable(named, specs))
 
 
@@ -196,6 +199,7 @@ def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: 
         placement=placement,
         inputs=str(request.inputs),
         counts=str(request.counts),
+        gemm=request.gemm,
     )
 
 
@@ -294,6 +298,8 @@ def _check_placing(request: ResolvedRequest) -> None:
         raise RequestError(f"{request.op} has no form in place (placement), give out_of_place")
     if unfit := refuses_counts(op, request.counts):
         raise RequestError(f"{unfit.reason} ({unfit.key}), {unfit.hint}")
+    if op.product is not None and request.inputs == Inputs.edge:
+        raise RequestError(f"{request.op} has no edge inputs (inputs), give normal or exact")
 
 
 def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
@@ -316,6 +322,12 @@ def _check_sizes(request: ResolvedRequest, specs: Sequence[KernelSpec]) -> None:
         if takes_memory(case, spec) and (
             case.size_bytes > heap_bytes or heap_bytes_needed(case, spec, rules) > heap_bytes
         ):
+            if case.gemm is not None:
+                needed = format_bytes(-(-heap_bytes_needed(case, spec, rules) >> 20) << 20)
+                raise RequestError(
+                    f"A, B and C of M, N, K {list(case.gemm)} are beyond the heap of {format_bytes(heap_bytes)} a rank "
+                    f"(m, n, k, fabric.heap_bytes), give smaller ones or fabric.heap_bytes={needed}"
+                )
             most = largest_fitting(case, spec, heap_bytes, rules)
             fits = f"at most {most} bytes fit" if most else "nothing fits"
             smaller = f"sizes up to {format_bytes(1 << most.bit_length() - 1)} or " if most else ""

@@ -15,11 +15,15 @@ Of ops that reduce:
   random, so that sums wrap around.
 - "edge": NaN, infinities, zeros, subnormals, largest numbers, integers' limits, among normal ones.
 
+Of ops that multiply "exact" are integers from -m to m without 0, too: the largest m with which all sums of products of
+all ranks are numbers of the dtype, or 1: then only the accumulator's sums are exact.
+
 Of ops that only move data: "exact" and "normal" are random bits, of any pattern; "edge" puts its values among such.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import MutableMapping, Sequence
@@ -140,12 +144,25 @@ def largest_exact(dtype: torch.dtype, world_size: int) -> int:
     return min(most // world_size, LARGEST_DRAWN)
 
 
+def _most_of_products(case: Case) -> int:
+    """The largest m such that every sum of products up to m, of all ranks, is exact in the dtype; 0: none."""
+    assert case.gemm is not None
+    return largest_exact(DTYPES[case.dtype], case.world_size * case.gemm[2])
+
+
+def loses_nothing(case: Case) -> bool:
+    """Whether no sum of a case with exact inputs, of an op that multiplies, is rounded."""
+    return _most_of_products(case) > 0
+
+
 def stream_of(case: Case) -> Stream:
     """The stream that a case's inputs are drawn from. Only some depend on the world size."""
     dtype = DTYPES[case.dtype]
     plain = "normal" if is_float(dtype) and case.reduction != NONE else "bits"
     if case.inputs == Inputs.edge:
         return Stream("edge", dtype, case.world_size, base=plain)
+    if case.gemm is not None and case.inputs == Inputs.exact:
+        return Stream("integers", dtype, largest=max(math.isqrt(_most_of_products(case)), 1))
     if case.inputs == Inputs.normal or case.reduction in (NONE, "xor"):
         return Stream(plain, dtype)
     if case.reduction in ("and", "or"):

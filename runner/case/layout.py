@@ -74,7 +74,7 @@ def layout_of(case: Case) -> Layout:
     ValueError for a case in place whose op has no such form.
     """
     op = collective(case.op)
-    counts = op.counts(case.numel, case.world_size)
+    counts = op.elements(case)
     input_bytes, output_bytes = (count * case.itemsize for count in counts)
     payloads_bytes: tuple[int, ...] = (input_bytes, output_bytes)
     starts = [(0, 0)] * case.world_size

@@ -31,8 +31,8 @@ class Slices:
 def slices_of(case: Case, rank: int = 0) -> tuple[Slices, Slices]:
     """Of a rank's input and of its output. rank matters with counts per peer alone."""
     meaning = collective(case.op)
-    room, room_behind = (_stride(count, case.itemsize) for count in meaning.counts(case.numel, case.world_size))
-    given = meaning.counts(case.numel, case.world_size)[0]
+    room, room_behind = (_stride(count, case.itemsize) for count in meaning.elements(case))
+    given = meaning.elements(case)[0]
     return Slices(given, room), Slices(meaning.received(case, rank), room_behind)
 
 

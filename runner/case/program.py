@@ -145,7 +145,7 @@ def check_world(case: Case, fabric: Fabric) -> None:
 
 def input_of(fabric: Fabric, case: Case, inputs: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
     """Return this rank's input where its memory is: of the given ones (one 1-D tensor a rank), else make_input's."""
-    device, numel = device_of(fabric), collective(case.op).counts(case.numel, case.world_size)[0]
+    device, numel = device_of(fabric), collective(case.op).elements(case)[0]
     return make_input(case, fabric.rank, numel, device) if inputs is None else inputs[fabric.rank].to(device)
 
 

@@ -7,7 +7,11 @@ How outputs are compared, the method, follows from the op, the inputs and what t
   number of ranks is a power of two); min and max of exact inputs, or where an order is stated. The sign of zero counts:
   a sum of numbers that are not all zero is +0 when it is zero, in every order and in the switch.
 - "bitwise_fold": floats that round, in a stated order: the accumulator's own fold in that order. Any NaN equals any.
-- "bound": floats in no order (kernels/numeric/bounds.py), by value, so that +0 and -0 are equal.
+- "bound": floats in no order (kernels/numeric/bounds.py), and sums of products (kernels/numeric/products.py), by value,
+  so that +0 and -0 are equal.
+
+Of ops that multiply, exact inputs have products whose sums lose nothing on a rank. Where those of all ranks do neither
+the method is "bitwise", else "bitwise_fold" of the ranks' rounded products in the stated order.
 
 The rules by which folds treat NaN, zeros, subnormals and overflow are in kernels/numeric/numerics.py.
 """
@@ -25,15 +29,16 @@ from cachetools import LRUCache
 
 from cases.case import Case, Inputs
 from cases.dtypes import DTYPES, FLOATS, SUMS
-from cases.ops import Collective
+from cases.ops import Collective, Factors
 from kernels.baselines import Baseline
 from kernels.numeric.bounds import Bound, bound
 from kernels.numeric.exact import ExactSum, exact_average, exact_sum
 from kernels.numeric.formats import bits_of, round_to, same_bits, to_float64, ulp_distance
 from kernels.numeric.numerics import fold
+from kernels.numeric.products import exact_products, product_bound, rounded_products
 from kernels.spec import KernelSpec
 from runner.case.digests import sha256_of
-from runner.case.inputs import CPU, make_inputs
+from runner.case.inputs import CPU, loses_nothing, make_inputs
 
 KEPT_REFERENCES = 16
 """Maximum number of references to keep: the algorithms of a job run one after another on the same data, and of some
@@ -144,6 +149,10 @@ def method_of(case: Case, spec: Promise, collective: Collective) -> str:
     if not collective.reduces:
         return "bytes"
     ordered, exact = spec.fold != "unordered", case.inputs == Inputs.exact
+    if collective.product is not None:
+        if exact and loses_nothing(case):
+            return "bitwise"
+        return "bitwise_fold" if exact and ordered and isinstance(spec, KernelSpec) else "bound"
     if case.reduction == "avg":
         exact = exact and case.world_size & (case.world_size - 1) == 0
     if case.dtype not in FLOATS or exact or (ordered and case.reduction not in SUMS):
@@ -165,10 +174,10 @@ def reference_of(
     if inputs is not None:
         return make_reference(case, spec, collective, rank, [one.to(device) for one in inputs])
     data = (case.op, case.reduction, case.dtype, case.size_bytes, case.inputs, case.seed, case.root, case.counts)
-    data_here = (*data, case.world_size, owner, str(device))
+    data_here = (*data, case.gemm, case.world_size, owner, str(device))
 
     def contributions() -> list[torch.Tensor]:
-        count = collective.counts(case.numel, case.world_size)[0]
+        count = collective.elements(case)[0]
         return make_inputs(case, range(case.world_size), count, device)
 
     def total() -> ExactSum:
@@ -176,7 +185,7 @@ def reference_of(
 
     def make() -> Reference:
         # Larger ones are made anew for each order, in pieces.
-        shared = case.dtype in FLOATS and case.reduction in SUMS and case.numel <= PIECE_ELEMENTS
+        shared = case.gemm is None and case.dtype in FLOATS and case.reduction in SUMS and case.numel <= PIECE_ELEMENTS
         sums = _totals.get(data_here, device, total) if shared else None
         return make_reference(case, spec, collective, owner if spec.same_order else rank, contributions(), sums)
 
@@ -207,6 +216,8 @@ def make_reference(
         (bits,) = _given(collective.parts(case, [bits_of(one) for one in inputs], rank))
         moved = bits.view(DTYPES[case.dtype])
         return Reference(method, moved, moved)
+    if collective.product is not None:
+        return _of_product(case, spec, method, collective.factors(case, inputs, rank), rank)
     parts = _parts(case, collective, rank, inputs)
     first = _first(case, spec, rank, parts[0].device) if method == "bitwise_fold" else None
     if total is not None or parts[0].numel() <= PIECE_ELEMENTS:
@@ -243,6 +254,34 @@ def _reference(
         return Reference(method, nearest, None, limit, exact, limit.largest_error, reduced=True)
     expected = fold(parts, case.accumulator, case.reduction, first, spec.positive_zero)
     return Reference(method, nearest, expected, reduced=True)
+
+
+def _of_product(case: Case, spec: Promise, method: str, factors: list[Factors], rank: int) -> Reference:
+    """The reference of a sum of products, made in pieces of whole rows."""
+    rows, columns = factors[0][0].shape[0], factors[0][1].shape[0]
+    step = max(PIECE_ELEMENTS // columns, 1)
+    is_wide = isinstance(spec, KernelSpec) and spec.fold != "unordered"
+    first = _first(case, spec, rank, factors[0][0].device) if method == "bitwise_fold" else None
+    made = None
+    for start in range(0, rows, step):
+        cut = [(a[start : start + step], b) for a, b in factors]
+        if method == "bound":
+            limit = product_bound(cut, is_wide)
+            nearest = round_to(limit.exact, cut[0][0].dtype)
+            piece = Reference(method, nearest, None, limit, limit.exact, limit.largest_error, reduced=True)
+        else:
+            exact = sum(exact_products(cut))
+            assert isinstance(exact, torch.Tensor)
+            nearest = round_to(exact.flatten(), cut[0][0].dtype)
+            begin = _cut(first, start * columns, (start + step) * columns)
+            expected = nearest if method == "bitwise" else fold(rounded_products(cut), "float32", "sum", begin)
+            piece = Reference(method, nearest, expected, reduced=True)
+        if step >= rows:
+            return piece
+        made = made or _like(piece, rows * columns)
+        _write(made, start * columns, piece)
+    assert made is not None
+    return made
 
 
 def _pieces(numel: int) -> list[tuple[int, int]]:

@@ -95,7 +95,7 @@ def _cases_to_compile(job: PreparedJob, traits: Traits) -> Iterator[Case]:
         if case.name in brought:
             continue
         spec = spec_for(case)
-        if isinstance(spec, Baseline):
+        if isinstance(spec, Baseline) or spec.made is not None:  # the cache has none of these
             continue
         try:
             variant = spec.name, spec.variant(case)

@@ -44,6 +44,7 @@ _COLUMNS: dict[str, Callable[[Case], object]] = {
     "offset": lambda case: case.offset,
     "seed": lambda case: case.seed,
     "counts": lambda case: case.counts,
+    "m x n x k": lambda case: " x ".join(map(str, case.gemm)) if case.gemm else "none",
     "stress": lambda case: case.stress,
 }
 """The axes of cases but for their size."""

@@ -293,6 +293,13 @@ class PlainKeys:
         "one gets nothing",
         rare=True,
     )
+    m: int | None = key(
+        None, "of ops that multiply: rows of A and C, those of all ranks", least=1, most=1 << 30, rare=True
+    )
+    n: int | None = key(None, "the same: columns of C that a rank computes", least=1, most=1 << 30, rare=True)
+    k: int | None = key(
+        None, "the same: products that a rank adds for each element of C", least=1, most=1 << 30, rare=True
+    )
     inputs: Inputs = key(
         Inputs.normal,
         "exact: every sum is exact, so all bits must agree; edge: NaN, infinities, zeros, subnormals, the largest "

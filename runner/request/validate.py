@@ -19,11 +19,12 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from cases.ops import FUSED
 from cases.record.nccl_settings import settings_from
 from cases.stress import combined
 from memory.private_folder import exposure
 from runner.gpu.names import KEY as GPU_KEY
-from runner.request.chooser import Chooser
+from runner.request.chooser import BEST, Chooser
 from runner.request.gpu_types import check_arch, gpu_of
 from runner.request.schema import (
     KEYS,
@@ -48,7 +49,8 @@ MAX_DEVICE_HEAP_BYTES = 1 << 37
 CUSTOM = "custom"
 """The op of a kernel that does none of the ops known here."""
 
-_NOT_CUSTOM = ("dtype", "accumulator", "reduction", "placement", "root", "offset", "counts", "inputs", "stress")
+_GEMM = ("m", "n", "k")
+_NOT_CUSTOM = ("dtype", "accumulator", "reduction", "placement", "root", "offset", "counts", *_GEMM, "inputs", "stress")
 """Keys that mean nothing for it: its own section says what it is given."""
 
 URI_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
@@ -66,6 +68,11 @@ class _Job(PlainKeys):
     timing: TimingRequest
     fabric: FabricRequest
     track: TrackRequest
+
+    @property
+    def gemm(self) -> tuple[int, int, int] | None:
+        """(M, N, K) of an op that multiplies, else None."""
+        return (self.m, self.n, self.k) if self.m and self.n and self.k else None
 
 
 @dataclass(unsafe_hash=True, kw_only=True)
@@ -125,6 +132,7 @@ def validate(config: DictConfig) -> Request:
     plain_keys |= {key: _word(values, key) for key in ("op", "reduction", "tuned")}
     plain_keys["dtype"], plain_keys["accumulator"] = _types(values)
     plain_keys |= {"stress": _stress(values), "custom": _custom(values)}
+    _check_gemm(values)
     plain_keys |= {"algorithms": _algorithms(values["algorithms"]), "baselines": _baselines(values["baselines"])}
     return Request(
         **plain_keys,
@@ -200,6 +208,31 @@ def _custom(values: dict[str, Any]) -> Mapping[str, Any] | None:
     if are_given(values["sizes"]):
         raise RequestError("op=custom has no sizes (sizes), give each buffer its shape (custom.buffers)")
     return section
+
+
+def _check_gemm(values: dict[str, Any]) -> None:
+    """RequestError for an op that multiplies without m, n and k or with sizes, and for another op with any of them."""
+    op, given = values["op"], [key for key in _GEMM if values[key] is not None]
+    if op not in [one.op for one in FUSED]:
+        if given:
+            raise RequestError(f"{op} multiplies nothing ({given[0]}={values[given[0]]}), leave m, n and k out")
+        return
+    if missing := [key for key in _GEMM if key not in given]:
+        raise RequestError(
+            f"{op} needs m, n and k ({missing[0]}), give those of a rank's product: m=4096 n=8192 k=8192"
+        )
+    if BEST in _names_in(values["algorithms"]):
+        raise RequestError(f"no table knows m, n and k (algorithms=best), name kernels of {op}, or give auto")
+    if are_given(values["sizes"]):
+        raise RequestError(f"{op} has no sizes (sizes), m, n and k say them: leave it out")
+    if values["m"] % values["world_size"]:
+        ranks = values["world_size"]
+        raise RequestError(f"{values['m']} rows are no multiple of {ranks} ranks (m), give one such as {128 * ranks}")
+
+
+def _names_in(value: object) -> Sequence[object]:
+    """The names that a list of algorithms has, as it was written."""
+    return value if isinstance(value, list) else [value]
 
 
 def _types(values: dict[str, Any]) -> tuple[str, str]:

@@ -7,7 +7,7 @@ import pytest
 
 import symlab
 from cases.ops import OPS
-from kernels.catalogue import NAMES, SPECS
+from kernels.catalogue import MATMUL_FILES, NAMES, SPECS
 from runner.case.cases import cases_of, resolved
 from runner.command.plan import prepare
 from runner.request.compose import compose_jobs, hydra_over
@@ -28,8 +28,8 @@ def as_the_command_has_it(*overrides):
 
 
 def test_the_catalogue_is_listed_whole_and_by_op():
-    assert symlab.catalogue() == NAMES
-    assert [name for op in OPS for name in symlab.catalogue(op)] == list(NAMES)
+    assert symlab.catalogue() == (*NAMES, *MATMUL_FILES)
+    assert [name for op in OPS for name in symlab.catalogue(op)] == [*NAMES, *MATMUL_FILES]
     with refused():
         symlab.catalogue("all_reduc")
 

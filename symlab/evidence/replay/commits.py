@@ -144,7 +144,7 @@ def kernels_in(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the kernels that the catalogue in a folder of sources lists, and of those on NVSHMEM; ()
     where it lists them neither as today's does, nor as one did whose names were the files. It is read, never run."""
     path = folder / "kernels" / "catalogue.py"
-    found: dict[str, tuple[str, ...]] = {"FILES": (), "NVSHMEM_FILES": ()}
+    found: dict[str, tuple[str, ...]] = {"FILES": (), "NVSHMEM_FILES": (), "MATMUL_FILES": ()}
     try:
         for one in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None:
@@ -153,4 +153,4 @@ def kernels_in(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
                     found[key] = tuple(ast.literal_eval(one.value))
     except (OSError, ValueError, SyntaxError, TypeError):
         return (), ()
-    return found["FILES"], found["NVSHMEM_FILES"]
+    return found["FILES"] + found["MATMUL_FILES"], found["NVSHMEM_FILES"]

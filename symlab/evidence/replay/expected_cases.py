@@ -100,7 +100,7 @@ class RecordedChooser:
 
 def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
     """The ids of a job's cases: its sizes times its algorithms and baselines."""
-    from kernels.catalogue import ALL_SPECS, NAMES, find
+    from kernels.catalogue import ALL_SPECS, MATMUL_FILES, NAMES, find
     from reports.table.compare import is_baseline
     from runner.case.cases import cases_of, resolved
 
@@ -123,7 +123,7 @@ def _expected(members: Sequence[Record], configuration: Any) -> list[str]:
         request = dataclasses.replace(request, algorithms=named)
     elif not _has_todays_catalogue(members[0]):
         names = names_at(members[0])
-        if names and set(names) <= set(NAMES):
+        if names and set(names) <= {*NAMES, *MATMUL_FILES}:
             specs = tuple(map(find, names))
         else:
             request = dataclasses.replace(request, algorithms=tuple(ours) or tuple(theirs))

@@ -102,5 +102,5 @@ def _input_digests(record: Record, folder: Path | None, code: AllowedCode | None
     from runner.case.inputs import digest_of, make_input
 
     case = record.case
-    count = collective(case.op).counts(case.numel, case.world_size)[0]
+    count = collective(case.op).elements(case)[0]
     return [digest_of(make_input(case, rank, count)) for rank in range(case.world_size)]

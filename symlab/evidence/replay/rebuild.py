@@ -252,6 +252,8 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         is_brought = first.case.op == CUSTOM or any(map(is_place, ours))
         if isinstance(check, dict) and not is_brought and any(record.findings is not None for record in wanted):
             pinned["check"] = {**check, "races": True}  # they may be on for a brought kernel that does not run again
+    if first.case.gemm is not None:
+        del pinned["sizes"]  # M, N and K say it
     if first.case.op == CUSTOM:  # its section says all of this
         for key in ("algorithms", "baselines", "dtype", "accumulator", "reduction", "sizes"):
             del pinned[key]

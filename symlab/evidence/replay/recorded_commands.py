@@ -71,7 +71,8 @@ class Start:
         )
         sizes = ",".join(str(size) for size in sorted({one.case.size_bytes for one in some}))
         baselines = f"[{libraries}]" if libraries else "none"
-        return [*self.overrides, f"algorithms=[{ours}]", f"baselines={baselines}", f"sizes.list=[{sizes}]"]
+        which = [] if some[0].case.gemm else [f"sizes.list=[{sizes}]"]
+        return [*self.overrides, f"algorithms=[{ours}]", f"baselines={baselines}", *which]
 
 
 def commands_of(

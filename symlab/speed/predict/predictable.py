@@ -23,6 +23,10 @@ def check_predictable(request: Request) -> None:
     """RequestError for a request with a setting that changes times, and of which the model knows nothing."""
     if request.op == CUSTOM:
         raise RequestError("a custom kernel has no collective to predict (op), name an op such as all_reduce")
+    if request.gemm is not None:
+        raise RequestError(
+            f"{request.op} multiplies, which the model knows nothing of (op), name one such as all_reduce"
+        )
     if request.fabric.gpu is None:
         raise RequestError(f"a prediction is of a type of GPU ({KEY}), name one: fabric.gpu=h200")
     timing = request.timing

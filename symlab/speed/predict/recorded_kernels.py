@@ -205,8 +205,8 @@ def _asked(record: Record) -> dict[str, Any]:
     """Return what the commit's code has to know of a record."""
     assert record.kernel is not None
     case = record.case
-    # Commits of before know neither; nothing is timed under stress, and most ops have no counts per peer.
-    left_out = {"stress", *(("counts",) if case.counts == UNIFORM else ())}
+    # Commits of before know neither; nothing is timed under stress, and most ops have neither counts nor gemm.
+    left_out = {"stress", *(("counts",) if case.counts == UNIFORM else ()), *(() if case.gemm else ("gemm",))}
     values = {name: getattr(case, name) for name in Case.__slots__ if name not in left_out}
     return {"key": f"{record.id} {record.kernel.ptx_digest}", "case": values}
 

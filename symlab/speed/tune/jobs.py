@@ -35,6 +35,8 @@ def searchable(job: ComposedJob) -> ComposedJob:
     request = job.request
     if request.custom is not None:
         raise RequestError("op=custom has one kernel (op), there is nothing to search")
+    if request.gemm is not None:
+        raise RequestError(f"a table knows no m, n and k (op={request.op}), there is nothing to search")
     if not request.check:
         raise RequestError("a search checks every result (check=false), leave it out")
     if request.stress != NO_STRESS:

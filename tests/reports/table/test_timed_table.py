@@ -11,6 +11,7 @@ import pytest
 from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Status
 from cases.record.request import RecordedRequest
 from cases.record.timing import LinkLimit
+from reports.sent import metrics_of
 from reports.table.compare import rows, split
 from reports.table.table import console_table, markdown, plain, values
 from reports.table.text import csv_of, json_of
@@ -41,6 +42,19 @@ def test_figures_are_the_median_and_the_percentiles_of_the_maxima():
     samples = [[float(value)] + [1.0] * 3 for value in range(100, 0, -1)]
     text = plain([record(samples_us=list(zip(*samples, strict=True)))])
     assert cells(text, "one_shot")[5:10] == ["50.50", "*", "1.00", "95.00", "99.00"]
+
+
+def test_what_multiplies_has_its_operations_a_second():
+    """2 * 1000 * 500 * 4000 operations in 20 us are 200 TFLOP/s."""
+    one = timed("inbox", 20.0)
+    one = with_case(one, op="matmul_all_reduce", gemm=(1000, 500, 4000), size_bytes=MB)
+    text = plain([one])
+    assert "TFLOP/s" in text
+    assert "200.0" in cells(text, "inbox")
+    (found,) = values([one])
+    assert (found["gemm"], found["tflops"]) == ([1000, 500, 4000], pytest.approx(200.0))
+    assert metrics_of(one)["bandwidth/tflops"] == pytest.approx(200.0)
+    assert "TFLOP/s" not in plain([timed("one_shot", 20.0)])
 
 
 def test_the_ratio_is_of_the_best_of_each_side_at_each_size():

@@ -8,7 +8,7 @@ import torch
 
 from cases.case import Case
 from cases.dtypes import ALL, DTYPES, FLOATS, INTEGERS, ITEMSIZES, NONE, accumulators_of, reductions_of
-from cases.ops import OPS, collective
+from cases.ops import COLLECTIVES, collective
 from kernels.catalogue import SPECS
 from kernels.numeric.formats import FORMATS, bits_of, is_nan, narrow, to_float64
 from kernels.numeric.numerics import average_of_sum, fold
@@ -18,6 +18,7 @@ from runner.case.reference import method_of, reference_of
 from tests.golden import refused
 from tests.runner.promises import owner, parts_of, right, spec
 
+OPS = [one.op for one in COLLECTIVES]
 REDUCING = [op for op in OPS if collective(op).reduces]
 MOVING = [op for op in OPS if not collective(op).reduces]
 ORDERS = ("rank_order", "from_next_rank", "unordered")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cases.ops import OPS, collective
+from cases.ops import COLLECTIVES, collective
 from kernels.spec import KernelSpec, refuses
 from runner.__main__ import main
 from runner.case.cases import cases_of
@@ -30,7 +30,10 @@ SPEC = replace(OURS, algorithm="greedy", launch=lambda case: Launch(1, 128, shar
 def test_a_simulated_world_refuses_what_was_expected(multicast):
     lines = ["algorithms=all", "sizes=[0,1K,1M]", f"fabric.multicast={multicast}", "world_size=4", "fabric=simulator"]
     with hydra_over():
-        requests = [on_its_fabric(compose_jobs([f"op={op}", *lines], False)[0].request) for op in OPS]
+        requests = [
+            on_its_fabric(compose_jobs([f"op={op}", *lines], False)[0].request)
+            for op in [one.op for one in COLLECTIVES]
+        ]
     world = SimulatedWorld(4, SimulatorOptions(multicast=multicast == "true"))
     found = set()
     for request in requests:

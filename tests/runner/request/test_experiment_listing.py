@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from cases.ops import COLLECTIVES, OPS, collective
-from kernels.catalogue import SPECS
+from kernels.catalogue import MATMUL_SPECS, SPECS
 from runner.case.bringing import with_names
 from runner.case.cases import cases_of, check_against_catalogue
 from runner.custom.description import custom_job
@@ -38,7 +38,7 @@ def _cases(job):
     if BEST in named.algorithms:  # a table of choices is made on GPUs; what else it asks for is checked here
         left = [name for name in named.algorithms if name != BEST]
         named = dataclasses.replace(named, algorithms="auto" if left == ["auto"] else tuple(left))
-    specs = (*SPECS, *(one.spec for one in brought))
+    specs = (*SPECS, *MATMUL_SPECS, *(one.spec for one in brought))
     request = on_its_fabric(named, specs)
     check_against_catalogue(request, specs)
     return cases_of(request)
@@ -69,7 +69,7 @@ def test_every_op_has_an_experiment_of_its_own_that_takes_all_its_algorithms():
     missing = set(OPS)
     for name in NAMES:
         for job, cases in expanded(f"+exp={name}"):
-            algorithms = {spec.algorithm for spec in SPECS if spec.op == job.request.op}
+            algorithms = {spec.algorithm for spec in (*SPECS, *MATMUL_SPECS) if spec.op == job.request.op}
             if algorithms <= {case.algorithm for case in cases} and name.startswith((job.request.op, "allreduce")):
                 missing.discard(job.request.op)
             if job.request.dtype.startswith("float8") and any(one.algorithm.startswith("multimem") for one in cases):

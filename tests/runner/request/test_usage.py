@@ -9,7 +9,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from cases.ops import COLLECTIVES
+from cases.ops import OPS
 from kernels.baselines import BASELINES
 from kernels.catalogue import ALL_SPECS
 from runner.case.cases import check_against_catalogue
@@ -108,7 +108,7 @@ def test_every_algorithm_and_baseline_stands_with_its_op():
             op = line.split()[0]
             found[op] = []
         found[op] += [word.strip(",;") for word in line.split() if word not in (op, "baselines")]
-    assert set(found) == {collective.op for collective in COLLECTIVES}
+    assert set(found) == set(OPS)
     for op, names in found.items():
         ours = [spec.algorithm for spec in ALL_SPECS if spec.op == op]
         assert names == ours + [one.algorithm for one in BASELINES if op in one.ops]

@@ -6,7 +6,7 @@ from dataclasses import astuple, replace
 import pytest
 
 from cases.case import Case
-from kernels.catalogue import ALL_SPECS, find
+from kernels.catalogue import NVSHMEM_SPECS, SPECS, find
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Executable
 from reports.record.bundle import KERNELS_NAME
@@ -174,7 +174,7 @@ def test_a_resized_message_has_workspaces_for_its_blocks(cache):
     assert small.spec.workspaces(small.case) == spec.workspaces(case)
 
 
-@pytest.mark.parametrize("spec", ALL_SPECS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", SPECS + NVSHMEM_SPECS, ids=lambda spec: spec.name)
 def test_a_resized_message_has_the_workspaces_of_the_code_of_the_whole(spec):
     """Where a smaller message takes another step of the tuning, such as two_shot that pulls up to 2 MiB, the workspaces
     are still those of the step that the code was compiled with."""

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from cases.ops import OPS, collective
+from cases.ops import COLLECTIVES
 from runner.request.compose import compose_jobs, hydra_over
 from symlab.speed.tune.regret import SIZES, regrets, report, unseen_sizes
 from tests.golden import refused
@@ -144,7 +144,7 @@ def test_twenty_sizes_off_the_powers_of_two():
 def test_the_experiment_of_regret_has_all_ops_of_equal_parts_and_the_unseen_sizes():
     with hydra_over():
         jobs = compose_jobs(["+exp=tune_gpus", "world_size=2"], False)
-    assert [job.request.op for job in jobs] == [op for op in OPS if op != "barrier" and not collective(op).sends]
+    assert [job.request.op for job in jobs] == [one.op for one in COLLECTIVES if one.op != "barrier" and not one.sends]
     for job in jobs:
         assert job.request.sizes_bytes == unseen_sizes(1 << 10, 1 << 28, 128)
         assert job.request.algorithms == ("best", "auto")

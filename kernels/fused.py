@@ -1,0 +1,277 @@
+"""Specs of the matmuls that are fused with collectives: memory, arguments and tuning by the case. kernels/matmul/ has
+what runs.
+
+Each is a CuTe DSL function whose host half makes tensor maps, so it is compiled for a case's shapes (a second or two,
+not cached) and launched with what that half computes: as kernels that are brought (kernels/own/functions.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cases.case import Case
+from cases.dtypes import ITEMSIZES
+from cases.ops import Matrices, collective
+from cases.refusal import Refusal
+from kernels.family import OUT
+from kernels.own.arguments import ArgumentSpec, BroughtArgument, tables_of
+from kernels.own.functions import compiled_function
+from kernels.spec import KernelSpec, Parameter, Workspace
+from memory.fabric import Executable, Launch
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.matmul.matmul import Tuning
+
+BLOCKS = 132
+"""SMs of an H100 or H200: the most blocks that run at once."""
+
+PATIENCE_NS = 10_000_000_000
+"""How long a wait for another rank takes at most. Host code has packed it, so it is the same in all launches."""
+
+RANKS = 8
+"""The most ranks that anyone ran."""
+
+ALIGNED = 8
+"""Elements of 16 bytes, which tensor maps demand of rows."""
+
+STATUS_WORDS = 9
+
+_SELF = ("a", "b", "c")
+_END = (
+    ArgumentSpec("address", "flags"),
+    ArgumentSpec("peers", "flags"),
+    ArgumentSpec("address", "state"),
+    ArgumentSpec("address", "status"),
+    ArgumentSpec("u32", "rank"),
+    ArgumentSpec("u64", PATIENCE_NS),
+    ArgumentSpec("u32", BLOCKS),
+)
+_C_OF_ALL = (ArgumentSpec("tensor", "a"), ArgumentSpec("tensor", "b"), ArgumentSpec("tensors", "c"))
+_OWN = (ArgumentSpec("tensor", "a"), ArgumentSpec("tensor", "b"), ArgumentSpec("tensor", "c"))
+_INBOX = (ArgumentSpec("address", "inbox"), ArgumentSpec("peers", "inbox"))
+_GATHERED = (ArgumentSpec("tensor", "gathered"), ArgumentSpec("peers", "gathered"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """What the compiler has to know of a buffer."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    symmetric: bool = True
+
+    @property
+    def size_bytes(self) -> int:
+        return prod(self.shape) * ITEMSIZES[self.dtype]
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """A fused matmul. kernel: its class, as "file:Name" of kernels/matmul; arguments: of its __call__; scratch(case):
+    its scratch buffer, by name. made: what was compiled, by case and architecture."""
+
+    name: str
+    kernel: str
+    arguments: tuple[BroughtArgument, ...]
+    scratch: Callable[[Case], dict[str, _Buffer]]
+    made: dict[tuple[str, str], Executable] = field(default_factory=dict)
+
+    def build(self, case: Case) -> Any:
+        """Return the CuTe DSL object."""
+        from importlib import import_module
+
+        import cutlass
+
+        file, name = self.kernel.split(":")
+        dtype = {"bfloat16": cutlass.BFloat16, "float16": cutlass.Float16}[case.dtype]
+        return getattr(import_module(f"kernels.matmul.{file}"), name)(dtype, case.world_size, tuning_of(case))
+
+    def buffers(self, case: Case) -> dict[str, _Buffer]:
+        """Return all buffers that arguments name."""
+        shapes = matrices(case)
+        own = {name: _Buffer(case.dtype, getattr(shapes, name)) for name in _SELF}
+        return own | self.scratch(case) | {one.name: _Buffer(one.dtype, (one.numel,)) for one in _words(case)}
+
+    def workspaces(self, case: Case) -> tuple[Workspace, ...]:
+        scratch = self.scratch(case).items()
+        return (*(Workspace(name, prod(one.shape), one.dtype, zeroed=False) for name, one in scratch), *_words(case))
+
+    def executable(self, case: Case, arch: str) -> Executable:
+        """Return what runs, for a case's shapes. ValueError for what the compiler refuses."""
+        key = repr(sorted(choices(case).items())), arch
+        if key not in self.made:
+            by_rank = [self.arguments] * case.world_size
+            self.made[key] = compiled_function(self.build(case), self.name, by_rank, self.buffers(case), {}, arch)
+        return self.made[key]
+
+    def refusal(self, case: Case, arch: str) -> Refusal | None:
+        """Return why it does not run a case."""
+        assert case.gemm is not None
+        _, n, k = case.gemm
+        if case.world_size < 2:
+            return Refusal("world_size", f"{self.name} is of several ranks", "give 2 or more")
+        for key, length in (("n", n), ("k", k)):
+            if length % ALIGNED:
+                return Refusal(key, f"{self.name} takes rows of whole 16 bytes", f"give a multiple of {ALIGNED}")
+        if case.offset:
+            return Refusal("offset", f"{self.name} takes buffers at boundaries of 16 bytes", "leave it at 0")
+        if case.inputs == "edge":
+            return Refusal("inputs", f"{self.name} has no edge inputs", "give normal or exact")
+        return None
+
+
+def matrices(case: Case) -> Matrices:
+    """Return the shapes of a rank's A, B and C."""
+    product = collective(case.op).product
+    assert product is not None
+    return product.matrices(case)
+
+
+def tuning_of(case: Case) -> Tuning:
+    """Return the tuning of a case: what measured well on H200, where a rank's rows and columns fill a tile of it."""
+    from kernels.matmul.all_gather import TUNING
+    from kernels.matmul.matmul import Tuning
+    from kernels.matmul.ranks import PUSHING
+
+    rows, columns = _shard(case)
+    large = TUNING if case.op == "all_gather_matmul" else PUSHING
+    if rows >= 128 and columns >= large.columns:
+        return large
+    return Tuning(128, reason="tiles of 128 by 128 leave less of a small shard idle; not measured")
+
+
+def choices(case: Case) -> dict[str, Any]:
+    """Return what the code depends on."""
+    m, n, k = case.gemm or (0, 0, 0)
+    tuning = tuning_of(case)
+    names = ("columns", "stages", "chunks", "in_flight", "cluster", "along", "panel")
+    return {"dtype": case.dtype, "world_size": case.world_size, "m": m, "n": n, "k": k} | {
+        name: getattr(tuning, name) for name in names
+    }
+
+
+def _shard(case: Case) -> tuple[int, int]:
+    """Rows and columns of a shard."""
+    assert case.gemm is not None
+    return case.gemm[0] // case.world_size, case.gemm[1]
+
+
+def _words(case: Case) -> tuple[Workspace, ...]:
+    from kernels.matmul.ranks import STATE_WORDS, WHOLE
+    from kernels.matmul.reduce_scatter import half_tiles
+
+    flags = (WHOLE + 1) * case.world_size * half_tiles(*_shard(case), tuning_of(case))
+    return (Workspace("flags", flags), Workspace("state", STATE_WORDS), Workspace("status", STATUS_WORDS))
+
+
+def _inbox(case: Case) -> dict[str, _Buffer]:
+    from kernels.matmul.reduce_scatter import inbox_bytes
+
+    size = inbox_bytes(*_shard(case), case.world_size, tuning_of(case))
+    return {"inbox": _Buffer("uint8", (size,))}
+
+
+def _gathered(case: Case) -> dict[str, _Buffer]:
+    rows, depth = matrices(case).a
+    return {"gathered": _Buffer(case.dtype, (2 * case.world_size, rows, depth))}
+
+
+def _launch(case: Case) -> Launch:
+    from kernels.matmul.matmul import THREADS
+
+    tuning = tuning_of(case)
+    rows, columns = _shard(case)
+    tiles = -(-rows // (tuning.cluster * 128)) * -(-columns // tuning.columns) * case.world_size
+    grid = min(BLOCKS // tuning.cluster, tiles) * tuning.cluster
+    return Launch(grid, THREADS, tuning.shared_bytes, tuning.cluster)
+
+
+def _owner_of_rows(case: Case, rank: int) -> torch.Tensor:
+    """Of reduce_scatter: the rank itself adds."""
+    import torch
+
+    return torch.full((prod(matrices(case).c),), rank)
+
+
+def _owner_by_row(case: Case, rank: int) -> torch.Tensor:
+    """Of all_reduce: the owner of a shard of C adds for all."""
+    import torch
+
+    rows, columns = _shard(case)
+    return torch.arange(case.world_size).repeat_interleave(rows * columns)
+
+
+def _spec(
+    name: str, kernel: str, summary: str, arguments: tuple[BroughtArgument, ...], scratch: Any, **rest: Any
+) -> KernelSpec:
+    op, algorithm = name.split("/")
+    one = Fused(name, kernel, arguments, scratch)
+    here = Path(__file__).resolve()
+    code = here.parent / "matmul" / f"{kernel.partition(':')[0]}.py"
+    return KernelSpec(
+        op=op,
+        algorithm=algorithm,
+        summary=summary,
+        dtypes=("bfloat16", "float16"),
+        accumulators=("float32",),
+        reductions=("sum",),
+        placements=OUT,
+        needs_multicast=False,
+        parameters=tuple(Parameter("peers", table) for table in tables_of(arguments)),
+        workspaces=one.workspaces,
+        launch=_launch,
+        build=one.build,
+        files=(str(here), str(code)),
+        archs=("sm_90a",),
+        max_world_size=RANKS,
+        choices=choices,
+        refusal=one.refusal,
+        made=one.executable,
+        arguments=lambda case, launch, rank: arguments,
+        **rest,
+    )
+
+
+KERNELS = (
+    _spec(
+        "all_gather_matmul/push",
+        "all_gather:AllGather",
+        "each rank pushes its rows of A to all others, and multiplies those that have come",
+        (*_OWN, *_GATHERED, *_END),
+        _gathered,
+        fold="rank_order",
+    ),
+    _spec(
+        "matmul_reduce_scatter/inbox",
+        "reduce_scatter:ReduceScatter",
+        "tiles are pushed into inboxes of the rank that owns them, which adds them in the order of ranks",
+        (*_OWN, *_INBOX, *_END),
+        _inbox,
+        fold="from_next_rank",
+        owner=_owner_of_rows,
+    ),
+    _spec(
+        "matmul_reduce_scatter/adding",
+        "reduce_scatter:ReduceScatterByAdding",
+        "tiles are added to C of the rank that owns them by bulk copies, in any order",
+        (*_C_OF_ALL, *_END),
+        lambda case: {},
+        fold="unordered",
+    ),
+    _spec(
+        "matmul_all_reduce/inbox",
+        "reduce_scatter:AllReduce",
+        "as matmul_reduce_scatter/inbox, and the owner of a tile stores the sum to all ranks",
+        (*_C_OF_ALL, *_INBOX, *_END),
+        _inbox,
+        fold="from_next_rank",
+        owner=_owner_by_row,
+        one_owner=True,
+    ),
+)

@@ -1,0 +1,93 @@
+"""Ops that multiply, as the command runs, refuses, records and sweeps them."""
+
+import pytest
+
+import symlab
+from cases.record.record import from_json
+from kernels.catalogue import MATMUL_FILES, find
+from reports.record.bundle import read
+from runner.__main__ import main
+from symlab.command import main as command
+from tests.golden import same_text
+
+SMALL = ("m=140", "n=128", "k=72", "fabric=simulator", "track=none")
+
+
+def run(*arguments):
+    return main([*SMALL, *arguments])
+
+
+@pytest.mark.parametrize(("op", "kind"), [("matmul_reduce_scatter", "exact"), ("all_gather_matmul", "normal")])
+def test_an_op_runs_and_its_records_are_read_again(op, kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(f"op={op}", f"inputs={kind}") == 0
+    assert "2 ranks, M 140, N 128, K 72" in capsys.readouterr().out
+    records = read(["records"])
+    assert [one.case.name for one in records] == [name for name in MATMUL_FILES if name.startswith(op)]
+    for record in records:
+        assert record.verified
+        assert record.case.gemm == (140, 128, 72)
+        assert record.id.endswith("-m140n128k72")
+        assert record.check.launches_equal_promised == (find(record.case.name).fold != "unordered" or kind == "exact")
+        assert from_json(record.to_json()) == record
+    assert {one.check.method for one in records} == {"bitwise" if kind == "exact" else "bound"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MATMUL_FILES)
+@pytest.mark.parametrize(("ranks", "kind", "dtype"), [(2, "normal", "bfloat16"), (3, "exact", "float16")])
+def test_every_kernel_passes_without_races(name, ranks, kind, dtype, tmp_path, monkeypatch):
+    """With a depth at which exact sums of two ranks are rounded to bfloat16, and a fold in the stated order is
+    demanded."""
+    monkeypatch.chdir(tmp_path)
+    op, algorithm = name.split("/")
+    more = ["m=210", "n=72", "k=264", f"world_size={ranks}", f"inputs={kind}", f"dtype={dtype}", "check.races=true"]
+    assert main([f"op={op}", f"algorithms=[{algorithm}]", "fabric=simulator", "track=none", *more]) == 0
+    (record,) = read(["records"])
+    assert (str(record.status), record.findings) == ("PASSED", ())
+
+
+def test_what_does_not_belong_together_is_refused_in_one_line(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    said = []
+    for arguments in (
+        ("op=all_gather", "m=256"),
+        ("op=all_gather_matmul", "m=256", "k=128"),
+        ("op=all_gather_matmul", "m=256", "n=128", "k=128", "sizes=[1K]"),
+        ("op=all_gather_matmul", "m=257", "n=128", "k=128"),
+        ("op=all_gather_matmul", "m=256", "n=12", "k=128"),
+        ("op=all_gather_matmul", "m=0", "n=12", "k=128"),
+        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "inputs=edge"),
+        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "dtype=float32"),
+        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "offset=1"),
+        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "world_size=1"),
+        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "algorithms=best"),
+        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "algorithms=[inbox@d]"),
+        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "timing.dependent_launch=true"),
+        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "fabric.heap_bytes=64K"),
+    ):
+        assert main(["fabric=simulator", "track=none", *arguments]) == 2
+        said.append(" ".join(arguments) + ": " + capsys.readouterr().err.strip())
+    same_text("\n".join(said))
+
+
+@pytest.mark.slow
+def test_records_are_audited_and_replayed_to_the_bit(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run("op=matmul_all_reduce", "inputs=exact") == 0
+    assert command(["audit", "records"]) == 0
+    said = capsys.readouterr().out
+    assert "1 of 1 cases that configurations ask for: all agree" in said
+    assert "1 case run again here from the records alone" in said
+    assert command(["replay", "records"]) == 0
+    assert "data: 1 BIT-EQUAL" in capsys.readouterr().out
+
+
+def test_a_case_has_gemm_in_place_of_a_size(tmp_path, monkeypatch):
+    found = symlab.case("all_gather_matmul/push", gemm=(256, 128, 64))
+    assert (found.gemm, found.dtype, found.size_bytes) == ((256, 128, 64), "bfloat16", 2 * 256 * 128)
+    with pytest.raises(ValueError, match="give a number of bytes, or gemm"):
+        symlab.case("all_gather_matmul/push")
+    for verb in ("tune", "predict"):
+        monkeypatch.chdir(tmp_path)
+        assert command([verb, "op=all_gather_matmul", "m=256", "n=128", "k=64", "fabric=simulator"]) == 2
