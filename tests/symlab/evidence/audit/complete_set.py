@@ -215,7 +215,6 @@ def without(members, *names):
 
 
 def with_timing(record, **changes):
-    assert record.timing is not None
     return changed(record, timing=dataclasses.replace(record.timing, **changes))
 
 

@@ -104,7 +104,6 @@ def members():
             made |= {"request": request, "environment": environment(), "timing": timing, "library": ""}
             made |= {} if algorithm == "one_shot" else {"library": "NCCL 2.28.9"}
             record = one(algorithm, KIB, world=world, us=us, **made)
-            assert record.fabric is not None
             fabric = replace(record.fabric, description="NVIDIA H200, libnvshmem 3.8.0")
             found.append(replace(record, fabric=fabric))
     return found
