@@ -39,7 +39,7 @@ LIMITS = {
     "the core, code lines": 53_477,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_360,
-    "tests, code lines": 69_949,
+    "tests, code lines": 69_362,
     "Markdown, words": 29_584,
     "README.md, words": 1_600,
     "longest other page, words": 3_202,
