@@ -5,8 +5,6 @@ none is named. Commands run one after another, with two workers where the launch
 of the command, times its workers, by the number of jobs, less what its records say that their cases took.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess
@@ -22,7 +20,7 @@ CASE = ("world_size=2", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator
 OPTIONS = {"basic": (), "joblib": ("hydra.launcher.n_jobs=2",), "submitit_local": ("hydra.launcher.cpus_per_task=1",)}
 
 
-def measured(launcher: str, jobs: int, folder: Path) -> tuple[float, float, float, float]:
+def measured(launcher, jobs, folder):
     """Return seconds of the command, CPU seconds of all its processes, and milliseconds a job of its cases and beside
     them."""
     lines = [f"hydra/launcher={launcher}", *OPTIONS.get(launcher, ("hydra.launcher.array_parallelism=2",))]

@@ -6,14 +6,11 @@ all kernels on 8 ranks, with races at 1 MiB, else at several sizes. Runs with an
 machine slows down both. orders ends with a line of a page's table for each size.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 from cases.case import Case
 from kernels.catalogue import NAMES, find
@@ -36,7 +33,7 @@ TURNS, LAUNCHES = 3, 3
 ORDERS = ((), threads.RACE_SEEDS)
 
 
-def plan_of(name: str, ranks: int, size_bytes: int, **how: Any) -> Plan:
+def plan_of(name, ranks, size_bytes, **how):
     """Return the launches of a kernel."""
     spec = find(name)
     accumulator = "float32" if "float32" in spec.accumulators else spec.accumulators[0]
@@ -44,7 +41,7 @@ def plan_of(name: str, ranks: int, size_bytes: int, **how: Any) -> Plan:
     return Plan(case, spec, executable(spec, case, "sm_90a", Path.home() / ".cache" / "symlab" / "kernels"), **how)
 
 
-def seconds_of_orders(name: str, ranks: int, size_bytes: int) -> tuple[float, float]:
+def seconds_of_orders(name, ranks, size_bytes):
     """Return the median CPU seconds of a checked run as a command makes it, without and with orders by priority."""
     plan = plan_of(name, ranks, size_bytes)
     found: list[list[float]] = [[], []]
@@ -58,12 +55,12 @@ def seconds_of_orders(name: str, ranks: int, size_bytes: int) -> tuple[float, fl
     return statistics.median(found[0]), statistics.median(found[1])
 
 
-def seconds(what: str, name: str, ranks: int, size_bytes: int) -> tuple[float, float]:
+def seconds(what, name, ranks, size_bytes):
     """Return the median CPU seconds of a launch on all ranks, without and with."""
     spent: list[float] = []
     original = schedule.Scheduler.run
 
-    def timed(self: schedule.Scheduler, batches: list[schedule.Batch]) -> bool:
+    def timed(self, batches):
         start = time.thread_time()
         done = original(self, batches)
         spent.append(time.thread_time() - start)

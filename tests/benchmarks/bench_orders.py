@@ -5,13 +5,10 @@ python tests/benchmarks/bench_orders.py [BYTES [KERNEL ..]]: 4 KiB and 256 KiB, 
 orders take turns, so that a busy machine slows down all of them.
 """
 
-from __future__ import annotations
-
 import platform
 import resource
 import statistics
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,7 +25,7 @@ KERNELS = ("one_shot", "two_shot", "ll", "multimem_one_shot", "multimem_two_shot
 ORDERS = (("fair", "block"), ("random", "block"), ("random", "access"), ("adversarial", "access"))
 
 
-def spent(name: str, size_bytes: int) -> list[tuple[float, float]]:
+def spent(name, size_bytes):
     """Return for each of the orders the median user milliseconds of two checked launches on all ranks and of what is
     around them, and the mean number of steps."""
     spec = find(f"all_reduce/{name}")
@@ -49,7 +46,7 @@ def spent(name: str, size_bytes: int) -> list[tuple[float, float]]:
     ]
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments):
     sizes = [int(arguments[0])] if arguments else [4 << 10, 256 << 10]
     print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}; user ms (steps)")
     heads = [f"{schedule}, {granularity}" for schedule, granularity in ORDERS]

@@ -4,8 +4,6 @@ results of integers are checked.
 python tests/benchmarks/bench_products.py
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -22,7 +20,7 @@ SIZES = (256, 512, 1024)
 REPEATS = 3
 
 
-def main() -> None:
+def main():
     print("| size | data | CPU s | million products and sums a second |\n| ---: | --- | ---: | ---: |")
     for size in SIZES:
         made = np.random.default_rng(1)

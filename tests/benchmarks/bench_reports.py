@@ -8,15 +8,12 @@ all processes of the command, shared pages counted once. The limits are 10 s and
     python tests/benchmarks/bench_reports.py [FOLDER]      # FOLDER keeps the records, for another time
 """
 
-from __future__ import annotations
-
 import platform
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +21,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from cases.record.record import Record  # noqa: E402
 from cases.record.shared import References, is_shared_file, shared_path  # noqa: E402
 from reports import html  # noqa: E402
 from reports.record import bundle  # noqa: E402
@@ -40,7 +36,7 @@ OPS = {
 SIZES = [KIB << power for power in range(14)]
 
 
-def invented() -> Iterator[Record]:
+def invented():
     """Records one after another, a world a command, as a series of commands makes them."""
     published = bundle.unpacked(ROOT / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz")
     real = next(one for one in published if one.timing is not None and one.kernel is not None)
@@ -56,7 +52,6 @@ def invented() -> Iterator[Record]:
                         for size_bytes in SIZES:
                             made = record(algorithm, size_bytes, world=world, dtype=dtype, world_size=world_size)
                             case, timing = replace(made.case, op=op), made.timing
-                            assert timing is not None
                             yield replace(
                                 made,
                                 case=case,
@@ -67,7 +62,7 @@ def invented() -> Iterator[Record]:
                             )
 
 
-def fill(folder: Path) -> None:
+def fill(folder):
     """Write COUNT records into the folder."""
     references = References()
     (folder / "shared").mkdir(parents=True, exist_ok=True)
@@ -77,11 +72,11 @@ def fill(folder: Path) -> None:
         (folder / shared_path(digest)).write_text(text, encoding="utf-8")
 
 
-def timed(name: str, start: float, cpu_start: float) -> None:
+def timed(name, start, cpu_start):
     print(f"{name:>28} {time.perf_counter() - start:8.2f} {time.process_time() - cpu_start:8.2f}")
 
 
-def measure(folder: Path) -> None:
+def measure(folder):
     """Reading, then the page, then both by the command, which starts from nothing."""
     size_mib = sum(path.stat().st_size for path in folder.rglob("*.json")) / (1 << 20)
     count = sum(not is_shared_file(path) for path in folder.rglob("*.json"))
@@ -104,13 +99,13 @@ def measure(folder: Path) -> None:
     target.unlink()
 
 
-def children_s() -> float:
+def children_s():
     """CPU seconds of the processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def peak_kib(process: subprocess.Popen[bytes]) -> int:
+def peak_kib(process):
     """The most memory that a process and its children have at once, shared pages counted once, until it ends."""
     most = 0
     while process.poll() is None:
@@ -119,7 +114,7 @@ def peak_kib(process: subprocess.Popen[bytes]) -> int:
     return most
 
 
-def family(pid: int) -> list[int]:
+def family(pid):
     """A process and its children."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -128,7 +123,7 @@ def family(pid: int) -> list[int]:
     return [pid, *(one for child in map(int, children) for one in family(child))]
 
 
-def proportional_kib(pid: int) -> int:
+def proportional_kib(pid):
     """The memory of a process; a page that several processes share counts in parts."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -137,7 +132,7 @@ def proportional_kib(pid: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
 
 
-def main() -> None:
+def main():
     print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(sys.argv[1] if sys.argv[1:] else f"{place}/records")

@@ -6,8 +6,6 @@ next one runs, and `finish` once, which is what a user waits for at the end. The
 parameters, tags and record files as one would by hand, a call each, and no report.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import tempfile
@@ -17,7 +15,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cases.record.record import Record
 from cases.record.request import RecordedRequest
 from reports.sent import metrics_of, parameters_of
 from runner.track.names import Kept, series_tags
@@ -34,7 +31,7 @@ RIVAL_SERIES = 10
 """So few of them, and then times ten: by hand it takes long."""
 
 
-def sweep(folder: Path) -> list[list[Kept]]:
+def sweep(folder):
     """The records of each job, on disk."""
     jobs = []
     for job in range(SERIES):
@@ -46,7 +43,7 @@ def sweep(folder: Path) -> list[list[Kept]]:
     return jobs
 
 
-def one(job: int, size_bytes: int) -> Record:
+def one(job, size_bytes):
     world_size = 2 + job % 4
     plain = record(size_bytes=size_bytes, world_size=world_size)
     seed = f"seed={job // 4}"
@@ -57,7 +54,7 @@ def one(job: int, size_bytes: int) -> Record:
     return record(size_bytes=size_bytes, world_size=world_size, case=case, counters=COUNTERS, request=request)
 
 
-def ours(uri: str, jobs: list[list[Kept]], folder: Path) -> list[tuple[float, float]]:
+def ours(uri, jobs, folder):
     """For all series, and for the end with its report: seconds, and seconds of CPU."""
     began = clocks()
     run = CommandRun(uri, "bench", jobs[0][0].record.request, folder)
@@ -70,11 +67,11 @@ def ours(uri: str, jobs: list[list[Kept]], folder: Path) -> list[tuple[float, fl
     return [(after[0] - before[0], after[1] - before[1]) for before, after in ((began, sent), (sent, ended))]
 
 
-def clocks() -> tuple[float, float]:
+def clocks():
     return time.perf_counter(), time.process_time()
 
 
-def by_hand(uri: str, jobs: list[list[Kept]]) -> float:
+def by_hand(uri, jobs):
     """Seconds for as many series as are given, without a report."""
     from mlflow import MlflowClient
 
@@ -95,7 +92,7 @@ def by_hand(uri: str, jobs: list[list[Kept]]) -> float:
     return time.perf_counter() - began_s
 
 
-def main() -> None:
+def main():
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "records"
         folder.mkdir()

@@ -12,15 +12,12 @@ test that sees them, and are compared whole. `make golden` writes the file again
     same_text(said)
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,7 +38,7 @@ _seen: Counter[str] = Counter()
 
 
 @contextlib.contextmanager
-def refused(kind: type[BaseException] = ValueError, *hidden: str) -> Iterator[pytest.ExceptionInfo[BaseException]]:
+def refused(kind=ValueError, *hidden):
     """Expect an error of a class in the block, and the text that is kept for this test. hidden: see same_text."""
     with pytest.raises(kind) as error:
         yield error
@@ -51,7 +48,7 @@ def refused(kind: type[BaseException] = ValueError, *hidden: str) -> Iterator[py
     same_text(f"{type(error.value).__name__}: {text}", *hidden)
 
 
-def same_text(text: str, *hidden: str) -> None:
+def same_text(text, *hidden):
     """Expect the text that is kept for this test; its second text for the second call, and so on.
 
     The repository, a test's temporary folder and addresses are <root>, <tmp> and <address> in what is kept.
@@ -72,7 +69,7 @@ def same_text(text: str, *hidden: str) -> None:
     pytest.fail(f"the text of {key} changed. If that is right, run `make golden`.\n" + "\n".join(lines))
 
 
-def _key() -> str:
+def _key():
     """The node id of the test that runs, and from its second text on the text's number."""
     test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
     if test not in _seen:
@@ -81,7 +78,7 @@ def _key() -> str:
     return test if _seen[test] == 1 else f"{test} #{_seen[test]}"
 
 
-def _masked(text: str, hidden: tuple[str, ...]) -> str:
+def _masked(text, hidden):
     text = text.replace(str(ROOT), "<root>")
     text = _TEMPORARY.sub("<tmp>", text)
     text = _ADDRESS.sub("<address>", text)

@@ -4,20 +4,17 @@ texts.txt. Without files it runs all that import tests.golden. Options are pytes
 Exit code 0; 1 if a test failed for something else than its text, which then keeps its old text.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from tests.golden import ROOT, WRITE_TO
 from tests.golden.texts import PLACE, Texts, seen_in, test_of
 
 
-def main(given: Sequence[str]) -> int:
+def main(given):
     """Return the exit code."""
     files, _, options = " ".join(given).partition("--") if "--" in given else (" ".join(given), "", "")
     chosen = files.split() or users()
@@ -37,13 +34,13 @@ def main(given: Sequence[str]) -> int:
     return int(code != 0)
 
 
-def users() -> list[str]:
+def users():
     """Return the files of tests that check texts."""
     found = (ROOT / "tests").rglob("test_*.py")
     return sorted(str(one.relative_to(ROOT)) for one in found if "from tests.golden import" in one.read_text())
 
 
-def _lines(place: Path) -> list[str]:
+def _lines(place):
     return place.read_text(encoding="utf-8").splitlines() if place.exists() else []
 
 

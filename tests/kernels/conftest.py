@@ -1,6 +1,5 @@
 """What the tests of kernels share: cases, one compile cache a session, PTX as opcodes, launches on simulated ranks."""
 
-from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -14,8 +13,6 @@ from memory.fabric import Executable
 from tests.kernels.launching import count_opcodes
 
 Compiled = Callable[[KernelSpec, Case, str], Executable]
-FitCase = Callable[..., Case]
-Opcodes = Callable[[str], Counter[str]]
 
 
 def make_case(algorithm="one_shot", **changes):

@@ -4,8 +4,6 @@ That is legal, because kernels keep their ranks apart themselves, and it shows w
 guards, begin where the case says, and every store can be counted, byte by byte.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 import re
@@ -82,7 +80,7 @@ class Launches:
     listener: Listener | None = None
     found: dict[int, Found] = field(default_factory=dict)
     errors: dict[int, BaseException] = field(default_factory=dict)
-    stores: StoreCounts | None = None
+    stores: "StoreCounts | None" = None
 
     @property
     def collective(self):

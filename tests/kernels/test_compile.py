@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -11,13 +9,10 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from cases.case import Case
 from kernels import compile as compile_module
 from kernels.catalogue import find
 from kernels.compile import cache_key, executable, with_relative_paths
@@ -39,12 +34,12 @@ print("cutlass" in sys.modules)
 
 
 @pytest.fixture
-def case(case_of: Callable[..., Case]) -> Case:
+def case(case_of):
     return case_of("one_shot", world_size=2)
 
 
 @pytest.fixture
-def warm(case: Case, tmp_path: Path) -> Path:
+def warm(case, tmp_path):
     """A cache folder with one good entry."""
     folder = tmp_path / "cache"
     executable(ONE_SHOT, case, "sm_90a", folder)
@@ -52,11 +47,11 @@ def warm(case: Case, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_second_time_nothing_is_compiled_or_imported(tmp_path: Path) -> None:
+def test_the_second_time_nothing_is_compiled_or_imported(tmp_path):
     cache, folder = tmp_path / "cache", tmp_path / "elsewhere"
     folder.mkdir()
 
-    def run() -> list[str]:
+    def run():
         command = [sys.executable, "-c", PROGRAM, str(cache)]
         environment = {"PYTHONPATH": str(ROOT)}
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
@@ -69,7 +64,7 @@ def test_the_second_time_nothing_is_compiled_or_imported(tmp_path: Path) -> None
     assert [path.suffix for path in cache.iterdir()] == [".json"]
 
 
-def test_an_executable_names_itself_and_its_files(warm: Path, case: Case) -> None:
+def test_an_executable_names_itself_and_its_files(warm, case):
     found = executable(ONE_SHOT, case, "sm_90a", warm)
     assert found.name == "all_reduce/one_shot"
     assert found.digest == "sha256:" + hashlib.sha256(found.ptx.encode()).hexdigest()
@@ -80,7 +75,7 @@ def test_an_executable_names_itself_and_its_files(warm: Path, case: Case) -> Non
     assert str(ROOT) not in found.ptx
 
 
-def test_what_decides_the_code_decides_the_key(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_decides_the_code_decides_the_key(case, monkeypatch):
     spec = ONE_SHOT
     keys = {cache_key(spec, case, "sm_90a"), cache_key(spec, replace(case, size_bytes=64), "sm_90a")}
     assert len(keys) == 1
@@ -99,9 +94,7 @@ def test_what_decides_the_code_decides_the_key(case: Case, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(
-    tmp_path: Path, case_of: Callable[..., Case]
-) -> None:
+def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(tmp_path, case_of):
     edited, cache = tmp_path / "tools.py", tmp_path / "cache"
     edited.write_text("THREADS = 512\n")
     spec = replace(ONE_SHOT, files=(*ONE_SHOT.files, str(edited)))
@@ -116,9 +109,7 @@ def test_sources_that_change_in_the_meantime_are_not_compiled_as_they_were(
 @pytest.mark.parametrize(
     "damage", ["cut", "flip", "garbage", "shape", "digest", "deep", "deep part", "huge", "types", "parts"]
 )
-def test_a_corrupt_entry_is_replaced_with_a_warning(
-    warm: Path, case: Case, caplog: pytest.LogCaptureFixture, damage: str
-) -> None:
+def test_a_corrupt_entry_is_replaced_with_a_warning(warm, case, caplog, damage):
     (path,) = warm.iterdir()
     good = path.read_text()
     bad = {
@@ -146,9 +137,7 @@ def test_a_corrupt_entry_is_replaced_with_a_warning(
 
 
 @pytest.mark.slow
-def test_an_entry_under_the_name_of_another_is_not_taken(
-    warm: Path, case: Case, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_entry_under_the_name_of_another_is_not_taken(warm, case, caplog):
     (ours,) = warm.iterdir()
     other = replace(case, reduction="max")
     wanted = executable(ONE_SHOT, other, "sm_90a", warm)
@@ -164,9 +153,7 @@ def test_an_entry_under_the_name_of_another_is_not_taken(
     assert len(caplog.records) == 1
 
 
-def test_a_cache_that_cannot_be_written_is_done_without_and_told_once(
-    case: Case, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_a_cache_that_cannot_be_written_is_done_without_and_told_once(case, caplog, tmp_path):
     folder = tmp_path / "file"
     folder.write_text("in the way")
     for reduction in ("sum", "max"):
@@ -177,9 +164,7 @@ def test_a_cache_that_cannot_be_written_is_done_without_and_told_once(
     assert folder.read_text() == "in the way"
 
 
-def test_threads_that_want_the_same_compile_it_once(
-    case: Case, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_threads_that_want_the_same_compile_it_once(case, caplog, tmp_path):
     found: list[Executable] = []
     with caplog.at_level(logging.INFO, logger="kernels.compile"):
         threads = [
@@ -196,7 +181,7 @@ def test_threads_that_want_the_same_compile_it_once(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_kernel_that_does_not_compile_is_one_error(case: Case, tmp_path: Path) -> None:
+def test_a_kernel_that_does_not_compile_is_one_error(case, tmp_path):
     spec = replace(ONE_SHOT, parameters=ONE_SHOT.parameters[:-1])
     with refused(RuntimeError, r"error\[.*"):
         executable(spec, case, "sm_90a", tmp_path)
@@ -205,7 +190,7 @@ def test_a_kernel_that_does_not_compile_is_one_error(case: Case, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_paths_become_relative() -> None:
+def test_paths_become_relative():
     lines = [
         f'\t.file\t1 "{ROOT}/kernels/dsl/device.py"',
         '\t.file\t2 "/opt/site-packages/nvidia/cutlass/cute/arch/x.py"',
@@ -216,9 +201,7 @@ def test_paths_become_relative() -> None:
     )
 
 
-def test_the_cache_is_made_for_its_user_alone_and_what_others_can_write_is_not_used(
-    tmp_path: Path, case: Case, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_cache_is_made_for_its_user_alone_and_what_others_can_write_is_not_used(tmp_path, case, caplog):
     cache = tmp_path / "home" / "cache"
     mask = os.umask(0)
     try:
@@ -241,10 +224,10 @@ def test_the_cache_is_made_for_its_user_alone_and_what_others_can_write_is_not_u
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_an_interrupt_waits_until_the_compiler_has_returned(case: Case, tmp_path: Path, times: int) -> None:
+def test_an_interrupt_waits_until_the_compiler_has_returned(case, tmp_path, times):
     """It would abort the process on its way through the compiler. What was compiled is kept."""
 
-    def interrupting(case: Case) -> object:
+    def interrupting(case):
         for _ in range(times):
             os.kill(os.getpid(), signal.SIGINT)
         return ONE_SHOT.build(case)
@@ -283,7 +266,7 @@ print("it goes on")
 """A process that is ended in the middle of a write to the cache, with a second thread that could take the signal."""
 
 
-def test_a_process_that_is_ended_while_it_writes_leaves_a_whole_entry(tmp_path: Path) -> None:
+def test_a_process_that_is_ended_while_it_writes_leaves_a_whole_entry(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", ENDED, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -14,7 +14,6 @@ from kernels.sources import ROOT, digest_of, sources_of
 from tests.golden import refused
 
 RING = """
-from __future__ import annotations
 import json
 import numpy
 from typing import TYPE_CHECKING

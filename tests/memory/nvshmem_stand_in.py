@@ -6,8 +6,6 @@ owner, peers and multicast are children that are freed with their parent. Memory
 ranks have synchronised and met. finalize complains about what is still held.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import time

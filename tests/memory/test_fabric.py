@@ -2,8 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -11,9 +9,6 @@ import torch
 from memory.fabric import Disagreement, FabricError, PeerLost
 from tests.memory.outcomes import good
 from tests.patience import PATIENCE_S
-
-Make = Callable[..., Any]
-OnRanks = Callable[..., list[Any]]
 
 
 def test_everybody_gets_everybodys_note_each_time(make_world, on_ranks):

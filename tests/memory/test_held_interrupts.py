@@ -11,8 +11,6 @@ import pytest
 from kernels.sources import ROOT
 from memory.held_interrupts import held_interrupts, uninterrupted
 
-Seen = list[str]
-
 
 @pytest.fixture(autouse=True)
 def usual_handlers():

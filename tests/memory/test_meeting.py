@@ -4,8 +4,6 @@ import functools
 import signal
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from torch.distributed import HashStore, TCPStore
@@ -15,8 +13,6 @@ from memory.meeting import OPENING, Meeting, lost
 from tests.golden import refused
 from tests.memory.outcomes import together
 from tests.patience import NEVER_S, PATIENCE_S, pressed, within
-
-Stores = Callable[[], Any]
 
 
 @pytest.fixture(params=["hash", "tcp"])

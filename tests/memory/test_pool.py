@@ -2,8 +2,6 @@
 
 import contextlib
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -12,9 +10,6 @@ from memory.fabric import Disagreement, FabricError, HeapFull, PeerLost
 from memory.pool import SymmetricPool
 from memory.tensor import Released
 from tests.memory.outcomes import good
-
-Make = Callable[..., Any]
-OnRanks = Callable[..., list[Any]]
 
 
 def held(world):

@@ -1,8 +1,5 @@
 """SymmetricTensor: contents, addresses, views, and what is said to those who use it too late."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 
@@ -10,9 +7,6 @@ from memory.fabric import NoMulticast
 from memory.pool import SymmetricPool
 from memory.tensor import Released
 from tests.memory.outcomes import good
-
-Make = Callable[..., Any]
-OnRanks = Callable[..., list[Any]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8])

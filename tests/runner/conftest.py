@@ -1,7 +1,5 @@
 """A command line that runs in a folder of its own, on a world that computes nothing, and a database for MLflow."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -13,7 +11,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hydra.core.global_hydra import GlobalHydra
@@ -186,13 +183,6 @@ class Outcome:
     @property
     def statuses(self):
         return sorted(record["status"] for record in self.records)
-
-
-Symlab = Callable[..., Outcome]
-"""The fixture `symlab`."""
-
-Runs = Callable[[str], dict[str, list[Any]]]
-"""The fixture `mlflow_runs`."""
 
 
 def in_thread():

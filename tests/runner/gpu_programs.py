@@ -1,7 +1,5 @@
 """What runs in the rank processes of the GPU tests: real cases, with one rank that does not do its part."""
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import dataclass

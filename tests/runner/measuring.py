@@ -3,8 +3,6 @@
 Everything that is queued is written down, by rank, so that a test can say in which order it must come.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

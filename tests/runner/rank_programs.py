@@ -3,8 +3,6 @@
 The heap of a rank is a file that all ranks map; kernels are Python functions; ranks meet through the real Meeting.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

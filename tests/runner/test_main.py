@@ -1,7 +1,5 @@
 """The command line from end to end on stub worlds: what it prints, what it keeps, how it ends."""
 
-from __future__ import annotations
-
 import builtins
 import io
 import json
@@ -9,17 +7,12 @@ import os
 import signal
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from cases.case import Case
 from cases.record.record import load
-from kernels.spec import KernelSpec
-from memory.fabric import Executable
 from memory.held_interrupts import uninterrupted
 from reports.record.seal import digest_of
 from runner.command.console import Console
@@ -28,10 +21,10 @@ from runner.interrupt import Interrupted, interruptible
 from runner.world.world import WorldFailure
 from tests.golden import same_text
 from tests.patience import PATIENCE_S, until
-from tests.runner.conftest import BAD, TWO, Script, Symlab, record_files, started
+from tests.runner.conftest import BAD, TWO, Script, record_files, started
 
 
-def test_a_run_says_what_it_does_and_keeps_every_case(symlab: Symlab) -> None:
+def test_a_run_says_what_it_does_and_keeps_every_case(symlab):
     done = symlab("+exp=allreduce_bf16")
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -46,7 +39,7 @@ def test_a_run_says_what_it_does_and_keeps_every_case(symlab: Symlab) -> None:
     assert [path.name for path in done.folder.iterdir()] == ["records"]
 
 
-def test_what_a_record_says_about_the_request(symlab: Symlab) -> None:
+def test_what_a_record_says_about_the_request(symlab):
     done = symlab("-m", "+exp=allreduce_fp16", "world_size=2,4", "sizes=[8]", "algorithms=[one_shot]")
     first, second = (record["request"] for record in done.records)
     assert first["command"] == second["command"]
@@ -62,7 +55,7 @@ def test_what_a_record_says_about_the_request(symlab: Symlab) -> None:
     assert again.records[-1]["request"]["configuration"] == second["configuration"], "it can be run again"
 
 
-def test_a_failed_job_does_not_stop_the_others_and_every_failure_is_listed(symlab: Symlab, script: Script) -> None:
+def test_a_failed_job_does_not_stop_the_others_and_every_failure_is_listed(symlab, script):
     script.outcomes = {
         "one_shot-float32-float32-sum-n2": WorldFailure("DEADLOCK", None, "no rank can go on\nrank 0 waits"),
         "two_shot-float32-float32-sum-n3": BAD,
@@ -79,7 +72,7 @@ def test_a_failed_job_does_not_stop_the_others_and_every_failure_is_listed(symla
 
 
 @pytest.mark.slow
-def test_a_world_is_kept_between_jobs_of_one_size_and_always_closed(symlab: Symlab, script: Script) -> None:
+def test_a_world_is_kept_between_jobs_of_one_size_and_always_closed(symlab, script):
     assert symlab("-m", "world_size=2,3", "seed=1,2", "sizes=[8]").code == 0
     assert [world.world_size for world in script.worlds] == [2, 3]
     assert all(world.closed for world in script.worlds)
@@ -87,7 +80,7 @@ def test_a_world_is_kept_between_jobs_of_one_size_and_always_closed(symlab: Syml
 
 
 @pytest.mark.slow
-def test_some_refused_is_fine_and_all_refused_is_not(symlab: Symlab) -> None:
+def test_some_refused_is_fine_and_all_refused_is_not(symlab):
     some = symlab("algorithms=[one_shot,multimem_one_shot]", "sizes=[8]", "fabric.multicast=false")
     assert some.code == 0
     assert "2 cases: 1 passed, 1 refused" in some.out
@@ -98,9 +91,7 @@ def test_some_refused_is_fine_and_all_refused_is_not(symlab: Symlab) -> None:
 
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (Interrupted(signal.SIGTERM), 143)])
-def test_an_interrupt_keeps_and_shows_what_is_done(
-    symlab: Symlab, script: Script, error: BaseException, code: int
-) -> None:
+def test_an_interrupt_keeps_and_shows_what_is_done(symlab, script, error, code):
     script.outcomes = {"two_shot-float32-float32-sum-n3": error}
     done = symlab("-m", "world_size=2,3,4", "sizes=[8]")
     assert done.code == code
@@ -114,12 +105,10 @@ def test_an_interrupt_keeps_and_shows_what_is_done(
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_a_kernel_is_compiled(
-    symlab: Symlab, script: Script, database: str, mlflow_runs: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_while_a_kernel_is_compiled(symlab, script, database, mlflow_runs, monkeypatch):
     compiled, made = Script._compiled, []
 
-    def compiling(self: Script, spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
+    def compiling(self, spec, case, arch, cache_dir):
         with uninterrupted():
             if spec.name.endswith("two_shot"):
                 os.kill(os.getpid(), signal.SIGINT)
@@ -135,11 +124,11 @@ def test_ctrl_c_while_a_kernel_is_compiled(
     assert [run.info.status for run in [*runs["parents"], *runs["children"]]] == ["KILLED", "FINISHED"]
 
 
-def test_ctrl_c_while_the_libraries_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_the_libraries_are_imported(monkeypatch):
     """Torch catches whatever is raised while it imports NumPy, and goes on with half of it."""
     imported, seen = builtins.__import__, []
 
-    def importing(name: str, *others: Any) -> Any:
+    def importing(name, *others):
         if name == "runner.case.program" and not seen:
             os.kill(os.getpid(), signal.SIGINT)
         seen.append(name)
@@ -159,14 +148,14 @@ def test_ctrl_c_while_the_libraries_are_imported(monkeypatch: pytest.MonkeyPatch
         ("--version", ["symlab"]),
     ],
 )
-def test_looking_without_running(symlab: Symlab, arguments: str, parts: list[str]) -> None:
+def test_looking_without_running(symlab, arguments, parts):
     done = symlab(*arguments.split())
     assert (done.code, done.err) == (0, "")
     assert [part for part in parts if part not in done.out] == []
     assert list(done.folder.iterdir()) == []
 
 
-def test_help_imports_nothing_heavy_and_works_from_anywhere(tmp_path: Path) -> None:
+def test_help_imports_nothing_heavy_and_works_from_anywhere(tmp_path):
     code = """
         import sys
         from runner.__main__ import main
@@ -214,19 +203,19 @@ class Started:
     ignored, and a child inherits that.
     """
 
-    def __init__(self, folder: Path, *arguments: str, hangup: signal.Handlers = signal.SIG_DFL) -> None:
+    def __init__(self, folder, *arguments, hangup=signal.SIG_DFL):
         code = textwrap.dedent(STUBBORN).format(tests=str(Path(__file__).parent))
         self.process = started(folder, code, *arguments, TWO, preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup))
         self.out = ""
 
-    def until(self, text: str) -> None:
+    def until(self, text):
         for line in self.process.stdout:
             self.out += line
             if text in line:
                 return
         raise AssertionError(f"'{text}' never came: {self.out}")
 
-    def end(self) -> int:
+    def end(self):
         try:
             self.out += self.process.communicate(timeout=PATIENCE_S)[0]
         finally:
@@ -235,7 +224,7 @@ class Started:
 
 
 @pytest.mark.slow
-def test_a_second_ctrl_c_quits_at_once(tmp_path: Path, database: str, mlflow_runs: Callable[[str], Any]) -> None:
+def test_a_second_ctrl_c_quits_at_once(tmp_path, database, mlflow_runs):
     started = Started(tmp_path, "slow", "sizes=[8]", f"track.uri={database}", "track.experiment=ctrl_c_twice")
     started.until("waiting")
     started.process.send_signal(signal.SIGINT)
@@ -246,7 +235,7 @@ def test_a_second_ctrl_c_quits_at_once(tmp_path: Path, database: str, mlflow_run
     assert len(record_files(tmp_path)) == 1
 
     # The process that sends to MLflow ends the runs even when the command has gone, on a busy machine seconds later.
-    def have_ended() -> bool:
+    def have_ended():
         runs = mlflow_runs("ctrl_c_twice")
         statuses = {run.info.status for run in [*runs["parents"], *runs["children"]]}
         return bool(statuses) and "RUNNING" not in statuses
@@ -265,7 +254,7 @@ def test_a_second_ctrl_c_quits_at_once(tmp_path: Path, database: str, mlflow_run
     ],
     ids=["SIGINT", "SIGTERM", "SIGHUP", "under nohup"],
 )
-def test_an_end_that_others_ask_for(tmp_path: Path, number: int, hangup: signal.Handlers, code: int) -> None:
+def test_an_end_that_others_ask_for(tmp_path, number, hangup, code):
     started = Started(tmp_path, "quick", "sizes=[8]", "track=none", hangup=hangup)
     started.until("waiting")
     started.process.send_signal(number)
@@ -277,13 +266,13 @@ def test_an_end_that_others_ask_for(tmp_path: Path, number: int, hangup: signal.
     assert f"2 cases: {'1 passed, 1 not run' if code else '2 passed'}" in started.out
 
 
-def test_unchecked_is_counted_apart_and_one_is_no_plural(symlab: Symlab) -> None:
+def test_unchecked_is_counted_apart_and_one_is_no_plural(symlab):
     assert "2 cases: 2 passed unchecked" in symlab("sizes=[8]", "check=false").out
     done = symlab("sizes=[8]", "algorithms=[one_shot]", "world_size=1")
     assert done.out.splitlines()[0].endswith("sum, 1 rank, 1 size x 1 algorithm = 1 case")
 
 
-def test_jobs_of_a_sweep_are_told_apart(symlab: Symlab) -> None:
+def test_jobs_of_a_sweep_are_told_apart(symlab):
     lines = symlab("-m", "seed=range(1,3)", "dtype=float32,float16", "world_size=2", "sizes=[8]").out.splitlines()
     assert "[1/8] one_shot 8 n2 (seed=1 dtype=float32) PASSED" in lines
     assert "[8/8] two_shot 8 n2 (seed=2 dtype=float16) PASSED" in lines
@@ -292,7 +281,7 @@ def test_jobs_of_a_sweep_are_told_apart(symlab: Symlab) -> None:
 
 
 @pytest.mark.slow
-def test_the_configurations_of_a_sweep(symlab: Symlab) -> None:
+def test_the_configurations_of_a_sweep(symlab):
     done = symlab("-m", "--cfg", "job", "+exp=allreduce_fp16,barrier")
     assert (done.code, done.err) == (0, "")
     documents = list(yaml.safe_load_all(done.out))
@@ -309,9 +298,7 @@ def test_the_configurations_of_a_sweep(symlab: Symlab) -> None:
         ("/x/bin/symlab", ["symlab", "run"]),
     ],
 )
-def test_a_record_says_how_it_was_started(
-    symlab: Symlab, monkeypatch: pytest.MonkeyPatch, first: str, expected: list[str]
-) -> None:
+def test_a_record_says_how_it_was_started(symlab, monkeypatch, first, expected):
     monkeypatch.setattr(sys, "argv", [first, "ignored"])
     done = symlab("sizes=[8]")
     assert done.records[0]["request"]["command_line"] == [*expected, "sizes=[8]", TWO, "track=none"]
@@ -322,11 +309,11 @@ class Terminal(io.StringIO):
 
     encoding = "utf-8"
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def test_on_a_terminal_a_bar_and_the_failures(monkeypatch: pytest.MonkeyPatch, symlab: Symlab, script: Script) -> None:
+def test_on_a_terminal_a_bar_and_the_failures(monkeypatch, symlab, script):
     monkeypatch.setenv("TERM", "xterm")
     script.outcomes = {"two_shot": BAD}
     terminal = Terminal()
@@ -338,7 +325,7 @@ def test_on_a_terminal_a_bar_and_the_failures(monkeypatch: pytest.MonkeyPatch, s
     assert said.rstrip().splitlines()[-1].startswith("records: records/")
 
 
-def test_a_reader_that_leaves_does_not_stop_the_work() -> None:
+def test_a_reader_that_leaves_does_not_stop_the_work():
     reading, writing = os.pipe()
     os.close(reading)
     stream = os.fdopen(writing, "w")
@@ -357,7 +344,7 @@ REAL = """
 
 
 @pytest.mark.slow
-def test_real_kernels_on_the_simulator_and_the_second_time_from_the_cache(tmp_path: Path) -> None:
+def test_real_kernels_on_the_simulator_and_the_second_time_from_the_cache(tmp_path):
     arguments = ["dtype=bfloat16", "sizes=[2,1K]", "algorithms=[one_shot,multimem_two_shot]", "inputs=exact"]
     seen = []
     for _ in range(2):

@@ -4,8 +4,6 @@ what becomes of them without their grants, halves that come apart, who never cam
 What holds for all kernels (results, memory, launches in a row by many seeds) is tested with all kernels.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 import re

@@ -1,7 +1,5 @@
 """A barrier in one trip orders memory: what any rank did before it is visible to what any rank does after it."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, replace
 

@@ -1,12 +1,9 @@
 """The matrix of what there is: asked of specs, short in tables, and the same in the README."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +21,7 @@ from kernels.matrix.matrix import LEGEND, Row, cells, dtypes_text, exceptions, r
 from kernels.matrix.proofs import PLACE, Proof, Tally, proofs
 from kernels.matrix.sheets import markdown, text
 from kernels.multimem import refuses_multimem
-from kernels.spec import KernelSpec, refuses
+from kernels.spec import refuses
 from memory.fabric import Traits
 from tests.golden import same_text
 
@@ -42,17 +39,17 @@ PROOFS = (
 )
 
 
-def shown(spec: KernelSpec, *proven: Proof) -> dict[str, str]:
+def shown(spec, *proven):
     return cells(Row(spec, proven), lambda words: f"[{words}]")
 
 
-def test_every_kernel_of_the_catalogue_has_a_row() -> None:
+def test_every_kernel_of_the_catalogue_has_a_row():
     assert [row.spec.name for row in rows(())] == [spec.name for spec in SPECS]
     assert {row.spec.op for row in rows((), "all_gather")} <= {"all_gather"}
 
 
 @pytest.mark.parametrize("row", rows(()), ids=lambda row: row.spec.name)
-def test_a_row_says_just_what_is_not_refused(row: Row) -> None:
+def test_a_row_says_just_what_is_not_refused(row):
     """Every combination, put to refuses() again with sizes of its own, is in the row or refused."""
     spec = row.spec
     for arch in ("sm_90a", "sm_100a"):
@@ -70,7 +67,7 @@ def test_a_row_says_just_what_is_not_refused(row: Row) -> None:
                     assert taken == (arch in row.taken.get(cell, ())), cell
 
 
-def test_cells_of_kernels_for_everything_for_some_and_of_proven_ones() -> None:
+def test_cells_of_kernels_for_everything_for_some_and_of_proven_ones():
     """For everything in few words; what a kernel has not of its types exactly; where it is proven, and since when."""
     for found in (shown(ONE_SHOT), shown(MULTIMEM), shown(ONE_SHOT, *PROOFS)):
         same_text(json.dumps(found, indent=1))
@@ -78,7 +75,7 @@ def test_cells_of_kernels_for_everything_for_some_and_of_proven_ones() -> None:
     assert shown(MULTIMEM, *PROOFS)["simulator"] == "not yet"
 
 
-def test_the_exceptions_are_all_that_is_missing() -> None:
+def test_the_exceptions_are_all_that_is_missing():
     row = Row(MULTIMEM, ())
     every = {
         (dtype, accumulator, reduction)
@@ -94,8 +91,8 @@ def test_the_exceptions_are_all_that_is_missing() -> None:
     assert len(row.taken) == 58, "tests/kernels/test_multimem.py counts the same"
 
 
-def test_limits_of_size_ranks_and_alignment_are_shown() -> None:
-    def picky(case: Case, arch: str) -> Refusal | None:
+def test_limits_of_size_ranks_and_alignment_are_shown():
+    def picky(case, arch):
         return Refusal("offset", "no") if case.offset or case.world_size in (3, 5) else None
 
     small = dataclasses.replace(ONE_SHOT, max_size_bytes=65536, max_world_size=8, refusal=picky)
@@ -116,9 +113,7 @@ def test_limits_of_size_ranks_and_alignment_are_shown() -> None:
         ("older", "sha256:1", None, True),
     ],
 )
-def test_a_proof_is_judged_by_code_where_both_sides_have_it(
-    sources: str, code: str | None, today: str | None, is_older: bool
-) -> None:
+def test_a_proof_is_judged_by_code_where_both_sides_have_it(sources, code, today, is_older):
     digest = source_digest(ONE_SHOT) if sources == "today's" else sources
     proof = Proof("simulator", "2026-11-21", "0123", {ONE_SHOT.name: Tally(1, 0, (2,), digest, code)})
     known = {} if today is None else {ONE_SHOT.name: Code(1, today, "sample", "sha256:3")}
@@ -126,7 +121,7 @@ def test_a_proof_is_judged_by_code_where_both_sides_have_it(
     assert cells(row, str)["simulator"] == f"1 on 2 ranks{'*' if is_older else ''}"
 
 
-def test_what_was_added_to_a_proof_later_is_said() -> None:
+def test_what_was_added_to_a_proof_later_is_said():
     added = dataclasses.replace(PROOFS[0], code_from="compiled later from git, commit 0123456789ab")
     for proof in (added, PROOFS[0]):
         same_text(text((Row(ONE_SHOT, (proof,)),), (proof,)).splitlines()[-1])
@@ -144,24 +139,24 @@ def test_what_was_added_to_a_proof_later_is_said() -> None:
         (("uint32",), "uint32"),
     ],
 )
-def test_sets_of_types_in_few_words(dtypes: tuple[str, ...], words: str) -> None:
+def test_sets_of_types_in_few_words(dtypes, words):
     assert dtypes_text(dtypes) == words
     for word in words.split(", "):
         assert word in LEGEND[0], "the legend explains it"
 
 
-def test_ranges_of_numbers() -> None:
+def test_ranges_of_numbers():
     assert ranges((1, 2, 3, 4, 8, 16, 17)) == "1-4, 8, 16-17"
     assert ranges(()) == ""
 
 
-def test_the_table_has_columns_notes_and_legend() -> None:
+def test_the_table_has_columns_notes_and_legend():
     found = text((Row(ONE_SHOT, PROOFS), Row(MULTIMEM, PROOFS), Row(MULTIMEM, PROOFS)), PROOFS)
     same_text(found)
     assert set(LEGEND) <= set(found.splitlines())
 
 
-def test_markdown_is_one_table_and_a_list() -> None:
+def test_markdown_is_one_table_and_a_list():
     found = markdown((Row(ONE_SHOT, PROOFS), Row(MULTIMEM, ())), PROOFS)
     assert {line.count("|") for line in found.splitlines()[:4]} == {11}
     same_text(found)
@@ -177,7 +172,7 @@ def test_markdown_is_one_table_and_a_list() -> None:
         "--codes --verify",
     ],
 )
-def test_a_wrong_request_is_one_line_and_code_2(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_request_is_one_line_and_code_2(line, capsys):
     assert door.main(line.split()) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -185,7 +180,7 @@ def test_a_wrong_request_is_one_line_and_code_2(line: str, capsys: pytest.Captur
     same_text(captured.err)
 
 
-def test_the_readme_has_the_matrix_as_it_is_now() -> None:
+def test_the_readme_has_the_matrix_as_it_is_now():
     readme = command.README.read_text(encoding="utf-8")
     assert readme == command.page(), "python -m kernels --readme"
     assert "| all_reduce | one_shot |" in readme
@@ -193,9 +188,7 @@ def test_the_readme_has_the_matrix_as_it_is_now() -> None:
 
 
 @pytest.mark.slow
-def test_a_readme_that_is_not_up_to_date_is_put_right(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_readme_that_is_not_up_to_date_is_put_right(monkeypatch, tmp_path, capsys):
     readme = tmp_path / "README.md"
     monkeypatch.setattr(command, "README", readme)
     assert door.main(["--readme"]) == 0
@@ -203,9 +196,7 @@ def test_a_readme_that_is_not_up_to_date_is_put_right(
 
 
 @pytest.mark.slow
-def test_codes_are_written_verified_and_found_to_differ(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_codes_are_written_verified_and_found_to_differ(monkeypatch, tmp_path, capsys):
     place = tmp_path / "codes.json"
     monkeypatch.setattr("kernels.matrix.codes.PLACE", place)
     both = (find("barrier/peers"), find("barrier/multimem"))
@@ -224,7 +215,7 @@ def test_codes_are_written_verified_and_found_to_differ(
 
 
 @pytest.mark.slow
-def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_it(capsys):
     assert door.main([]) == 0
     printed = capsys.readouterr().out
     assert printed == text(rows(proofs(), known=codes()), proofs())
@@ -233,7 +224,7 @@ def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_quick_and_imports_neither_torch_nor_cutlass() -> None:
+def test_it_is_quick_and_imports_neither_torch_nor_cutlass():
     code = (
         "import sys; from kernels.__main__ import main; main([]); "
         "print(*sorted({'torch', 'cutlass', 'numpy'} & set(sys.modules)), file=sys.stderr)"

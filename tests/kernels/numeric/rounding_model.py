@@ -3,8 +3,6 @@
 Values are Python floats: each holds every number of every format here. Nothing is taken from the code under test.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from fractions import Fraction

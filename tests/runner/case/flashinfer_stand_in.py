@@ -7,8 +7,6 @@ real one rests on: whole vectors, addresses that were registered, counters that 
 size; it adds in float32 in the order of ranks, or in the dtype itself (accumulator), or leaves a rank out (drops).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import sys

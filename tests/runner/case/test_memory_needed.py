@@ -1,7 +1,5 @@
 """What cases need of the symmetric heap, counted by the programs' own allocations."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys
@@ -12,9 +10,8 @@ import pytest
 from cases.case import Case
 from kernels.baselines import find_baseline
 from kernels.catalogue import NVSHMEM_SPECS, SPECS, find
-from kernels.spec import KernelSpec
-from memory.fabric import Fabric, HeapFull
-from memory.placing import NVSHMEM, SIMULATED, HeapRules
+from memory.fabric import HeapFull
+from memory.placing import NVSHMEM, SIMULATED
 from memory.pool import SymmetricPool
 from runner.case import memory_needed
 from runner.case.allocation import allocate_arenas
@@ -32,7 +29,7 @@ from tests.runner.case.not_compiled import NOT_COMPILED
 KERNEL_PATIENCE_S = 10.0
 
 
-def case_of(spec: KernelSpec, size_bytes: int = 4096, world_size: int = 3, **fields: Any) -> Case:
+def case_of(spec, size_bytes=4096, world_size=3, **fields):
     """A case of a kernel: the size as given, or the smallest that its op takes."""
     step = step_bytes(spec.op, spec.dtypes[0], world_size)
     size_bytes = max(size_bytes // step, 1) * step
@@ -43,13 +40,13 @@ def case_of(spec: KernelSpec, size_bytes: int = 4096, world_size: int = 3, **fie
 ODD = ({}, {"offset": 3}, {"size_bytes": 0}, {"world_size": 8, "size_bytes": 8 * 8 * 4097})
 
 
-def check_need_in_the_simulator(spec: KernelSpec, fields: dict[str, Any]) -> None:
+def check_need_in_the_simulator(spec, fields):
     """Check that the program binds in a heap of what is needed, and in none of a granule less: the torch-free part of
     it allocates everything."""
     for placement in spec.placements:
         case = case_of(spec, placement=placement, **fields)
 
-        def program(fabric: Fabric, bound: Case) -> None:
+        def program(fabric, bound):
             with SymmetricPool(fabric) as pool:
                 bind(fabric, pool, spec, [bound], [NOT_COMPILED], KERNEL_PATIENCE_S)
 
@@ -60,11 +57,11 @@ def check_need_in_the_simulator(spec: KernelSpec, fields: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("number", range(len(SPECS)), ids=lambda number: SPECS[number].name)
-def test_a_simulated_heap_of_the_need_is_enough_and_a_granule_less_is_not(number: int) -> None:
+def test_a_simulated_heap_of_the_need_is_enough_and_a_granule_less_is_not(number):
     check_need_in_the_simulator(SPECS[number], ODD[number % len(ODD)])
 
 
-def test_the_need_of_every_kernel_on_nvshmem_is_known_without_its_bitcode() -> None:
+def test_the_need_of_every_kernel_on_nvshmem_is_known_without_its_bitcode():
     """Whether a case fits is said before anything is compiled, also where nothing can be."""
     for number, spec in enumerate(NVSHMEM_SPECS):
         check_need_in_the_simulator(spec, ODD[number % len(ODD)])
@@ -75,14 +72,14 @@ TIMED = ("one_shot", "ll", "nccl", "two_shot", "torch/one_shot", "nvshmem")
 
 
 @pytest.mark.parametrize("fields", [{}, {"offset": 5}, {"size_bytes": BEYOND_LL}], ids=["plain", "offset", "too large"])
-def test_nvshmems_heap_of_the_need_holds_all_that_is_timed_together(fields: dict[str, Any]) -> None:
+def test_nvshmems_heap_of_the_need_holds_all_that_is_timed_together(fields):
     """The slots themselves, on the stand-in for NVSHMEM; "ll" takes none of a size that it refuses."""
     cases = [
         dataclasses.replace(case_of(find("all_reduce/one_shot"), world_size=1), algorithm=name, **fields)
         for name in TIMED
     ]
 
-    def open_all(heap_bytes: int) -> None:
+    def open_all(heap_bytes):
         fabric: Any = StandInWorld(1, heap_bytes=heap_bytes).fabric(0)
         with SymmetricPool(fabric) as pool:
             for case in cases:
@@ -98,14 +95,14 @@ def test_nvshmems_heap_of_the_need_holds_all_that_is_timed_together(fields: dict
 
 
 @pytest.mark.parametrize(("name", "needed"), [("nccl", 0), ("torch/multimem", 0), ("nvshmem", 2 * 1024)])
-def test_a_baseline_needs_the_heap_only_where_it_works_there(name: str, needed: int) -> None:
+def test_a_baseline_needs_the_heap_only_where_it_works_there(name, needed):
     case = case_of(find("all_reduce/one_shot"), size_bytes=1000, world_size=2, dtype="float32")
     baseline = find_baseline(name)
     assert heap_bytes_needed(dataclasses.replace(case, algorithm=name), baseline, NVSHMEM) == needed
 
 
 @pytest.mark.parametrize("rules", [SIMULATED, NVSHMEM], ids=["simulator", "nvshmem"])
-def test_the_largest_size_fits_and_the_next_does_not(rules: HeapRules) -> None:
+def test_the_largest_size_fits_and_the_next_does_not(rules):
     for name in ("all_reduce/two_shot", "all_gather/push", "all_to_all/pull"):
         spec = find(name)
         case = case_of(spec, world_size=5)
@@ -117,7 +114,7 @@ def test_the_largest_size_fits_and_the_next_does_not(rules: HeapRules) -> None:
 
 
 @pytest.mark.slow
-def test_a_size_beyond_the_heap_is_refused_without_torch() -> None:
+def test_a_size_beyond_the_heap_is_refused_without_torch():
     """Importing it takes longer than all the rest of the refusal."""
     program = """
 import sys
@@ -130,7 +127,7 @@ print(main(["sizes=64G", "track=none"]), *sorted({"torch", "numpy", "cutlass", "
 
 
 @pytest.mark.slow
-def test_jobs_that_differ_in_data_only_share_what_was_counted() -> None:
+def test_jobs_that_differ_in_data_only_share_what_was_counted():
     counts = []
     for lines in (["seed=1"], ["seed=range(1,20)", "inputs=normal,edge"]):
         with hydra_over():

@@ -3,9 +3,7 @@
 The kernel here is Python and does what the collective says, through the addresses that it was given.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -30,8 +28,6 @@ PARAMETERS = (
     *(Parameter(kind) for kind in ("numel", "rank", "root")),
 )
 SPEC = replace(test_program.SPEC, dtypes=ALL, needs_multicast=False, parameters=PARAMETERS, workspaces=lambda case: ())
-
-Touch = Callable[[Any, tuple[int, ...], int], None]
 
 
 def case_of(op, **changes):

@@ -1,6 +1,5 @@
 """Cases under stress: right kernels pass; kernels that promise too much are found within a stated number of seeds."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,9 +8,8 @@ from cases.case import Case
 from cases.ops import collective
 from kernels.catalogue import find, retuned
 from kernels.compile import executable
-from kernels.spec import KernelSpec, cases_in_turn
+from kernels.spec import cases_in_turn
 from kernels.tuning import Step, Tuning
-from memory.fabric import Executable
 from runner.case import stress
 from runner.case.check import merge
 from runner.case.program import RankOutcome
@@ -26,7 +24,6 @@ from tests.patience import NEVER_S
 SEEDS, ROUNDS = 16, 4
 """Number of seeds, and of rounds of three launches in each, within which each defect below is found."""
 
-Compiled = Callable[[KernelSpec, Case], Executable]
 SMALL = Tuning((Step(threads=96, blocks=2, loads_in_flight=8, reason="few threads: quick"),))
 
 

@@ -1,11 +1,13 @@
 """check.races: what the race checker finds decides how a case ends, and stands in its record and in the tables."""
 
+import re
 import shutil
 
 import pytest
 
 from cases.record.record import load
 from runner.world.world import WorldFailure
+from tests.golden import same_text
 from tests.rooms import needs
 from tests.runner.conftest import BAD, record_files
 from tests.runner.found import finding
@@ -36,52 +38,26 @@ def test_no_finding_and_races_that_were_not_looked_for(symlab, script):
     assert "passed; races: not looked for\n" in done.out
 
 
-@needs("checks")
-@pytest.mark.parametrize(("severity", "missing"), [("race", "a release"), ("proxy", "fence.proxy.alias")])
-def test_a_case_with_a_race_is_wrong(symlab, script, severity, missing):
-    script.findings["one_shot"] = (FORMAL, finding(severity, missing, count=3))
-    done = symlab("sizes=[8]", RACES)
-    assert done.code == 1
-    assert done.statuses == ["PASSED", "WRONG"]
-    (wrong,) = (record for record in done.records if record["status"] == "WRONG")
-    assert [one["severity"] for one in wrong["findings"]] == [severity, "formal"], "the gravest first"
-    assert wrong["findings"][0]["first"]["source"] == "push.py:12"
-    assert wrong["findings"][0]["second"]["rank"] == 1
-    says = f"{severity}: {missing} is missing between `st.global.u32 [%rd1], %r2;` (push.py:12) of byte 7 of data"
-    assert wrong["reason"].startswith(says)
-    assert wrong["reason"].endswith("(3 pairs)")
-    assert says in done.err
-    assert f"1 {severity}, 1 formal" in done.out
-    assert "0 of 64 elements" not in done.out + done.err
+ENDS = {
+    "a race": (None, (FORMAL, finding("race", "a release", count=3))),
+    "a proxy": (None, (FORMAL, finding("proxy", "fence.proxy.alias", count=3))),
+    "wrong, too": (BAD, (finding(), finding("proxy", "fence.proxy.async"))),
+    "failed": (WorldFailure("DEADLOCK", 0, "rank 0: every thread waits"), (finding(),)),
+    "no checker": (None, None),
+}
+"""What happens to a case, and what is found of it."""
 
 
 @needs("checks")
-def test_wrong_results_come_first(symlab, script):
-    script.outcomes["one_shot"] = BAD
-    script.findings["one_shot"] = (finding(), finding("proxy", "fence.proxy.async"))
+@pytest.mark.parametrize("name", ENDS)
+def test_how_a_case_ends(symlab, script, name):
+    """The gravest finding comes first, wrong results before it; a world without a checker passes nothing."""
+    happens, script.findings["one_shot"] = ENDS[name]
+    script.outcomes |= {"one_shot": happens} if happens else {}
     done = symlab("sizes=[8]", RACES)
-    (wrong,) = (record for record in done.records if record["status"] == "WRONG")
-    assert wrong["reason"].startswith("3 of 64 elements are wrong")
-    assert "; race: a release is missing" in wrong["reason"]
-    assert wrong["reason"].endswith(", and 1 more")
-
-
-@needs("checks")
-def test_a_case_that_failed_keeps_what_was_found(symlab, script):
-    script.outcomes["one_shot"] = WorldFailure("DEADLOCK", 0, "rank 0: every thread waits")
-    script.findings["one_shot"] = (finding(),)
-    done = symlab("sizes=[8]", RACES)
-    (failed,) = (record for record in done.records if record["status"] == "DEADLOCK")
-    assert failed["findings"][0]["severity"] == "race"
-
-
-@needs("checks")
-def test_a_world_without_a_checker_passes_nothing(symlab, script):
-    script.findings["one_shot"] = None
-    done = symlab("sizes=[8]", RACES)
-    assert done.code == 1
-    assert done.statuses == ["FAILED", "PASSED"]
-    assert "this world has none" in done.err
+    said = [f"{record['status']}: {record['reason']}" for record in done.records]
+    counted = re.findall(r"\d \w+, \d formal", done.out)
+    same_text("\n".join([str(done.code), *said, *counted, str(findings_of(done)), done.err]))
 
 
 @pytest.mark.parametrize("multirun", [False, True])

@@ -1,7 +1,5 @@
 """Kernels that a YAML file describes, in commands: beside the catalogue's, recorded, replayed, predicted, refused."""
 
-from collections.abc import Callable
-
 import pytest
 
 import symlab
@@ -12,8 +10,6 @@ from tests.golden import refused, same_text
 from tests.kernels.own.exchange_ptx import EXCHANGE, EXCHANGED
 from tests.kernels.own.own_entries import ADDED, OWN, SUM, changed, write_entries
 from tests.rooms import needs
-
-Run = Callable[..., int]
 
 
 @pytest.fixture

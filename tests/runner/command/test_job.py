@@ -1,7 +1,5 @@
 """Every case ends as one record, whatever happens to it; a failure costs its world and nothing more."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -21,13 +19,12 @@ from cases.code_digest import code_digest
 from cases.record.record import Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from kernels.catalogue import find
-from memory.fabric import Executable, Traits
+from memory.fabric import Executable
 from runner.__main__ import main
 from runner.case.cases import cases_of
 from runner.command import attempt
 from runner.command.job import run_job
 from runner.command.kernel_info import kernel_info
-from runner.command.means import Means
 from runner.command.plan import Job
 from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
@@ -38,12 +35,12 @@ from tests.runner.shelf import Shelf
 HERE = RecordedEnvironment(host={"name": "here"})
 
 
-def shelf_for(job: Job, full_after: int = 1000) -> Shelf:
+def shelf_for(job, full_after=1000):
     return Shelf(lambda: StubWorld(job.request.fabric, job.request.world_size), full_after)
 
 
 @functools.cache
-def job_of(*arguments: str) -> Job:
+def job_of(*arguments):
     with hydra_over():
         (composed,) = compose_jobs([TWO, *arguments], multirun=False)
     request = on_its_fabric(composed.request)
@@ -59,23 +56,23 @@ def job_of(*arguments: str) -> Job:
 ONE = ("sizes=8", "algorithms=one_shot")
 
 
-def means_with(**changes: Any) -> Means:
+def means_with(**changes):
     means = Script().tools().means
     return dataclasses.replace(means, **changes)
 
 
-def done(script: Script, *arguments: str) -> Shelf:
+def done(script, *arguments):
     job = job_of(*arguments)
     shelf = shelf_for(job)
     run_job(job, shelf, script.tools().means)
     return shelf
 
 
-def test_what_a_case_runs_can_not_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_case_runs_can_not_be_told(monkeypatch):
     """That costs the case, and not the command."""
     usual = attempt.subject_of
 
-    def subject_of(job: Job, case: Any) -> Any:
+    def subject_of(job, case):
         if case.size_bytes == 8:
             raise ValueError("the kernel's file is gone")
         return usual(job, case)
@@ -88,7 +85,7 @@ def test_what_a_case_runs_can_not_be_told(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
-def test_passed() -> None:
+def test_passed():
     shelf = done(Script(), "sizes=[8,16]")
     assert [record.status for record in shelf.records] == [Status.PASSED] * 4
     record = shelf.records[0]
@@ -104,10 +101,10 @@ def test_passed() -> None:
     assert len(shelf.worlds) == 1
 
 
-def test_what_is_prepared_before_a_case_is_no_part_of_its_time() -> None:
+def test_what_is_prepared_before_a_case_is_no_part_of_its_time():
     prepared: list[str] = []
 
-    def prepare(traits: Traits) -> None:
+    def prepare(traits):
         assert traits.world_size == job.request.world_size
         prepared.append(datetime.now(UTC).isoformat(timespec="milliseconds"))
 
@@ -118,7 +115,7 @@ def test_what_is_prepared_before_a_case_is_no_part_of_its_time() -> None:
     assert all(before <= record.started for before, record in zip(prepared, shelf.records, strict=True))
 
 
-def test_what_is_said_about_the_kernel() -> None:
+def test_what_is_said_about_the_kernel():
     kernel = done(Script(), *ONE).records[0].kernel
     spec = find("all_reduce/one_shot")
     assert kernel.ptx_digest == "sha256:" + hashlib.sha256(PTX.encode()).hexdigest()
@@ -129,7 +126,7 @@ def test_what_is_said_about_the_kernel() -> None:
     assert kernel.block == spec.launch(job_of(*ONE).cases[0]).threads
 
 
-def test_wrong_or_unchecked() -> None:
+def test_wrong_or_unchecked():
     (record,) = done(Script({"one_shot": BAD}), *ONE).records
     assert record.status is Status.WRONG
     assert "3 of 64 elements are wrong" in record.reason
@@ -138,7 +135,7 @@ def test_wrong_or_unchecked() -> None:
     assert record.counters["of"]["checked"] == 0
 
 
-def test_refused_says_why_and_runs_nothing() -> None:
+def test_refused_says_why_and_runs_nothing():
     script = Script()
     shelf = done(script, "algorithms=[multimem_one_shot,one_shot]", "sizes=8", "fabric.multicast=false")
     assert [(record.status, record.reason) for record in shelf.records] == [
@@ -150,7 +147,7 @@ def test_refused_says_why_and_runs_nothing() -> None:
 
 
 @pytest.mark.parametrize("status", ["FAILED", "DEADLOCK", "TIMEOUT"])
-def test_a_world_that_fails_is_replaced_and_the_next_case_runs(status: str) -> None:
+def test_a_world_that_fails_is_replaced_and_the_next_case_runs(status):
     failure = WorldFailure(status, 1, "rank 1 block 0: read of poison")
     shelf = done(Script({"one_shot": failure}), "sizes=[8,16]")
     assert [str(record.status) for record in shelf.records] == [status, "PASSED"] * 2
@@ -159,13 +156,13 @@ def test_a_world_that_fails_is_replaced_and_the_next_case_runs(status: str) -> N
     assert len(shelf.worlds) == 3
 
 
-def test_an_error_of_our_own_is_a_failed_case_with_its_place() -> None:
+def test_an_error_of_our_own_is_a_failed_case_with_its_place():
     shelf = done(Script({"one_shot": KeyError("lost")}), "sizes=[8,16]")
     assert [str(record.status) for record in shelf.records] == ["FAILED", "PASSED"] * 2
     assert shelf.records[0].reason.startswith("KeyError: 'lost' (conftest.py:")
 
 
-def test_a_kernel_that_does_not_compile_or_a_world_that_can_not_be_made_fails_each_case() -> None:
+def test_a_kernel_that_does_not_compile_or_a_world_that_can_not_be_made_fails_each_case():
     job = job_of("sizes=8")
     shelf = shelf_for(job)
     run_job(job, shelf, means_with(compiled=Mock(side_effect=RuntimeError("compiling failed: no such instruction"))))
@@ -180,7 +177,7 @@ def test_a_kernel_that_does_not_compile_or_a_world_that_can_not_be_made_fails_ea
     assert shelf.records[0].fabric is None
 
 
-def test_a_cases_time_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cases_time_is_its_own(monkeypatch):
     """Not that of imports, nor that of a world's start, which alone moves the clock here."""
     clock, ready = [100.0], list[datetime]()
     monkeypatch.setattr("runner.command.attempt.time", SimpleNamespace(monotonic=lambda: clock[0]))
@@ -189,7 +186,7 @@ def test_a_cases_time_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = shelf_for(job)
     world = shelf.world
 
-    def slowly() -> Any:
+    def slowly():
         clock[0] += 50.0
         time.sleep(0.05)
         made = world()
@@ -206,7 +203,7 @@ def test_a_cases_time_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_the_first_case_imports_nothing_of_this_project(tmp_path: Path) -> None:
+def test_the_first_case_imports_nothing_of_this_project(tmp_path):
     """Torch and the simulator take seconds to import: --plan would count them for each case of that kind."""
     program = """
 import sys
@@ -229,7 +226,7 @@ print(main(sys.argv[1:]), new)
     assert said.splitlines()[-1] == "0 [[]]"
 
 
-def test_an_interrupt_and_a_full_disk_get_out() -> None:
+def test_an_interrupt_and_a_full_disk_get_out():
     job = job_of("sizes=8")
     shelf = shelf_for(job)
     with pytest.raises(KeyboardInterrupt):
@@ -239,7 +236,7 @@ def test_an_interrupt_and_a_full_disk_get_out() -> None:
         run_job(job, shelf_for(job, full_after=1), Script().tools().means)
 
 
-def test_the_compilers_versions_are_those_that_ptx_and_cubin_name() -> None:
+def test_the_compilers_versions_are_those_that_ptx_and_cubin_name():
     case = cases_of(job_of("sizes=[8]").request)[0]
     ptx = "// Cuda compilation tools, release 13.4, V13.4.59\n.version 9.4\n"
     cubin = b"\x7fELF\0ptxas\0Cuda compilation tools, release 13.5, V13.5.7\0"

@@ -1,7 +1,5 @@
 """The command's side of a launch: what it says while workers work, and why jobs were lost."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

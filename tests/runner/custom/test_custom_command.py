@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -43,9 +42,6 @@ BAD_STRUCTS = [
     {0: {"tensor": "output"}},
 ]
 """What is given for the struct of add_struct.ptx:add_struct."""
-
-Run = Callable[..., int]
-Said = Callable[[], str]
 
 
 @pytest.fixture

@@ -1,13 +1,10 @@
 """The environment: what is there is told, what is not is said so, and secrets stay out."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -44,13 +41,13 @@ HARMLESS = {
 
 
 @pytest.fixture(autouse=True)
-def _nothing_kept() -> Iterator[None]:
+def _nothing_kept():
     capture_module._kept.clear()
     yield
     capture_module._kept.clear()
 
 
-def test_what_is_captured_is_json_and_true() -> None:
+def test_what_is_captured_is_json_and_true():
     found = capture(REPOSITORY)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["python"]["version"] == platform.python_version()
@@ -62,7 +59,7 @@ def test_what_is_captured_is_json_and_true() -> None:
         assert (found[name] is None) == (name in found["not_captured"])
 
 
-def test_no_driver_is_said_and_not_taken_for_no_gpu() -> None:
+def test_no_driver_is_said_and_not_taken_for_no_gpu():
     if Path("/proc/driver/nvidia").is_dir():
         pytest.skip("this machine has an NVIDIA driver")
     found = capture(REPOSITORY)
@@ -70,7 +67,7 @@ def test_no_driver_is_said_and_not_taken_for_no_gpu() -> None:
     assert found["not_captured"]["gpus"] == "no driver"
 
 
-def test_no_repository_and_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_repository_and_no_git(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     found = capture(tmp_path)
     assert found["git"] is None
@@ -84,7 +81,7 @@ def test_no_repository_and_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert capture(tmp_path / "gone")["git"] is None
 
 
-def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables(monkeypatch):
     for name in list(os.environ):
         if name.startswith(capture_module.ALLOWED) or name in capture_module.ALLOWED_NAMES:
             monkeypatch.delenv(name)
@@ -102,13 +99,13 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
             assert value not in text
 
 
-def test_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once_a_process(monkeypatch):
     first = capture(REPOSITORY)
     monkeypatch.setattr(capture_module, "_capture", lambda root: pytest.fail("captured twice"))
     assert capture(str(REPOSITORY)) is first
 
 
-def test_imports_nothing_heavy() -> None:
+def test_imports_nothing_heavy():
     program = (
         "import sys; from runner.environment.capture import capture; capture('.'); "
         "print([name for name in ('torch', 'cutlass', 'mlflow', 'numpy') if name in sys.modules])"

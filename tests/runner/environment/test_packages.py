@@ -1,21 +1,17 @@
 """What is installed, and how torch was built."""
 
-from __future__ import annotations
-
 from importlib import metadata
-from pathlib import Path
 from types import SimpleNamespace
 
 import mlflow.version
 import numpy
-import pytest
 import torch
 
 from runner.environment import packages
 from runner.environment.packages import WATCHED, canonical, installed, torch_build
 
 
-def test_versions_are_those_of_what_is_imported() -> None:
+def test_versions_are_those_of_what_is_imported():
     found = installed()
     assert (found["torch"], found["numpy"], found["mlflow"]) == (
         torch.__version__,
@@ -26,7 +22,7 @@ def test_versions_are_those_of_what_is_imported() -> None:
     assert len(found) > 20
 
 
-def test_watched_ones_come_first_and_have_their_names() -> None:
+def test_watched_ones_come_first_and_have_their_names():
     found = installed()
     assert tuple(found)[: len(WATCHED)] == WATCHED
     assert list(found)[len(WATCHED) :] == sorted(list(found)[len(WATCHED) :])
@@ -34,8 +30,8 @@ def test_watched_ones_come_first_and_have_their_names() -> None:
     assert len({canonical(name) for name in found}) == len(found)
 
 
-def test_kinds_of_folders(tmp_path: Path) -> None:
-    def install(folder: str, file: str, text: str) -> None:
+def test_kinds_of_folders(tmp_path):
+    def install(folder, file, text):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / file).write_text(text)
 
@@ -54,7 +50,7 @@ def test_kinds_of_folders(tmp_path: Path) -> None:
     assert all(found[name] is None for name in WATCHED)
 
 
-def test_torch_says_how_it_was_built() -> None:
+def test_torch_says_how_it_was_built():
     missing: dict[str, str] = {}
     found = torch_build(missing)
     assert not missing
@@ -63,7 +59,7 @@ def test_torch_says_how_it_was_built() -> None:
     assert found["git_version"] == torch.version.git_version
 
 
-def test_a_build_for_cuda_and_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_for_cuda_and_none_at_all(tmp_path, monkeypatch):
     lines = "__version__ = '2.13.0+cu130'\ncuda: Optional[str] = '13.0'\ndebug = False\nodd = f()\n"
     (tmp_path / "version.py").write_text(lines)
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))

@@ -4,8 +4,6 @@ It needs Debian's slurmctld, slurmd, munge and slurm-client, and root. Nodes are
 of its own. All of it ends with the block.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

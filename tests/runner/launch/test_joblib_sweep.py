@@ -1,7 +1,5 @@
 """A sweep on joblib's workers: one folder, one manifest, a consistent audit; a job whose process is killed is named."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select
@@ -10,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,7 +32,7 @@ SWEEP = (
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
-def symlab(folder: Path, *words: str, held: HeldJobs | None = None, **options: Any) -> subprocess.Popen[str]:
+def symlab(folder, *words, held=None, **options):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(
         [sys.executable, "-m", "symlab", *words],
@@ -48,11 +45,11 @@ def symlab(folder: Path, *words: str, held: HeldJobs | None = None, **options: A
     )
 
 
-def at_work(held: HeldJobs, folder: Path, count: int) -> list[WorkerState]:
+def at_work(held, folder, count):
     """So many workers of the only command that wait in a job, once there are."""
     found: list[WorkerState] = []
 
-    def are_there() -> bool:
+    def are_there():
         found[:] = [one for records in folder.glob("records/*") for one in held.workers(records)]
         return len(found) == count
 
@@ -60,7 +57,7 @@ def at_work(held: HeldJobs, folder: Path, count: int) -> list[WorkerState]:
     return found
 
 
-def read_until(text: bytes, process: subprocess.Popen[str]) -> None:
+def read_until(text, process):
     """Read what a command says, up to a text."""
     said = b""
     while text not in said:
@@ -70,7 +67,7 @@ def read_until(text: bytes, process: subprocess.Popen[str]) -> None:
         said += part
 
 
-def series_of(database: Path) -> list[tuple[str, int]]:
+def series_of(database):
     """The status of each command's run in a database of MLflow, and the number of finished series under it."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         runs = dict(connection.execute("select run_uuid, status from runs").fetchall())
@@ -81,7 +78,7 @@ def series_of(database: Path) -> list[tuple[str, int]]:
     ]
 
 
-def test_a_killed_job_is_named_and_resume_runs_it(tmp_path: Path) -> None:
+def test_a_killed_job_is_named_and_resume_runs_it(tmp_path):
     held = HeldJobs(tmp_path / "held", range(4))
     process = symlab(tmp_path, "run", "-m", *SWEEP, *JOBLIB, held=held)
     killed = at_work(held, tmp_path, 2)[0]
@@ -113,7 +110,7 @@ def test_a_killed_job_is_named_and_resume_runs_it(tmp_path: Path) -> None:
     assert "; consistent;" in said, said
 
 
-def still_in(folder: Path) -> list[str]:
+def still_in(folder):
     """The command lines of processes that work in a folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
@@ -124,7 +121,7 @@ def still_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("signals", [(signal.SIGKILL,), (signal.SIGINT, signal.SIGINT)], ids=["killed", "interrupted"])
-def test_no_process_stays_of_a_command_that_left_at_once(signals: tuple[int, ...], tmp_path: Path) -> None:
+def test_no_process_stays_of_a_command_that_left_at_once(signals, tmp_path):
     """A process that stayed would keep open what a reader of the command reads.
 
     Workers that are stopped (SIGSTOP) can't end, as the first interrupt asks for, before the second one comes.

@@ -1,7 +1,5 @@
 """Secrets are planted wherever they could come from, commands run, and every byte that was written is read."""
 
-from __future__ import annotations
-
 import importlib.util
 import lzma
 import os

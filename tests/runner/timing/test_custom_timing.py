@@ -1,26 +1,21 @@
 """A custom kernel is timed alone, on slots of all its buffers, and nothing wrong is given a time."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from cases.record.timing import LinkLimit
 from memory.pool import SymmetricPool
 from runner.command.case_programs import PATIENCE_S
 from runner.command.means import usual_means
-from runner.custom.description import CustomJob, custom_job
+from runner.custom.description import custom_job
 from runner.custom.running import CompiledJob, plan_of
-from runner.timing.combine import TimedResult, combine
+from runner.timing.combine import combine
 from runner.timing.custom import CustomContestant, open_custom
-from runner.timing.measure import MeasurePlan, RankMeasurement, RankTimes, measure
+from runner.timing.measure import MeasurePlan, measure
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S
@@ -40,14 +35,14 @@ SUM_IN_PLACE = f"""{HEAD}
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Callable[..., CustomJob]:
+def job(tmp_path):
     """job(**changes of the section): the job of add_peers.ptx on two ranks."""
     write_experiment(tmp_path)
     (tmp_path / "exp" / "add_one.ptx").write_text(SUM_IN_PLACE)
     text = "def one_more(inputs):\n    return [{'data': contents['data'] + 1} for contents in inputs]\n"
     (tmp_path / "exp" / "more.py").write_text(text)
 
-    def made(**changes: Any) -> CustomJob:
+    def made(**changes):
         return custom_job(section(**changes), 2, 0, True, tmp_path / "exp")
 
     return made
@@ -61,18 +56,14 @@ IN_PLACE = {
     "reference": "more.py:one_more",
 }
 
-Spoil = Callable[[RecordingFabric, RecordingStopwatch], None]
 
-
-def plan_for(job: CustomJob, **changes: Any) -> MeasurePlan:
+def plan_for(job, **changes):
     compiled = job.kernel.compiled(job.spec, 2, "sm_90a")
     run = plan_of(job, compiled, seed=0, launches=1, is_checked=True)
     return MeasurePlan((CustomContestant(run, job.expected),), dataclasses.replace(TIMING, **changes))
 
 
-def measured(
-    job: CustomJob, spoil: Spoil = lambda fabric, stopwatch: None, link: bool = False, **changes: Any
-) -> tuple[list[RankTimes], TimedResult, list[list[str]], LinkLimit | None]:
+def measured(job, spoil=lambda fabric, stopwatch: None, link=False, **changes):
     """What ranks found, what it comes to, what was queued on each rank, and the links' limit."""
     plan = dataclasses.replace(plan_for(job, **changes), link=link)
     rows, logs = rows_of(plan, spoil)
@@ -80,12 +71,10 @@ def measured(
     return [row.contestants[0] for row in rows], timed, logs, limit
 
 
-def rows_of(
-    plan: MeasurePlan, spoil: Spoil = lambda fabric, stopwatch: None
-) -> tuple[list[RankMeasurement], list[list[str]]]:
+def rows_of(plan, spoil=lambda fabric, stopwatch: None):
     logs: list[list[str]] = [[], []]
 
-    def program(fabric: Any, sent: MeasurePlan) -> RankMeasurement:
+    def program(fabric, sent):
         log = logs[fabric.rank]
         recording, stopwatch = RecordingFabric(fabric, log, 1 << 14), RecordingStopwatch(log)
         spoil(recording, stopwatch)
@@ -95,7 +84,7 @@ def rows_of(
     return world.run(program, pickle.loads(pickle.dumps(plan)), NEVER_S), logs
 
 
-def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job: Callable[..., CustomJob]) -> None:
+def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job):
     rows, timed, logs, limit = measured(job())
     timing = timed.timing
     assert timing.samples_us == tuple(row.samples_us for row in rows)
@@ -110,12 +99,12 @@ def test_samples_are_microseconds_a_call_and_all_slots_are_compared(job: Callabl
 
 
 @pytest.mark.parametrize("inputs", [{"peers": "input"}, {"pointer": [{"addresses": "input"}]}], ids=["table", "struct"])
-def test_slots_fit_the_heap_with_guards_tables_and_structs(job: Callable[..., CustomJob], inputs: Any) -> None:
+def test_slots_fit_the_heap_with_guards_tables_and_structs(job, inputs):
     plan = plan_for(job(arguments=[inputs, "output", "world_size", {"u32": 1000}]))
     (contestant,) = plan.contestants
     assert isinstance(contestant, CustomContestant)
 
-    def program(fabric: Any, two_slots_bytes: int) -> int:
+    def program(fabric, two_slots_bytes):
         recording: Any = RecordingFabric(fabric, [], 1 << 14)
         with SymmetricPool(recording) as pool:
             return open_custom(recording, pool, contestant, plan.timing, two_slots_bytes).slots
@@ -127,8 +116,8 @@ def test_slots_fit_the_heap_with_guards_tables_and_structs(job: Callable[..., Cu
 
 
 def test_with_declared_bytes_there_is_a_bandwidth_and_the_links_are_measured_where_asked(
-    job: Callable[..., CustomJob],
-) -> None:
+    job,
+):
     _, timed, _, limit = measured(job(bytes="4K"), link=True)
     timing = timed.timing
     assert (timing.moved_bytes, timing.has_bandwidth, timing.limit) == (4096, True, limit)
@@ -136,7 +125,7 @@ def test_with_declared_bytes_there_is_a_bandwidth_and_the_links_are_measured_whe
     assert timing.busbw_gbps(8000) == timing.algbw_gbps(8000) == pytest.approx(4096 / timing.median_us / 1e3)
 
 
-def test_calls_that_go_on_from_the_last_are_compared_afterwards(job: Callable[..., CustomJob]) -> None:
+def test_calls_that_go_on_from_the_last_are_compared_afterwards(job):
     """data + 1 in place: a second call gives + 2, so that only what follows new inputs is compared."""
     rows, timed, logs, _ = measured(job(**IN_PLACE))
     assert timed.timing.checked_after == 2 * 4 * 32
@@ -144,7 +133,7 @@ def test_calls_that_go_on_from_the_last_are_compared_afterwards(job: Callable[..
     assert len(rows[0].samples_us) == 3
 
 
-def test_graphs_of_a_custom_kernel_that_do_nothing_are_found_out(job: Callable[..., CustomJob]) -> None:
+def test_graphs_of_a_custom_kernel_that_do_nothing_are_found_out(job):
     timed = measured(job(), stopwatch_with(empty_graphs=True))[1]
     assert timed.timing is None
     assert timed.wrong.wrong == timed.wrong.elements == 2 * 1000, "the first wrong slot of each rank"
@@ -156,7 +145,7 @@ def test_graphs_of_a_custom_kernel_that_do_nothing_are_found_out(job: Callable[.
     assert timed.wrong is not None
 
 
-def test_what_is_wrong_before_is_timed_on_no_rank(job: Callable[..., CustomJob]) -> None:
+def test_what_is_wrong_before_is_timed_on_no_rank(job):
     one = job()
     off = {"output": one.expected[1]["output"] + 1}
     spoilt = dataclasses.replace(one, expected=(one.expected[0], off))
@@ -166,14 +155,14 @@ def test_what_is_wrong_before_is_timed_on_no_rank(job: Callable[..., CustomJob])
     assert timed.wrong.first_mismatch.rank == 1
 
 
-def test_a_rank_of_which_nothing_is_compared_has_a_time(job: Callable[..., CustomJob]) -> None:
+def test_a_rank_of_which_nothing_is_compared_has_a_time(job):
     one = job()
     rows, timed, _, _ = measured(dataclasses.replace(one, expected=(one.expected[0], {})))
     assert [row.elements[0] for row in rows] == [4000, 0]
     assert all(len(row) == 3 for row in timed.timing.samples_us)
 
 
-def test_a_function_s_launch_is_bound_to_each_slot(job: Callable[..., CustomJob]) -> None:
+def test_a_function_s_launch_is_bound_to_each_slot(job):
     rows, timed, logs, _ = measured(job(kernel="cute.py:add", arguments=CUTE_ARGUMENTS))
     assert timed.timing is not None
     assert rows[0].slots == 4
@@ -181,11 +170,11 @@ def test_a_function_s_launch_is_bound_to_each_slot(job: Callable[..., CustomJob]
     assert "launch custom/add" in logs[1]
 
 
-def test_a_job_times_what_was_compiled_of_it_with_its_seed(job: Callable[..., CustomJob]) -> None:
+def test_a_job_times_what_was_compiled_of_it_with_its_seed(job):
     asked: list[MeasurePlan] = []
 
     class World:
-        def run(self, program: Any, plan: MeasurePlan, deadline_s: float) -> list[RankMeasurement]:
+        def run(self, program, plan, deadline_s):
             assert program is measure
             asked.append(plan)
             return rows_of(plan)[0]
@@ -202,6 +191,6 @@ def test_a_job_times_what_was_compiled_of_it_with_its_seed(job: Callable[..., Cu
     assert asked[0].patience_s == PATIENCE_S
 
 
-def test_a_timed_call_moves_the_declared_bytes_of_each_launch_in_a_row(job: Callable[..., CustomJob]) -> None:
+def test_a_timed_call_moves_the_declared_bytes_of_each_launch_in_a_row(job):
     _, timed, _, _ = measured(job(bytes="4K", launches=3))
     assert timed.timing.moved_bytes == 3 * 4096

@@ -1,7 +1,5 @@
 """Names of captured kernels, from a driver that stands in for CUDA's."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace
 

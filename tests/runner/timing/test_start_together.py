@@ -4,8 +4,6 @@ The hosts and devices of this test have clocks of their own: a host takes HOST_U
 it when it was queued and what comes before it has ended. A call ends on all ranks at once, as a collective does.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 import threading

@@ -1,7 +1,5 @@
 """Command lines that are sent to MLflow, while they run or later, and what it has of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

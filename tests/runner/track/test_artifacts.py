@@ -1,17 +1,13 @@
 """A command's run in MLflow holds the report and what goes with it, however the command ended; what can't be made is a
 warning."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cases.record.record import Record
 from reports import tracking
 from reports.record import bundle
 from reports.record.seal import digest_of
@@ -20,38 +16,35 @@ from runner.track import artifacts as artifacts_module
 from runner.track import send
 from runner.track.artifacts import build
 from tests.reports.synthetic import KIB, MIB, record, refused
-from tests.runner.conftest import Script, record_files
-from tests.runner.track.conftest import Sent, kept
-
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
+from tests.runner.conftest import record_files
+from tests.runner.track.conftest import kept
 
 
-def artifacts(sent: Sent, place: str = "") -> list[str]:
+def artifacts(sent, place=""):
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=sent.database)
     return [one.path for one in client.list_artifacts(sent.parent.info.run_id, place or None)]
 
 
-def downloaded(sent: Sent, artifact: str, folder: Path) -> Path:
+def downloaded(sent, artifact, folder):
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=sent.database)
     return Path(client.download_artifacts(sent.parent.info.run_id, artifact, str(folder)))
 
 
-def text_of(sent: Sent, artifact: str, folder: Path) -> str:
+def text_of(sent, artifact, folder):
     return downloaded(sent, artifact, folder).read_text(encoding="utf-8")
 
 
-def attached(sent: Sent, folder: Path) -> list[Record]:
+def attached(sent, folder):
     """The records in the bundle of the command's run."""
     return bundle.unpacked(downloaded(sent, "records.jsonl.xz", folder))
 
 
 @pytest.mark.slow
-def test_a_command_attaches_its_report_its_table_and_all_records(sent: Sent, tmp_path: Path) -> None:
+def test_a_command_attaches_its_report_its_table_and_all_records(sent, tmp_path):
     done = sent.run("sizes=[8,16]")
     assert "warning" not in done.err
     assert artifacts(sent) == ["configuration", "records.jsonl.xz", "report.html", "table.md"]
@@ -67,7 +60,7 @@ def test_a_command_attaches_its_report_its_table_and_all_records(sent: Sent, tmp
 
 
 @pytest.mark.slow
-def test_what_was_measured_is_drawn_twice(sent: Sent, tmp_path: Path, capsys: Said) -> None:
+def test_what_was_measured_is_drawn_twice(sent, tmp_path, capsys):
     records = [record(name, size) for name in ("one_shot", "nccl") for size in (KIB, MIB)]
     assert sent.later(kept(tmp_path / "timed", records)) == 0
     assert "not attached" not in capsys.readouterr().out
@@ -75,8 +68,8 @@ def test_what_was_measured_is_drawn_twice(sent: Sent, tmp_path: Path, capsys: Sa
 
 
 @pytest.mark.slow
-def test_a_picture_that_fails_is_a_warning(sent: Sent, monkeypatch: Patch) -> None:
-    def broken(*_: Any) -> None:
+def test_a_picture_that_fails_is_a_warning(sent, monkeypatch):
+    def broken(*_):
         raise MemoryError("no room for\na canvas")
 
     monkeypatch.setattr(artifacts_module, "_figures", broken)
@@ -95,9 +88,7 @@ def test_a_picture_that_fails_is_a_warning(sent: Sent, monkeypatch: Patch) -> No
     ("interrupted", "names", "outcome"),
     [("two_shot", ["report.html"], "2 cases: 1 passed, 1 did not run"), ("", [], "2 cases: 2 did not run")],
 )
-def test_an_interrupted_command_has_its_report_if_it_did_something(
-    sent: Sent, script: Script, interrupted: str, names: list[str], outcome: str
-) -> None:
+def test_an_interrupted_command_has_its_report_if_it_did_something(sent, script, interrupted, names, outcome):
     script.outcomes = {interrupted: KeyboardInterrupt()}
     done = sent.run("sizes=[8]")
     assert "not attached" not in done.err
@@ -107,7 +98,7 @@ def test_an_interrupted_command_has_its_report_if_it_did_something(
     assert outcome in sent.parent.data.tags["mlflow.note.content"]
 
 
-def test_runs_say_what_they_are(sent: Sent) -> None:
+def test_runs_say_what_they_are(sent):
     sent.run("sizes=[8,16]")
     parent = sent.parent
     place = f"#/experiments/{parent.info.experiment_id}/runs/{parent.info.run_id}/artifacts/report.html"
@@ -125,7 +116,7 @@ def test_runs_say_what_they_are(sent: Sent) -> None:
 
 
 @pytest.mark.slow
-def test_an_experiment_has_its_views_and_a_users_tags_stay(sent: Sent) -> None:
+def test_an_experiment_has_its_views_and_a_users_tags_stay(sent):
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=sent.database)
@@ -141,7 +132,7 @@ def test_an_experiment_has_its_views_and_a_users_tags_stay(sent: Sent) -> None:
 
 
 @pytest.mark.slow
-def test_bundles_are_sent_like_the_folders_they_are_of(sent: Sent, tmp_path: Path, capsys: Said) -> None:
+def test_bundles_are_sent_like_the_folders_they_are_of(sent, tmp_path, capsys):
     records = sent.symlab("-m", "world_size=2,3", "sizes=[8]").folder / "records"
     path = tmp_path / "all.jsonl.xz"
     bundle.write(bundle.read([records]), path)
@@ -152,7 +143,7 @@ def test_bundles_are_sent_like_the_folders_they_are_of(sent: Sent, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_bundle_beside_its_records_counts_once(sent: Sent, tmp_path: Path, capsys: Said) -> None:
+def test_a_bundle_beside_its_records_counts_once(sent, tmp_path, capsys):
     records = [record(size_bytes=KIB), refused()]
     folder = kept(tmp_path / "both", records)
     bundle.write(records, folder / "all.jsonl.xz")
@@ -162,9 +153,7 @@ def test_a_bundle_beside_its_records_counts_once(sent: Sent, tmp_path: Path, cap
 
 
 @pytest.mark.slow
-def test_what_was_sent_in_another_way_is_sent_again_to_the_same_runs(
-    sent: Sent, monkeypatch: Patch, capsys: Said
-) -> None:
+def test_what_was_sent_in_another_way_is_sent_again_to_the_same_runs(sent, monkeypatch, capsys):
     with monkeypatch.context() as before:
         before.setattr(send, "LAYOUT", "1")
         done = sent.run("sizes=[8]")
@@ -175,7 +164,7 @@ def test_what_was_sent_in_another_way_is_sent_again_to_the_same_runs(
 
 
 @pytest.mark.slow
-def test_changed_records_take_the_place_of_none(sent: Sent, tmp_path: Path, capsys: Said) -> None:
+def test_changed_records_take_the_place_of_none(sent, tmp_path, capsys):
     made = [record(size_bytes=KIB), record(size_bytes=2 * KIB)]
     assert sent.later(kept(tmp_path / "first", made)) == 0
     changed = dataclasses.replace(made[0], duration_s=made[0].duration_s + 0.5)
@@ -185,14 +174,14 @@ def test_changed_records_take_the_place_of_none(sent: Sent, tmp_path: Path, caps
 
 
 @pytest.mark.slow
-def test_while_more_is_sent_the_old_bundle_does_not_count(sent: Sent, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_while_more_is_sent_the_old_bundle_does_not_count(sent, tmp_path, monkeypatch):
     done = sent.symlab("sizes=[8,16]", "algorithms=one_shot")
     first, second = sorted(record_files(done.folder))
     assert sent.later(first) == 0
     assert sent.parent.data.tags[SENT_TAG]
     assert len(attached(sent, tmp_path)) == 1
 
-    def broken(*_: Any) -> list[str]:
+    def broken(*_):
         raise RuntimeError("the power went out")
 
     with monkeypatch.context() as out:
@@ -201,7 +190,7 @@ def test_while_more_is_sent_the_old_bundle_does_not_count(sent: Sent, tmp_path: 
     assert sent.parent.data.tags[SENT_TAG] == ""
 
 
-def test_each_part_that_fails_is_named_and_the_others_are_made(tmp_path: Path) -> None:
+def test_each_part_that_fails_is_named_and_the_others_are_made(tmp_path):
     (tmp_path / "table.md").mkdir()
     (tmp_path / "figures").write_text("in the way", encoding="utf-8")
     problems = build(tmp_path, [record()], tmp_path / "gone")

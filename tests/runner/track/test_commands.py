@@ -1,7 +1,5 @@
 """symlab track and symlab dashboard, as commands."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sqlite3
@@ -13,12 +11,9 @@ from runner.track.dashboard import JOBS, advice
 from symlab.command import main
 from tests.golden import same_text
 
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
-
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def database(tmp_path):
     connection = sqlite3.connect(tmp_path / "mlflow.db")
     connection.execute("create table experiments (name text)")
     connection.close()
@@ -26,18 +21,18 @@ def database(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def nothing_starts(monkeypatch: Patch) -> None:
+def nothing_starts(monkeypatch):
     monkeypatch.setattr(os, "execvp", lambda *_: pytest.fail("nothing is started"))
 
 
-def test_the_command_is_printed(database: Path, capsys: Said) -> None:
+def test_the_command_is_printed(database, capsys):
     assert main(["dashboard", "--print", "--port", "5055"]) == 0
     said = capsys.readouterr().out
     assert said.endswith(f"ui --backend-store-uri sqlite:///{database} --port 5055\n")
     assert said.count("\n") == 1
 
 
-def test_a_server_of_the_users_own_is_named(capsys: Said) -> None:
+def test_a_server_of_the_users_own_is_named(capsys):
     assert main(["dashboard", "--uri", "http://somewhere:5000"]) == 0
     assert capsys.readouterr().out == "http://somewhere:5000\n"
 
@@ -45,7 +40,7 @@ def test_a_server_of_the_users_own_is_named(capsys: Said) -> None:
 @pytest.mark.usefixtures("nothing_starts")
 @pytest.mark.parametrize("is_empty", [False, True])
 @pytest.mark.parametrize("arguments", [[], ["--print"], ["--uri", "mlruns"], ["--port", "0"]])
-def test_wrong_requests(arguments: list[str], is_empty: bool, tmp_path: Path, capsys: Said) -> None:
+def test_wrong_requests(arguments, is_empty, tmp_path, capsys):
     """An empty file is no database, and none is made."""
     if is_empty:
         (tmp_path / "mlflow.db").touch()
@@ -56,7 +51,7 @@ def test_wrong_requests(arguments: list[str], is_empty: bool, tmp_path: Path, ca
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [0] * is_empty
 
 
-def test_it_becomes_mlflows_server(database: Path, monkeypatch: Patch, capsys: Said) -> None:
+def test_it_becomes_mlflows_server(database, monkeypatch, capsys):
     started: list[tuple[str, list[str], str | None]] = []
     monkeypatch.delenv(JOBS, raising=False)
     monkeypatch.setattr(os, "execvp", lambda file, words: started.append((file, words, os.environ.get(JOBS))))
@@ -73,19 +68,19 @@ def test_it_becomes_mlflows_server(database: Path, monkeypatch: Patch, capsys: S
 
 
 @pytest.mark.usefixtures("database", "nothing_starts")
-def test_a_port_in_use_is_named_and_nothing_starts(capsys: Said) -> None:
+def test_a_port_in_use_is_named_and_nothing_starts(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["dashboard", "--port", str(port)]) == 2
     assert capsys.readouterr() == ("", f"symlab: error: port {port} is in use (--port), give another\n")
 
 
-def test_the_advice_is_the_command_that_the_pages_teach(database: Path) -> None:
+def test_the_advice_is_the_command_that_the_pages_teach(database):
     assert advice("sqlite:///mlflow.db") == advice(f"sqlite:///{database}") == "symlab dashboard"
     assert advice("sqlite:///other b.db") == "symlab dashboard --uri 'sqlite:///other b.db'"
     assert advice("http://somewhere:5000") == "http://somewhere:5000"
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: Patch) -> None:
+def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

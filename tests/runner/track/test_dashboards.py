@@ -1,13 +1,9 @@
 """What we send, as people see it in MLflow's own pages: a real server, a real browser, records of real GPUs."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,7 +33,7 @@ class Dashboard:
 
 
 @pytest.fixture(scope="module")
-def dashboard(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+def dashboard(browser, tmp_path_factory):
     """Series in bfloat16 that were measured on 4 GPUs; the browser first: without, all is skipped."""
     folder = tmp_path_factory.mktemp("dashboard")
     measured = [one for one in bundle.unpacked(PUBLISHED) if one.case.dtype == "bfloat16"]
@@ -56,7 +52,7 @@ def dashboard(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield Dashboard(address, str(experiment), str(run), measured[0].request.command, database)
 
 
-def test_latency_and_bus_bandwidth_are_overlaid_over_bytes(browser: Any, dashboard: Dashboard) -> None:
+def test_latency_and_bus_bandwidth_are_overlaid_over_bytes(browser, dashboard):
     with page_of(browser, dashboard.address) as page:
         open_view(page, dashboard.address, dashboard.experiment, "Latency and bus bandwidth over bytes")
         time_us = chart(page, "latency/time_us")
@@ -68,14 +64,14 @@ def test_latency_and_bus_bandwidth_are_overlaid_over_bytes(browser: Any, dashboa
 
 
 @pytest.mark.parametrize("view", [view.name for view in VIEWS if view.charts])
-def test_every_view_is_listed_and_opens(browser: Any, dashboard: Dashboard, view: str) -> None:
+def test_every_view_is_listed_and_opens(browser, dashboard, view):
     with page_of(browser, dashboard.address) as page:
         open_view(page, dashboard.address, dashboard.experiment, view)
         page.locator("[data-testid='experiment-view-compare-runs-card']").first.wait_for()
         assert page.get_by_text("Error loading shared view").count() == 0
 
 
-def test_the_report_is_seen_where_artifacts_are(browser: Any, dashboard: Dashboard) -> None:
+def test_the_report_is_seen_where_artifacts_are(browser, dashboard):
     with page_of(browser, dashboard.address) as page:
         report = open_report(page, dashboard.address, dashboard.experiment, dashboard.run)
         headline = report.locator("h1").first
@@ -87,7 +83,7 @@ def test_the_report_is_seen_where_artifacts_are(browser: Any, dashboard: Dashboa
         assert min(box["width"], box["height"]) > 100
 
 
-def test_the_description_leads_to_the_report_and_to_the_charts(browser: Any, dashboard: Dashboard) -> None:
+def test_the_description_leads_to_the_report_and_to_the_charts(browser, dashboard):
     with page_of(browser, dashboard.address) as page:
         page.goto(f"{dashboard.address}/#/experiments/{dashboard.experiment}/runs/{dashboard.run}")
         link = page.get_by_role("link", name="report.html").first
@@ -97,7 +93,7 @@ def test_the_description_leads_to_the_report_and_to_the_charts(browser: Any, das
         assert len(colours(chart(page, "busbw_gbps"))) == 9
 
 
-def test_a_commands_last_line_opens_its_charts(browser: Any, dashboard: Dashboard) -> None:
+def test_a_commands_last_line_opens_its_charts(browser, dashboard):
     place = newest_place(dashboard.database)
     assert place.startswith(f"#/experiments/{dashboard.experiment}/runs?viewStateShareKey=symlab-run-")
     with page_of(browser, dashboard.address) as page:
@@ -107,7 +103,7 @@ def test_a_commands_last_line_opens_its_charts(browser: Any, dashboard: Dashboar
         assert page.get_by_text("allreduce_gpus").count() >= 1
 
 
-def test_two_clicks_lead_from_the_list_of_commands_to_charts(browser: Any, dashboard: Dashboard) -> None:
+def test_two_clicks_lead_from_the_list_of_commands_to_charts(browser, dashboard):
     with page_of(browser, dashboard.address) as page:
         page.goto(f"{dashboard.address}/{page_of_view(dashboard.experiment, 'symlab-commands', is_table=True)}")
         page.get_by_text("cases/requested").first.wait_for()
@@ -118,7 +114,7 @@ def test_two_clicks_lead_from_the_list_of_commands_to_charts(browser: Any, dashb
         assert len(colours(chart(opened.value, "latency/time_us"))) == 9
 
 
-def test_nothing_of_a_server_is_left(tmp_path: Path) -> None:
+def test_nothing_of_a_server_is_left(tmp_path):
     bundle.write([record()], tmp_path / "one.jsonl.xz")
     database = tmp_path / "mlflow.db"
     assert send([str(tmp_path), "--uri", f"sqlite:///{database}"]) == 0
@@ -128,7 +124,7 @@ def test_nothing_of_a_server_is_left(tmp_path: Path) -> None:
     assert _alive(group) == []
 
 
-def _has(process: Path, database: Path) -> bool:
+def _has(process, database):
     """Whether a process has the database on its command line."""
     try:
         return os.fsencode(database) in (process / "cmdline").read_bytes()
@@ -136,7 +132,7 @@ def _has(process: Path, database: Path) -> bool:
         return False
 
 
-def _alive(group: int) -> list[str]:
+def _alive(group):
     """What runs in a group of processes; not what only waits to be taken note of."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):

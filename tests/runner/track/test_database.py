@@ -1,13 +1,10 @@
 """A database is made once and in full; one that was not is named as what it is."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sqlite3
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +13,7 @@ from tests.golden import refused
 from tests.patience import PATIENCE_S
 
 
-def whole(path: Path) -> None:
+def whole(path):
     with sqlite3.connect(path) as connection:
         for name in ("experiments", "runs", "metrics", "params", "tags"):
             connection.execute(f"create table {name} (x)")
@@ -25,11 +22,11 @@ def whole(path: Path) -> None:
     connection.close()
 
 
-def test_many_at_once_make_one(tmp_path: Path) -> None:
+def test_many_at_once_make_one(tmp_path):
     path = tmp_path / "mlflow.db"
     made = []
 
-    def slow(beside: Path) -> None:
+    def slow(beside):
         made.append(beside)
         time.sleep(0.1)
         whole(beside)
@@ -62,24 +59,24 @@ def test_threads_make_two_databases_one_after_another(tmp_path):
     assert most == [1, 1]
 
 
-def test_a_removed_lock_file_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_lock_file_locks_nothing(tmp_path, monkeypatch):
     """Who opened the lock file before a failed maker removed it must not work beside the holder of the next one."""
     path, flock = tmp_path / "mlflow.db", fcntl.flock
     has_opened, may_lock = threading.Event(), threading.Event()
     made = []
 
-    def late_flock(descriptor: int, operation: int) -> None:
+    def late_flock(descriptor, operation):
         if threading.current_thread().name == "late" and not has_opened.is_set():
             has_opened.set()
             may_lock.wait(PATIENCE_S)
         flock(descriptor, operation)
 
-    def fail(beside: Path) -> None:
+    def fail(beside):
         late.start()
         has_opened.wait(PATIENCE_S)
         raise OSError("No space left on device")
 
-    def make(beside: Path) -> None:
+    def make(beside):
         made.append(threading.current_thread().name)
         may_lock.set()
         time.sleep(0.3)
@@ -95,8 +92,8 @@ def test_a_removed_lock_file_locks_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert [one.name for one in tmp_path.iterdir()] == ["mlflow.db"]
 
 
-def test_what_is_not_made_in_full_is_not_left(tmp_path: Path) -> None:
-    def full(beside: Path) -> None:
+def test_what_is_not_made_in_full_is_not_left(tmp_path):
+    def full(beside):
         beside.write_bytes(b"half")
         raise OSError("No space left on device")
 
@@ -106,7 +103,7 @@ def test_what_is_not_made_in_full_is_not_left(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_one_and_what_is_none_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_one_and_what_is_none_are_named(tmp_path, monkeypatch):
     """The message of a damaged database says to move it away. Where another file lies, or none can be made, it asks for
     another place."""
     (tmp_path / "README.md").write_text("no database at all" * 100)

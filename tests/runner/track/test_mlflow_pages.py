@@ -1,9 +1,6 @@
 """Addresses of MLflow's pages, and filters for commands whatever they are called."""
 
-from __future__ import annotations
-
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -12,34 +9,34 @@ from runner.track.pages import address_of, command_filter, digest_of, page_of_se
 
 
 @pytest.mark.parametrize("name", ["it's", 'say "so"', "a`b", "100%", "x\\", "<b>", "é"])
-def test_a_name_that_needs_quoting_is_found_by_its_digest(name: str) -> None:
+def test_a_name_that_needs_quoting_is_found_by_its_digest(name):
     assert command_filter(name) == f"tags.`symlab.command_digest` = '{digest_of(name)}'"
     assert not set("<>'\"` ") & set(page_of_series("1", name).partition("#")[2])
 
 
-def test_a_plain_name_is_found_by_itself() -> None:
+def test_a_plain_name_is_found_by_itself():
     assert command_filter("20260101T000000Z-x-1") == "tags.`symlab.command` = '20260101T000000Z-x-1'"
 
 
-def test_an_address_has_no_password() -> None:
+def test_an_address_has_no_password():
     assert address_of("http://me:pa55@host:5000/base/", "#/x") == "http://host:5000/base/#/x"
     assert told_at("http://me:pa55@host:5000", "#/x") == "http://host:5000/#/x"
 
 
-def test_a_views_address_names_experiment_and_view() -> None:
+def test_a_views_address_names_experiment_and_view():
     assert page_of_view("3", "key") == (
         "#/experiments/3/runs?viewStateShareKey=key&compareRunsMode=CHART&workflowType=machine_learning"
     )
 
 
-def test_a_database_that_is_not_mlflows_has_no_newest_charts(tmp_path: Path) -> None:
+def test_a_database_that_is_not_mlflows_has_no_newest_charts(tmp_path):
     with sqlite3.connect(tmp_path / "mlflow.db") as connection:
         connection.execute("create table experiments (name text)")
     connection.close()
     assert newest_place(tmp_path / "mlflow.db") == ""
 
 
-def test_the_newest_command_with_charts_is_opened(tmp_path: Path) -> None:
+def test_the_newest_command_with_charts_is_opened(tmp_path):
     with sqlite3.connect(tmp_path / "mlflow.db") as connection:
         connection.execute("create table runs (run_uuid, experiment_id, start_time, end_time, lifecycle_stage)")
         connection.execute("create table tags (run_uuid, key, value)")

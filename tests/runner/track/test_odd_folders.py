@@ -1,12 +1,9 @@
 """Working folders whose names mean something in a URI: database and artifacts lie in them, and nowhere else."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sqlite3
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,17 +12,13 @@ from runner.__main__ import main
 from runner.track.__main__ import main as send_later
 from runner.track.dashboard import open_command
 from symlab.command import main as symlab
-from tests.runner.conftest import Script
-
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
 
 NAMES = ["a?b", "a#b", "a%41b", "a b", "a'b", 'a"b', "ä&b;c=d+e:f"]
 EVERYTHING = "a?b#c%41 d'e\"f"
 
 
 @pytest.mark.parametrize("name", [*NAMES, EVERYTHING])
-def test_an_address_leads_to_its_folder(name: str, tmp_path: Path, monkeypatch: Patch, capsys: Said) -> None:
+def test_an_address_leads_to_its_folder(name, tmp_path, monkeypatch, capsys):
     """Also by the command that symlab dashboard prints."""
     folder = tmp_path / name
     folder.mkdir()
@@ -40,7 +33,7 @@ def test_an_address_leads_to_its_folder(name: str, tmp_path: Path, monkeypatch: 
         assert words[words.index("ui") : words.index("ui") + 3] == ["ui", "--backend-store-uri", uri]
 
 
-def test_a_plain_address_is_left_and_another_working_folder_is_not_asked(tmp_path: Path) -> None:
+def test_a_plain_address_is_left_and_another_working_folder_is_not_asked(tmp_path):
     for plain in ("sqlite:////x/mlflow.db", "sqlite:////x/mlflow.db?timeout=5", "http://host:5000/a?b"):
         assert resolved_uri(plain) == resolved_uri(plain, tmp_path) == plain
     assert resolved_uri("sqlite:///x.db", tmp_path) == f"sqlite:///{tmp_path}/x.db"
@@ -49,7 +42,7 @@ def test_a_plain_address_is_left_and_another_working_folder_is_not_asked(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*NAMES, EVERYTHING])
-def test_a_run_in_an_odd_folder(name: str, tmp_path: Path, script: Script, monkeypatch: Patch, capsys: Said) -> None:
+def test_a_run_in_an_odd_folder(name, tmp_path, script, monkeypatch, capsys):
     folder = tmp_path / name
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -66,7 +59,7 @@ def test_a_run_in_an_odd_folder(name: str, tmp_path: Path, script: Script, monke
     assert "already sent" in capsys.readouterr().out
 
 
-def test_the_command_that_opens_the_dashboard_can_be_called_from_here(monkeypatch: Patch, tmp_path: Path) -> None:
+def test_the_command_that_opens_the_dashboard_can_be_called_from_here(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.executable", str(tmp_path / ".venv" / "bin" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -80,9 +73,7 @@ def test_the_command_that_opens_the_dashboard_can_be_called_from_here(monkeypatc
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="its file system takes UTF-8 only")
-def test_a_folder_that_is_not_utf_8_keeps_records(
-    tmp_path: Path, script: Script, monkeypatch: Patch, capsys: Said
-) -> None:
+def test_a_folder_that_is_not_utf_8_keeps_records(tmp_path, script, monkeypatch, capsys):
     folder = tmp_path / os.fsdecode(b"u\xffv")
     folder.mkdir()
     monkeypatch.chdir(folder)

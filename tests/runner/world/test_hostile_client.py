@@ -3,8 +3,6 @@
 The run ends right or in one line, and nothing of the client's runs: its pickles would create a folder.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import os

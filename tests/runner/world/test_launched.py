@@ -26,10 +26,6 @@ from tests.patience import NEVER_S, PATIENCE_S, until
 from tests.runner.conftest import record_files
 from tests.runner.rank_programs import listening_addresses
 
-Patch = pytest.MonkeyPatch
-Said = pytest.CaptureFixture[str]
-
-
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "gpu01", "MASTER_PORT": "29500"}
 SRUN = {
     "SLURM_JOB_ID": "1000",

@@ -1,7 +1,5 @@
 """ThreadWorld: results by rank, the root of a failure, deadlines, interrupts, leaks. No simulator: a small machine."""
 
-from __future__ import annotations
-
 import threading
 import time
 

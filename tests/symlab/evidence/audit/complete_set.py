@@ -1,23 +1,19 @@
 """A set of invented records in which nothing is missing, and its folder on disk: tests take something away."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from cases.code_digest import code_digest
-from cases.record.record import KernelInfo, Record
+from cases.record.record import KernelInfo
 from reports.record.bundle import read
 from reports.record.seal import seal
 from symlab.evidence.audit import worker
-from symlab.evidence.audit.checklist import Audit, check
-from symlab.evidence.audit.items import Ground, Item, Outcome, Point
+from symlab.evidence.audit.checklist import check
+from symlab.evidence.audit.items import Ground, Outcome, Point
 from symlab.evidence.audit.level import Recomputed
 from symlab.evidence.audit.material import Answer, Material
 from symlab.evidence.audit.worker import Rerun
@@ -74,7 +70,7 @@ CONFIGURATION: dict[str, Any] = {
 }
 
 
-def kernel(text: str = PTX) -> KernelInfo:
+def kernel(text=PTX):
     source = f"sha256:{digest('source')}"
     ptx, cubin = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}", f"sha256:{digest('cubin')}"
     return KernelInfo(
@@ -83,7 +79,7 @@ def kernel(text: str = PTX) -> KernelInfo:
     )
 
 
-def records(worlds: int = 4) -> list[Record]:
+def records(worlds=4):
     """Worlds of one size, our kernel and a baseline, timed in turns."""
     found = []
     for world in range(worlds):
@@ -120,14 +116,14 @@ def records(worlds: int = 4) -> list[Record]:
 RERUN = Recomputed(1, 2, 1, kernels=("all_reduce/one_shot",))
 
 
-def answer(level: Recomputed = RERUN, problem: str = "", **points: Sequence[Point]) -> Answer:
+def answer(level=RERUN, problem="", **points):
     """What the worker says where nothing is wrong, but for these items."""
     names = ("configuration", "kernels", "variables", "inputs", "data", "cases", "replay")
     good = {name: [Point(Outcome.VERIFIED, f"{name} recomputed", Ground.RECOMPUTED, (8, 8))] for name in names}
     return Answer({} if problem else {**good, **points}, Recomputed() if problem else level, problem)
 
 
-def kept(folder: Path, members: list[Record] | None = None) -> Path:
+def kept(folder, members=None):
     """The set as commands leave it: a folder each, with command.json, configuration.yaml, PTX and a manifest."""
     for name, some in Material(tuple(members or records())).by_command.items():
         here, asked = folder / name, some[0].request
@@ -158,7 +154,7 @@ def kept(folder: Path, members: list[Record] | None = None) -> Path:
     return folder
 
 
-def with_command(place: Path, **changes: Any) -> Path:
+def with_command(place, **changes):
     """The folder with something else in the first command's command.json; None takes it out."""
     path = place / "command0" / "command.json"
     document = json.loads(path.read_text()) | changes
@@ -166,14 +162,14 @@ def with_command(place: Path, **changes: Any) -> Path:
     return place
 
 
-def audited(members: list[Record] | None = None, place: Path | None = None, said: Answer | None = None) -> Audit:
+def audited(members=None, place=None, said=None):
     """The checklist of a set (or of what a folder holds), with a worker that says what is expected of it."""
     found = members if members is not None else read([place]) if place else records()
     with patch.object(worker, "ask", lambda *_: said or answer()):
         return check(found, [place] if place else [])
 
 
-def asked(records: list[Record], places: Sequence[Path] = (), **wanted: Any) -> str:
+def asked(records, places=(), **wanted):
     """What the real worker says, a line a point, in a process of its own; by default no case runs again."""
     found = worker.ask(tuple(places), tuple(records), worker.Wanted(**{"rerun": Rerun(0), **wanted}))
     assert found.problem == ""
@@ -181,20 +177,20 @@ def asked(records: list[Record], places: Sequence[Path] = (), **wanted: Any) -> 
     return "\n".join(f"{name} {point.outcome}: {point.evidence}" for name, point in points)
 
 
-def item(audit: Audit, name: str) -> Item:
+def item(audit, name):
     return next(one for one in audit.items if one.name == name)
 
 
-def outcomes(audit: Audit, name: str) -> set[Outcome]:
+def outcomes(audit, name):
     return {point.outcome for point in item(audit, name).points}
 
 
-def evidence(audit: Audit, name: str, outcome: Outcome) -> str:
+def evidence(audit, name, outcome):
     """The evidence of all points of an item with this outcome."""
     return "\n".join(point.evidence for point in item(audit, name).points if point.outcome is outcome)
 
 
-def tells(audit: Audit, name: str, *outcomes: Outcome) -> None:
+def tells(audit, name, *outcomes):
     """Expect what an item has more than that of the same set unchanged: the outcomes of these points, in their order,
     and the text that is kept of them."""
     honest = [(one.outcome, one.evidence) for one in item(audited(), name).points]
@@ -205,23 +201,22 @@ def tells(audit: Audit, name: str, *outcomes: Outcome) -> None:
     same_text("\n".join(f"{one.outcome}: {one.evidence}" for one in more) or "as unchanged", *hidden)
 
 
-def changed(record: Record, **changes: Any) -> Record:
+def changed(record, **changes):
     return dataclasses.replace(record, **changes)
 
 
-def with_environment(members: list[Record], **changes: Any) -> list[Record]:
+def with_environment(members, **changes):
     return [changed(record, environment=dataclasses.replace(record.environment, **changes)) for record in members]
 
 
-def without(members: list[Record], *names: str) -> list[Record]:
+def without(members, *names):
     """The records without these parts of their environment."""
     return with_environment(members, **dict.fromkeys(names))
 
 
-def with_timing(record: Record, **changes: Any) -> Record:
-    assert record.timing is not None
+def with_timing(record, **changes):
     return changed(record, timing=dataclasses.replace(record.timing, **changes))
 
 
-def with_request(record: Record, **changes: Any) -> Record:
+def with_request(record, **changes):
     return changed(record, request=dataclasses.replace(record.request, **changes))

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-Rows = tuple[tuple[float, ...], ...]
-
 STEP_US = 0.032
 """The resolution of CUDA events on the published GPUs."""
 

@@ -2,15 +2,11 @@
 
 # ruff: noqa: E501  # a kind reads best in one line
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 import random
 import shutil
-from pathlib import Path
-from typing import Any
 
 from reports.record.seal import MANIFEST
 from tests.symlab.evidence.audit.tampering import (
@@ -25,8 +21,6 @@ from tests.symlab.evidence.audit.tampering import (
     TIMED_HOW,
     TREE,
     UUIDS,
-    Change,
-    Document,
     Kind,
     both,
     command,
@@ -44,7 +38,7 @@ from tests.symlab.evidence.audit.tampering import (
 )
 
 
-def _swap_times(folder: Path) -> None:
+def _swap_times(folder):
     """The second world's records get the times of the third, and the other way."""
     for one, other in ((1, 2), (2, 1)):
         for path in world(folder, one).rglob("all_reduce*.json"):
@@ -54,7 +48,7 @@ def _swap_times(folder: Path) -> None:
         (world(folder, number) / "command.json").unlink()
 
 
-def _in_the_year(folder: Path, year: str) -> None:
+def _in_the_year(folder, year):
     """Everything of all worlds is said to have been in another year."""
     for path in (*folder.rglob("*.json"), *folder.rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
@@ -63,13 +57,13 @@ def _in_the_year(folder: Path, year: str) -> None:
         world(folder, number).rename(folder / name_of(number).replace("2026", year))
 
 
-def _at_once(folder: Path) -> None:
+def _at_once(folder):
     for path in world(folder, 1).rglob("all_reduce*.json"):
         edit(path, put("started", "2026-01-01T00:00:00.500Z"))
         edit(path, put("ended", "2026-01-01T00:00:01.500Z"))
 
 
-def _noise(document: Document) -> None:
+def _noise(document):
     """Quicker by a third, with other noise: every derived figure follows by itself."""
     rows = document["timing"]["samples_us"]
     document["timing"]["samples_us"] = [
@@ -78,7 +72,7 @@ def _noise(document: Document) -> None:
     ]
 
 
-def _little_noise(document: Document) -> None:
+def _little_noise(document):
     rows = document["timing"]["samples_us"]
     document["timing"]["samples_us"] = [
         [value * (1 + 1e-4 * ((7 * at + 3 * rank) % 5 - 2) / 2) for at, value in enumerate(row)]
@@ -86,10 +80,10 @@ def _little_noise(document: Document) -> None:
     ]
 
 
-def _shuffled_world(folder: Path) -> None:
+def _shuffled_world(folder):
     source = random.Random(0)
 
-    def changed(document: Document) -> None:
+    def changed(document):
         for row in document["timing"]["samples_us"]:
             source.shuffle(row)
             row[:] = [value * source.uniform(0.999, 1.001) for value in row]
@@ -100,7 +94,7 @@ def _shuffled_world(folder: Path) -> None:
         edit(world(folder, 1) / path.name, changed)
 
 
-def _exchanged(folder: Path) -> None:
+def _exchanged(folder):
     for number in range(4):
         ours, theirs = (next(world(folder, number).glob(f"*{name}*.json")) for name in ("one_shot", "nccl"))
         rows = [json.loads(path.read_text(encoding="utf-8"))["timing"]["samples_us"] for path in (ours, theirs)]
@@ -108,25 +102,25 @@ def _exchanged(folder: Path) -> None:
         edit(theirs, put("timing.samples_us", rows[0]))
 
 
-def _of_baseline(folder: Path) -> None:
+def _of_baseline(folder):
     """Our times are the baseline's, a tenth quicker."""
     theirs = json.loads((next(world(folder, 0).glob("*nccl*.json"))).read_text(encoding="utf-8"))
     ours = next(world(folder, 0).glob("*one_shot*.json"))
     edit(ours, put("timing.samples_us", scaled(0.9)(theirs["timing"]["samples_us"])))
 
 
-def _reordered(folder: Path) -> None:
+def _reordered(folder):
     rows = json.loads((next(world(folder, 0).glob("*nccl*.json"))).read_text(encoding="utf-8"))["timing"]["samples_us"]
     edit(next(world(folder, 1).glob("*nccl*.json")), put("timing.samples_us", [row[::-1] for row in rows[::-1]]))
 
 
-def _dropped_world(folder: Path) -> None:
+def _dropped_world(folder):
     for path in sorted(world(folder, 3).rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     world(folder, 3).rmdir()
 
 
-def _dropped_case(folder: Path) -> None:
+def _dropped_case(folder):
     """A record is gone, and command.json does not have it either."""
     path = next(path for path in record_paths(folder) if "two_shot" in path.name)
     case = json.loads(path.read_text(encoding="utf-8"))["id"]
@@ -135,7 +129,7 @@ def _dropped_case(folder: Path) -> None:
     command(put("counts.PASSED", lambda count: count - 1))(folder)
 
 
-def _left_out(folder: Path) -> None:
+def _left_out(folder):
     """A record is gone, and command.json says that the command was interrupted before."""
     _dropped_case(folder)
     path = sorted(folder.rglob("command.json"))[0]
@@ -155,53 +149,53 @@ def _left_out(folder: Path) -> None:
             one.unlink()
 
 
-def _unsealed(change: Change) -> Change:
+def _unsealed(change):
     """Change files, and put the manifests back as they were."""
 
-    def changed(folder: Path) -> None:
+    def changed(folder):
         (folder / "unsealed").touch()
         change(folder)
 
     return changed
 
 
-def _other_seed(document: Document) -> None:
+def _other_seed(document):
     document["case"]["seed"] = 1
     document["id"] = document["id"].replace("-s0", "-s1")
 
 
-def _other_counts(document: Document) -> None:
+def _other_counts(document):
     """In its id as well: the cases that were requested are others."""
     document["case"]["counts"] = "zeros"
     document["id"] += "-counts_zeros"
 
 
-def _other_digest(document: Document) -> None:
+def _other_digest(document):
     rows = document["check"]["output_digests"]
     document["check"]["output_digests"] = [["0" * 64] * len(row) for row in rows]
 
 
-def _more_counted(document: Document) -> None:
+def _more_counted(document):
     document["counters"]["accesses"]["own_read"]["count"] += 1
 
 
-def _kernel_of_a_library(folder: Path) -> None:
+def _kernel_of_a_library(folder):
     ours = json.loads((next(world(folder, 0).glob("*one_shot*.json"))).read_text(encoding="utf-8"))["kernel"]
     every(lambda document: document.update(library="", kernel={**ours, "name": "all_reduce/nccl"}), "nccl")(folder)
 
 
-def _twice(folder: Path) -> None:
+def _twice(folder):
     path = record_paths(folder)[0]
     shutil.copy(path, path.with_name(f"zz-{path.name}"))
 
 
-def _in_shared(folder: Path) -> None:
+def _in_shared(folder):
     place = sorted(folder.rglob("command.json"))[0].parent / "shared"
     place.mkdir(exist_ok=True)
     (place / f"{hashlib.sha256(b'{}').hexdigest()}.json").write_text("{}", encoding="utf-8")
 
 
-def _older(document: Document) -> None:
+def _older(document):
     """As a record of schema 2, which has no digests of data and of code."""
     document["schema"] = 2
     document["check"].update(output_digests=None, input_digests=None)
@@ -211,7 +205,7 @@ def _older(document: Document) -> None:
         document.pop(key, None)
 
 
-def _gpus(document: Document, is_careful: bool = True) -> None:
+def _gpus(document, is_careful=True):
     """GPUs of a machine that had none; is_careful: with a driver, and without the reason why there were none."""
     environment = document["environment"]
     environment["gpus"] = [
@@ -222,7 +216,7 @@ def _gpus(document: Document, is_careful: bool = True) -> None:
         environment["not_captured"].pop("gpus", None)
 
 
-def _more_orders(folder: Path) -> None:
+def _more_orders(folder):
     """More seeds wherever a command says how many there were."""
     every(lambda document: None)(folder)
     for path in (*folder.rglob("*.json"), *folder.rglob("*.yaml")):
@@ -235,7 +229,7 @@ def _more_orders(folder: Path) -> None:
 CHANGED_FILE = "kernels/all_reduce/README.md"
 
 
-def changed_tree(folder: Path) -> None:
+def changed_tree(folder):
     """What the same commands leave where a file differs from its commit: honest, with the difference beside them."""
     text = f"diff --git a/{CHANGED_FILE} b/{CHANGED_FILE}\nnew file mode 100644\n"
     digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -247,7 +241,7 @@ def changed_tree(folder: Path) -> None:
     every(put("environment.sources.kernels", "sha256:" + "5" * 64))(folder)
 
 
-def _said_unchanged(folder: Path) -> None:
+def _said_unchanged(folder):
     """A changed tree of which the records say that it is the commit's."""
     changed_tree(folder)
     for path in folder.rglob("source.diff"):
@@ -258,17 +252,17 @@ def _said_unchanged(folder: Path) -> None:
     }))(folder)  # fmt: skip
 
 
-def _said_unchanged_with_digests(folder: Path) -> None:
+def _said_unchanged_with_digests(folder):
     there = json.loads(record_paths(folder)[0].read_text(encoding="utf-8"))["environment"]["sources"]["kernels"]
     _said_unchanged(folder)
     every(put("environment.sources.kernels", there))(folder)
 
 
-def _with_difference(**changes: Any) -> Change:
+def _with_difference(**changes):
     """A changed tree with its difference kept, honest but for the changes."""
     text = "diff --git a/kernels/a.py b/kernels/a.py\nindex 1234567..89abcde 100644\n"
 
-    def changed(folder: Path) -> None:
+    def changed(folder):
         digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
         kept = {"file": "source.diff", "digest": digest, "bytes": len(text), "left_out_bytes": 0}
         git = {"dirty": True, "changed_files": 1, "changed": ["kernels/a.py"], "diff_digest": digest, "kept_diff": kept}
@@ -278,11 +272,11 @@ def _with_difference(**changes: Any) -> Change:
     return changed
 
 
-def _other_ptx(old: str, new: str) -> Change:
+def _other_ptx(old, new):
     """Each PTX file says something else, has the name of what it says, and the records name it."""
     import hashlib
 
-    def changed(folder: Path) -> None:
+    def changed(folder):
         names = {}
         for path in sorted(folder.rglob("*.ptx")):
             text = path.read_text(encoding="utf-8")
@@ -292,7 +286,7 @@ def _other_ptx(old: str, new: str) -> Change:
             path.unlink()
             (path.parent / f"{names[f'sha256:{path.stem}'][7:]}.ptx").write_bytes(there)
 
-        def renamed(document: Document) -> None:
+        def renamed(document):
             if document["kernel"] is not None:
                 document["kernel"]["ptx_digest"] = names[document["kernel"]["ptx_digest"]]
 
@@ -301,10 +295,10 @@ def _other_ptx(old: str, new: str) -> Change:
     return changed
 
 
-def _ended(status: str, code: int, **changes: Any) -> Change:
+def _ended(status, code, **changes):
     """two_shot did not pass: the counts and the exit code of command.json follow, and PTX of no record is removed."""
 
-    def changed(folder: Path) -> None:
+    def changed(folder):
         every(lambda document: document.update(status=status, check=None, counters={}, **changes), "two_shot")(folder)
         records = [json.loads(path.read_text(encoding="utf-8")) for path in record_paths(folder)]
         here = [one["status"] for one in records if "-all_reduce-" in one["request"]["command"]]

@@ -6,8 +6,6 @@ of one of them. found is the name of the item that has a FINDING then; LOAD if t
 the page says of it, which an audit can't find: see UNFINDABLE.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import random
@@ -16,7 +14,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cases.record.record import load
 from reports.record.seal import seal
@@ -39,7 +36,6 @@ TEXTS = "texts for people, and files to which no record refers"
 UNFINDABLE = (CLOCK, GONE, TIMED_HOW, MACHINE_SAYS, TREE, OTHER_WORK, OF_WORKERS, COMMAND_FILES, TEXTS)
 """What no audit finds: the lines of the page's table."""
 
-Document = dict[str, Any]
 Change = Callable[[Path], None]
 
 SAMPLES = 12
@@ -108,7 +104,6 @@ def members():
             made |= {"request": request, "environment": environment(), "timing": timing, "library": ""}
             made |= {} if algorithm == "one_shot" else {"library": "NCCL 2.28.9"}
             record = one(algorithm, KIB, world=world, us=us, **made)
-            assert record.fabric is not None
             fabric = replace(record.fabric, description="NVIDIA H200, libnvshmem 3.8.0")
             found.append(replace(record, fabric=fabric))
     return found

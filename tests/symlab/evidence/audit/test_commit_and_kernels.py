@@ -55,7 +55,6 @@ def test_a_missing_commit(git):
 
 
 def with_kernel(record, **changes):
-    assert record.kernel is not None
     return changed(record, kernel=dataclasses.replace(record.kernel, **changes))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from cases.record.record import CHECK_WAS_OFF, Status
 from reports.table import sheet
-from symlab.evidence.audit.comparison import FINDING, NOT_AUDITABLE, STATED, VERIFIED, compare
+from symlab.evidence.audit.comparison import FINDING, VERIFIED, compare
 from symlab.evidence.audit.data import Data
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.statistics import Speed
@@ -25,7 +25,6 @@ def elsewhere(record, world):
 
 
 def old(record):
-    assert record.check is not None
     return dataclasses.replace(
         record, schema=2, check=dataclasses.replace(record.check, input_digests=None, output_digests=None)
     )
@@ -55,6 +54,7 @@ def bound(bits="right", **changes):
     return one(check=check(bits, method="bound", **changes))
 
 
+FASTER = tuple(0.9 * us for us in STEADY)
 NOISY = (8.0, 12.0, 9.0, 11.5, 10.0)
 FOUR_LAUNCHES = check(output_digests=tuple(row * 2 for row in check().output_digests or ()), launches=4)
 OFF = one(check=None, reason=CHECK_WAS_OFF)
@@ -101,7 +101,7 @@ DATA = {
 TIMES = {
     "the same": in_turns(STEADY, STEADY),
     "slower": in_turns(STEADY, SLOW),
-    "faster": in_turns(STEADY, tuple(0.9 * us for us in STEADY)),
+    "faster": in_turns(STEADY, FASTER),
     "noisy": in_turns(NOISY, tuple(reversed(NOISY))),
     "blocks": (worlds(STEADY), worlds(STEADY, first=5)),
     "slower blocks": (worlds(STEADY), worlds(SLOW, first=5)),
@@ -144,56 +144,80 @@ def test_what_is_said_of_times():
     same_text("\n".join([*told, f"a wide band\n{said(wide)}", f"run here\n{said(here)}"]))
 
 
+def test_a_gate_decides_the_exit_code_alone():
+    """The verdict names what is found, whatever the gate."""
+    told = []
+    for after_us in (STEADY, SLOW, FASTER):
+        before, after = in_turns(STEADY, after_us)
+        sides = {"": (before, after)}
+        sides["other bits, "] = before, [dataclasses.replace(record, check=check("other")) for record in after]
+        told += [(f"{bits}{after_us[0]:g}", *both) for bits, both in sides.items()]
+    told.append(("untimed", [one()], [one(world=1)]))
+    told.append(("slower blocks", *TIMES["slower blocks"]))
+    told.append(("missing after", [one(), one(size_bytes=MIB)], [one(world=1)]))
+    same_text(
+        "\n".join(f"{name}, {gate}: {gated(before, after, gate)}" for name, before, after in told for gate in Gate)
+    )
+
+
+def gated(before, after, gate):
+    found = compare(before, after, gate=gate)
+    return f"{found.exit_code}, {found.outcome}: {found.verdict}"
+
+
+OTHER_PLACE = {
+    "git": {"commit": "f" * 40, "dirty": True},
+    "packages": {"torch": "2.13.0"},
+    "gpus": [{"model": "Invented GPU", "driver": "2"}],
+    "capture_s": 0.5,
+}
+OTHER_REQUEST = {
+    "command": "other",
+    "configuration": {"seed": 1, "records": "elsewhere", "timing": {"mode": "graph"}},
+}
+QUICK = tuple(10 + 0.01 * step for step in range(6))
+TWO_MODES = tuple(us * (1.2 if index % 2 else 1) for index, us in enumerate(QUICK * 2))
+
+
+def joined(*sets):
+    """Two sides, each of all sets' records of that side."""
+    return tuple([record for pair in sets for record in pair[side]] for side in (0, 1))
+
+
+SHOWN = {
+    "of every kind": joined(
+        in_turns(STEADY, SLOW),
+        ([one(size_bytes=MIB)], [one(size_bytes=4 * MIB)]),
+        ([simulated(one(size_bytes=2 * MIB))], [simulated(one(size_bytes=2 * MIB, world=5))]),
+    ),
+    "an untimed library": joined(in_turns(STEADY, SLOW), ([one("nccl", MIB)], [one("nccl", MIB, world=5)])),
+    "untimed": ([one()], [one(world=1)]),
+    "one inconclusive": joined(TIMES["noisy"], in_turns(STEADY, STEADY, size_bytes=2 * KIB)),
+    "without data": tuple([with_case(old(one), inputs="edge") for one in side] for side in TIMES["noisy"]),
+    "two modes": in_turns(TWO_MODES, TWO_MODES),
+    "one mode": in_turns(QUICK, QUICK),
+    "missing and never run": ([one(), one(size_bytes=MIB), refused("one_shot", 2 * MIB)], [one(world=1)]),
+    "another place": ([one()], [one(world=1, environment=OTHER_PLACE, kernel=kernel(version="2"))]),
+    "another request": ([one()], [simulated(one(request=OTHER_REQUEST))]),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_is_shown(name):
+    found = compare(*SHOWN[name], not_run=[("gone", "an invented reason")] if name == "untimed" else ())
+    same_text("\n".join([found.verdict, str(found.not_compared), sheet.text(found.sheets, found.captions)]))
+
+
+def test_the_document_is_json_and_holds_everything():
+    found = compare(*SHOWN["of every kind"])
+    same_text("\n".join(f"{name}: {json.dumps(part, allow_nan=False)}" for name, part in found.document().items()))
+
+
 def test_a_launchs_own_order_counts_not_that_of_the_records():
     before, after = in_turns(STEADY, SLOW)
     (forward,), (backward,) = (compare(*sides).cases for sides in ((before, after), (before[::-1], after[::-1])))
     assert forward.speed == backward.speed
     assert forward.speed.speed is Speed.SLOWER
-
-
-def test_the_verdict_begins_with_what_was_not_compared():
-    others = refused("one_shot", 2 * MIB), one(size_bytes=MIB)
-    found = compare([one(), others[0]], [one(world=1), others[0], others[1]], not_run=[("gone", "an invented reason")])
-    assert found.not_compared == 3
-    assert found.verdict.startswith(
-        "NO FINDING IN WHAT WAS COMPARED: 3 of 4 cases not compared; data: 1 BIT-EQUAL, 1 NOT COMPARABLE; "
-    )
-
-
-FASTER = tuple(0.9 * us for us in STEADY)
-
-
-@pytest.mark.parametrize(
-    ("after_us", "bits", "codes"),
-    [
-        (STEADY, "right", {"any": 0, "slower": 0, "different": 0}),
-        (SLOW, "right", {"any": 1, "slower": 1, "different": 0}),
-        (FASTER, "right", {"any": 1, "slower": 0, "different": 0}),
-        (STEADY, "other", {"any": 1, "slower": 0, "different": 1}),
-        (SLOW, "other", {"any": 1, "slower": 1, "different": 1}),
-        (FASTER, "other", {"any": 1, "slower": 0, "different": 1}),
-    ],
-)
-def test_a_gate_decides_the_exit_code_alone(after_us, bits, codes):
-    before, after = in_turns(STEADY, after_us)
-    after = [dataclasses.replace(record, check=check(bits)) for record in after]
-    for gate, code in codes.items():
-        found = compare(before, after, gate=Gate(gate))
-        assert (gate, found.exit_code) == (gate, code)
-        assert found.outcome == codes["any"], "the verdict names what is found, whatever the gate"
-        says = {0: "passed", 1: "failed"}[code]
-        assert found.verdict.endswith(f"; gate {gate}: {says}") == (gate != "any")
-
-
-def test_a_gate_without_anything_to_decide_it_does_not_pass():
-    untimed = compare([one()], [one(world=1)], gate=Gate.SLOWER)
-    assert (untimed.exit_code, untimed.outcome) == (NOT_AUDITABLE, VERIFIED)
-    assert untimed.verdict.endswith("; gate slower: nothing to decide it")
-    blocks = compare(worlds(STEADY), worlds(SLOW, first=5), gate=Gate.SLOWER)
-    assert blocks.exit_code == FINDING, "OUTSIDE on the slow side"
-    missing = compare([one(), one(size_bytes=MIB)], [one(world=1)], gate=Gate.DIFFERENT)
-    assert missing.exit_code == FINDING
-    assert compare([one(), one(size_bytes=MIB)], [one(world=1)], gate=Gate.SLOWER).exit_code == NOT_AUDITABLE
 
 
 def test_the_recorded_code_in_turns_is_what_speed_is_judged_by():
@@ -225,26 +249,6 @@ def test_recorded_code_that_gives_other_bits_today_is_a_finding():
     assert compare(recorded, today, in_turns=again).cases[0].data.data is Data.DIFFERENT
 
 
-def test_two_modes_among_worlds_are_named():
-    quick = tuple(10 + 0.01 * step for step in range(6))
-    two_modes = tuple(us * (1.2 if index % 2 else 1) for index, us in enumerate(quick * 2))
-    found, steady = (compare(*in_turns(times, times)) for times in (two_modes, quick))
-    (case,) = found.cases
-    text = sheet.text(found.sheets, found.captions)
-    assert "bimodal before: 10.02 us (6 of 12 worlds) and 12.04 us (6)" in text
-    assert "bimodal" not in sheet.text(steady.sheets, steady.captions)
-    assert case.speed.lag1 is not None
-    assert f"{case.speed.lag1:+.2f}" in text
-
-
-def test_inconclusive_is_named_and_no_finding():
-    steady, unsteady = in_turns(STEADY, STEADY, size_bytes=2 * KIB), TIMES["noisy"]
-    found = compare([*unsteady[0], *steady[0]], [*unsteady[1], *steady[1]])
-    assert found.verdict == f"NO FINDING: data: 2 BIT-EQUAL; speed: 1 SAME, 1 INCONCLUSIVE; {STATED}"
-    without = [[with_case(old(record), inputs="edge") for record in side] for side in unsteady]
-    assert compare(*without).exit_code == NOT_AUDITABLE
-
-
 def test_holm_is_over_all_cases_of_the_comparison():
     sizes = [KIB << power for power in range(10)]
     each = [in_turns(STEADY, SLOW, size_bytes=size) for size in sizes]
@@ -262,42 +266,6 @@ def test_ways_of_timing_are_cases_of_their_own_where_there_are_several():
     assert [case.speed.speed for case in found.cases] == [Speed.INSIDE, Speed.OUTSIDE]
     lonely = compare(both(0, 20.0), worlds((10.0,), first=5))
     assert ([case.speed.speed for case in lonely.cases], len(lonely.only_before)) == ([Speed.INSIDE], 1)
-
-
-def test_what_is_missing_after_is_a_finding_and_what_is_new_is_named():
-    extra, never = one(size_bytes=MIB), refused("one_shot", 2 * MIB)
-    found = compare([one(), extra, never], [one(world=1)])
-    assert found.exit_code == FINDING
-    assert found.verdict.endswith(f"; missing after: 1 case that passed before; only before: 1 other case; {STATED}")
-    text = sheet.text(found.sheets, found.captions)
-    assert extra.id in text
-    assert never.id in text
-    new = compare([one()], [one(world=1), extra])
-    assert new.exit_code == VERIFIED
-    assert new.verdict.endswith(f"; only after: 1 case; {STATED}")
-    assert extra.id in sheet.text(new.sheets, new.captions)
-
-
-def test_what_differs_is_listed():
-    environment = {
-        "git": {"commit": "f" * 40, "dirty": True},
-        "packages": {"torch": "2.13.0"},
-        "gpus": [{"model": "Invented GPU", "driver": "2"}],
-        "capture_s": 0.5,
-    }
-    after = one(world=1, environment=environment, kernel=kernel(version="2"))
-    found = {line.what: (line.before, line.after) for line in compare([one()], [after]).differences}
-    assert found["git.commit"] == (("0123456789abcdef",), ("f" * 40,))
-    assert found["git.dirty"] == (("false",), ("true",))
-    assert found["packages.torch"] == ((), ("2.13.0",))
-    assert found["gpus.driver"] == ((), ("2",))
-    assert "gpus.model" not in found
-    assert "capture_s" not in found
-    assert {"kernel all_reduce/one_shot.sources", "kernel all_reduce/one_shot.PTX (1 case)"} <= set(found)
-    assert list(found)[:2] == ["git.commit", "git.dirty"]
-    text = sheet.text(compare([one()], [after]).sheets, ())
-    assert "ffffffffffff.." in text
-    assert "f" * 40 not in text
 
 
 @pytest.mark.parametrize(
@@ -318,49 +286,3 @@ def test_code_is_compared_where_both_sides_have_it(codes, ptx, sources, expected
         sides.append(one(kernel=dataclasses.replace(kernel(), **digests, cubin_digest=str(at))))
     found = [line.what for line in compare(sides[:1], sides[1:]).differences]
     assert {what.removeprefix("kernel all_reduce/one_shot.").removesuffix(" (1 case)") for what in found} == expected
-
-
-def test_configuration_and_fabric_differ():
-    asked = {"command": "other", "configuration": {"seed": 1, "records": "elsewhere", "timing": {"mode": "graph"}}}
-    found = {one.what for one in compare([one()], [simulated(one(request=asked))]).differences}
-    assert {"configuration.seed", "configuration.accumulator", "fabric.name", "fabric.multicast"} <= found
-    assert "configuration.records" not in found
-
-
-def test_nothing_that_differs_is_said():
-    found = compare([one()], [one(world=1)])
-    assert found.differences == ()
-    assert "nothing differs" in found.captions[-1]
-
-
-def test_the_document_is_json_and_holds_everything():
-    sides = in_turns(STEADY, SLOW)
-    before = [*sides[0], one(size_bytes=MIB), simulated(one(size_bytes=2 * MIB))]
-    found = compare(before, [*sides[1], one(size_bytes=4 * MIB), simulated(one(size_bytes=2 * MIB, world=5))])
-    document = json.loads(json.dumps(found.document(), allow_nan=False))
-    assert document["exit_code"] == 1
-    assert document["verdict"] == found.verdict
-    slow, other = document["cases"]
-    assert (slow["speed"], slow["worlds"], slow["finding"]) == ("SLOWER", [5, 5], True)
-    assert slow["before_us"]["command0"] == 10.0
-    assert slow["order"] == "ABBAABBAAB"
-    assert (document["not_compared"], document["gate"]) == (2, "any")
-    assert slow["ratio"] == pytest.approx(1.1, rel=1e-3)
-    assert (other["speed"], other["ratio"], other["data"]) == ("NOT COMPARABLE", None, "BIT-EQUAL")
-    assert [one["statuses"] for one in document["only_before"] + document["only_after"]] == [["PASSED"], ["PASSED"]]
-    assert document["band"] == 0.02
-
-
-def test_the_table():
-    sides = in_turns(STEADY, SLOW)
-    found = compare([*sides[0], one("nccl", MIB)], [*sides[1], one("nccl", MIB, world=5)])
-    lines = sheet.text(found.sheets, found.captions).splitlines()
-    assert lines[0] == "all_reduce bfloat16, accumulator float32, sum, 4 ranks, normal inputs"
-    slow = next(line for line in lines if line.strip().startswith("one_shot"))
-    assert "BIT-EQUAL" in slow
-    assert " SLOWER " in slow
-    assert "5 and 5" in slow
-    assert " 1.1000 " in slow
-    assert any(line.startswith("[1] speed: no timing before") for line in lines)
-    without = compare([one()], [one(world=1)])
-    assert "ratio" not in without.sheets[0].columns
