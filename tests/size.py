@@ -39,7 +39,7 @@ LIMITS = {
     "the core, code lines": 53_868,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_626,
-    "tests, code lines": 70_123,
+    "tests, code lines": 69_536,
     "Markdown, words": 29_995,
     "README.md, words": 1_600,
     "longest other page, words": 3_246,
