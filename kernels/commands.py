@@ -57,8 +57,8 @@ def kernels(
     The matrix has a line for each algorithm of each op. It is made from the specs: what is not listed is refused, with
     the reason.
     """
-    if op:
-        collective(op)
+    if op and collective(op).product:
+        raise ValueError(f"{op} is not in the matrix (--op), its kernels and their figures are in kernels/README.md")
     if readme + verify + is_codes > 1:
         raise ValueError("--readme, --verify and --codes exclude each other: give one of them")
     for name, is_given in (("readme", readme), ("verify", verify), ("codes", is_codes)):

@@ -351,6 +351,8 @@ def _refuses_fabric(spec: KernelSpec, collective: Collective, case: Case, traits
             f"{spec.name} waits in {blocks} blocks at once for those of other ranks, and this GPU has "
             f"{traits.multiprocessors} multiprocessors to run them on"
         )
+        if collective.product:
+            return Refusal("m", reason, "give a smaller m or n")
         return Refusal("sizes", reason, "take a smaller size")
     return refuses_no_multicast(spec.name, traits) if spec.needs_multicast else None
 

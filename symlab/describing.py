@@ -115,6 +115,8 @@ def case(
     }
     if size_bytes is None and gemm is None:
         raise ValueError("there is no size (size_bytes), give a number of bytes, or gemm of an op that multiplies")
+    if gemm is not None and len(gemm) != 3:
+        raise ValueError(f"{gemm} is no product (gemm), give (m, n, k)")
     values |= {} if size_bytes is None else {"sizes": {"list": [size_bytes]}}
     values |= {} if gemm is None else dict(zip("mnk", gemm, strict=True))
     values |= {"inputs": inputs, "seed": seed, "root": root, "offset": offset, "stress": stress, "counts": counts}

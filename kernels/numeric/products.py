@@ -8,9 +8,8 @@ exponent among them, added exactly, and the result is cut to 24 significant bits
 measurements). No term is smaller than its exponent says, so a step errs by less than (17 * 2**-25 + 2**-23) G = 5.25 *
 2**-23 G, where G is at least the largest term and the largest sum on the way. In any order of products, a sum on the
 way is at most that of all positive products or that of all negative ones, (S_r + |p_r|) / 2. With K / 16 steps and e =
-ceil(K / 16) * 5.25 * 2**-23 the errors before are in G, too: E_r = e / (1 - e) (S_r + |p_r|) / 2. Other tensor cores'
-and float32's own sums of K terms err by less, or by K * 2**-24 in the same G. Subnormal factors count with the
-exponent of the smallest normal number, so S_r takes them as that.
+ceil(K / 16) * 5.25 * 2**-23 the errors before are in G, too: E_r = e / (1 - e) (S_r + |p_r|) / 2. Sums of other GPUs
+are not derived. Subnormal factors count with the exponent of the smallest normal number, so S_r takes them as that.
 
 *The rounding to the dtype* is to nearest even, which is monotone: x_r is from round(p_r - E_r) to round(p_r + E_r).
 
@@ -21,8 +20,9 @@ by (n - 1) u sum |x_r|, and is one of the dtype's numbers: the ends go to those 
 The float64 products here cost K * 2**-52 S_r, which is added. Where x_r may be beyond the dtype's largest number,
 nothing is demanded.
 
-*How sharp it is.* E_r is a few thousandths of the rounding to bfloat16 at K = 128, and about four of it at K = 8192. A
-sum kept in bfloat16 and a rank left out fall out of it: tests/kernels/numeric/test_product_bounds.py.
+*How sharp it is.* E_r is a few thousandths of the rounding to bfloat16 at K = 128, and about four of it at K = 8192.
+What falls out of it: a rank left out, and a sum kept in bfloat16 (tests/kernels/numeric/test_product_bounds.py). What
+does not: of a K of 4096 or more, a sum that was rounded to bfloat16 once or twice on the way.
 """
 
 from __future__ import annotations

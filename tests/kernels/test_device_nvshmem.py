@@ -34,10 +34,10 @@ def cache(tmp_path_factory):
     return made
 
 
-def ended(name, cache):
+def ended(name, cache, launches=2):
     kernel = symlab.kernel(f"{MISTAKEN}:{name}")
     case = symlab.case(kernel, size_bytes="1K", ranks=2)
-    return symlab.run(case, kernel=kernel, races=True, cache_dir=cache)
+    return symlab.run(case, kernel=kernel, races=True, cache_dir=cache, launches=launches)
 
 
 def test_without_a_mistake_the_kernel_is_right_and_clean(cache):
@@ -46,15 +46,20 @@ def test_without_a_mistake_the_kernel_is_right_and_clean(cache):
 
 
 @pytest.mark.parametrize(
-    ("name", "tensor"),
-    [("OVERTAKEN", "output"), ("UNREAD", "output"), ("REUSED", "output")],
-    ids=["a signal that overtakes a put", "data read before its signal", "a buffer that is reused"],
+    ("name", "launches"),
+    [("OVERTAKEN", 2), ("UNREAD", 1)],
+    ids=["a signal that overtakes a put", "data read before its signal"],
 )
-def test_a_mistake_is_a_race(name, tensor, cache):
-    done = ended(name, cache)
+def test_a_mistake_is_a_race(name, launches, cache):
+    done = ended(name, cache, launches)
     assert done.status == "WRONG"
     assert done.reason.startswith("race: ")
-    assert f"of {tensor} by rank" in done.reason
+    assert "of output by rank" in done.reason
+
+
+def test_a_buffer_that_is_reused_is_a_deadlock_of_a_later_launch(cache):
+    assert ended("REUSED", cache, 1).status == "PASSED"
+    assert ended("REUSED", cache).status == "DEADLOCK"
 
 
 def test_a_signal_that_is_missing_is_a_deadlock_that_says_whose_and_what_is_expected(cache):

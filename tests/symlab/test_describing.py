@@ -34,6 +34,11 @@ def test_the_catalogue_is_listed_whole_and_by_op():
         symlab.catalogue("all_reduc")
 
 
+def test_a_product_has_three_sizes():
+    with refused():
+        symlab.case("all_gather_matmul/push", gemm=(4, 8), ranks=2)
+
+
 def test_kernels_are_found_by_name_and_by_place(tmp_path):
     assert symlab.kernel("all_gather/pull") in SPECS
     assert symlab.kernel(f"{write_ring(tmp_path)}:TRIAL").name == "send_recv/ring"

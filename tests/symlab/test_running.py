@@ -11,7 +11,6 @@ import symlab
 from cases.record.record import Status, from_json
 from runner.world.fabrics import HostOffer
 from symlab import requests
-from symlab.evidence.audit.items import Tally
 from tests.golden import refused
 from tests.kernels.own_kernel import write_ring
 from tests.patience import NEVER_S
@@ -100,6 +99,7 @@ def test_a_kernel_that_breaks_its_promise_is_wrong_with_inputs_of_ones_own_too()
 @pytest.mark.slow
 def test_the_record_says_what_composes_to_it_and_can_be_replayed():
     """An audit composes the overrides again; a replay runs the case of the record again."""
+    from symlab.evidence.audit.items import Tally
     from symlab.evidence.replay.rebuild import Wishes, rebuilt
     from symlab.evidence.replay.recomposed import configurations, jobs_of
 

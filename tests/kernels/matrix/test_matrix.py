@@ -169,6 +169,7 @@ def test_markdown_is_one_table_and_a_list():
         "all_to_all_v",
         "more",
         "--readme --op barrier",
+        "--op matmul_all_reduce",
         "--codes --verify",
     ],
 )
