@@ -40,7 +40,7 @@ LIMITS = {
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_628,
     "tests, code lines": 69_721,
-    "Markdown, words": 30_001,
+    "Markdown, words": 29_997,
     "README.md, words": 1_600,
     "longest other page, words": 3_246,
     "verbs of symlab --help": 14,
