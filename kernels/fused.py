@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
-from cases.dtypes import ITEMSIZES
 from cases.ops import Matrices, collective
 from cases.refusal import Refusal
 from kernels.family import OUT
 from kernels.own.arguments import ArgumentSpec, BroughtArgument, tables_of
-from kernels.own.functions import compiled_function
+from kernels.own.functions import ShapedBuffer, compiled_function
 from kernels.spec import KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, Launch
 
@@ -35,7 +34,7 @@ PATIENCE_NS = 10_000_000_000
 """How long a wait for another rank takes at most. Host code has packed it, so it is the same in all launches."""
 
 RANKS = 8
-"""The most ranks that anyone ran."""
+"""The most GPUs of one host."""
 
 ALIGNED = 8
 """Elements of 16 bytes, which tensor maps demand of rows."""
@@ -58,19 +57,6 @@ _INBOX = (ArgumentSpec("address", "inbox"), ArgumentSpec("peers", "inbox"))
 _GATHERED = (ArgumentSpec("tensor", "gathered"), ArgumentSpec("peers", "gathered"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Buffer:
-    """What the compiler has to know of a buffer."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    symmetric: bool = True
-
-    @property
-    def size_bytes(self) -> int:
-        return prod(self.shape) * ITEMSIZES[self.dtype]
-
-
 @dataclass(frozen=True, eq=False)
 class Fused:
     """A fused matmul. kernel: its class, as "file:Name" of kernels/matmul; arguments: of its __call__; scratch(case):
@@ -79,7 +65,7 @@ class Fused:
     name: str
     kernel: str
     arguments: tuple[BroughtArgument, ...]
-    scratch: Callable[[Case], dict[str, _Buffer]]
+    scratch: Callable[[Case], dict[str, ShapedBuffer]]
     made: dict[tuple[str, str], Executable] = field(default_factory=dict)
 
     def build(self, case: Case) -> Any:
@@ -92,11 +78,11 @@ class Fused:
         dtype = {"bfloat16": cutlass.BFloat16, "float16": cutlass.Float16}[case.dtype]
         return getattr(import_module(f"kernels.matmul.{file}"), name)(dtype, case.world_size, tuning_of(case))
 
-    def buffers(self, case: Case) -> dict[str, _Buffer]:
+    def buffers(self, case: Case) -> dict[str, ShapedBuffer]:
         """Return all buffers that arguments name."""
         shapes = matrices(case)
-        own = {name: _Buffer(case.dtype, getattr(shapes, name)) for name in _SELF}
-        return own | self.scratch(case) | {one.name: _Buffer(one.dtype, (one.numel,)) for one in _words(case)}
+        own = {name: ShapedBuffer(case.dtype, getattr(shapes, name)) for name in _SELF}
+        return own | self.scratch(case) | {one.name: ShapedBuffer(one.dtype, (one.numel,)) for one in _words(case)}
 
     def workspaces(self, case: Case) -> tuple[Workspace, ...]:
         scratch = self.scratch(case).items()
@@ -170,16 +156,16 @@ def _words(case: Case) -> tuple[Workspace, ...]:
     return (Workspace("flags", flags), Workspace("state", STATE_WORDS), Workspace("status", STATUS_WORDS))
 
 
-def _inbox(case: Case) -> dict[str, _Buffer]:
+def _inbox(case: Case) -> dict[str, ShapedBuffer]:
     from kernels.matmul.reduce_scatter import inbox_bytes
 
     size = inbox_bytes(*_shard(case), case.world_size, tuning_of(case))
-    return {"inbox": _Buffer("uint8", (size,))}
+    return {"inbox": ShapedBuffer("uint8", (size,))}
 
 
-def _gathered(case: Case) -> dict[str, _Buffer]:
+def _gathered(case: Case) -> dict[str, ShapedBuffer]:
     rows, depth = matrices(case).a
-    return {"gathered": _Buffer(case.dtype, (2 * case.world_size, rows, depth))}
+    return {"gathered": ShapedBuffer(case.dtype, (2 * case.world_size, rows, depth))}
 
 
 def _launch(case: Case) -> Launch:

@@ -30,10 +30,10 @@ from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.signals import wait_for
 from kernels.dsl.status import TILES
 from kernels.matmul.matmul import DEFAULT, SHARED_BYTES, Tuning, sizes_of
-from kernels.matmul.ranks import FusedMatmul, address, count_at_peer, shards_last
+from kernels.matmul.ranks import PIECE_BYTES, FusedMatmul, address, count_at_peer, shards_last
 from kernels.shares import VECTOR_BYTES
 
-PIECES, PIECE_BYTES = 8, 2 << 10
+PIECES = 8
 """What a block has of the shard in shared memory on its way."""
 
 TUNING = replace(DEFAULT, stages=3, reason="as PUSHING; room for pieces on their way to other ranks beside 3 stages")

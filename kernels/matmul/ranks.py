@@ -21,9 +21,13 @@ from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.device import assemble
 from kernels.dsl.signals import Watch, wait_for
 from kernels.dsl.status import TILES
+from kernels.dsl.tensor_maps import ROW_BYTES
 from kernels.matmul.matmul import DEFAULT, GROUP, WORKERS, Matmul, Tuning
 
 PUSHING = replace(DEFAULT, stages=3, chunks=4, reason="on 2 H200 faster than 2 chunks or 4 in flight, by 1 to 4 %")
+
+PIECE_BYTES = 2 << 10
+"""Of a copy to another rank."""
 
 STATE_WORDS = 3
 """Words of the state: launches, blocks that have begun, blocks of all launches so far."""
@@ -49,7 +53,7 @@ def count_at_peer(address: Any, *, loc: Any = None, ip: Any = None) -> None:
 class FusedMatmul(Matmul):
     """A matmul of several ranks. A shard is the block of rows of one rank."""
 
-    piece_rows = 16
+    piece_rows = PIECE_BYTES // ROW_BYTES
     tells_own = False
     """Whether other ranks are told of this one's own tiles."""
 

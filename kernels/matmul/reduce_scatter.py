@@ -38,10 +38,7 @@ from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.arithmetic import Reduction
 from kernels.dsl.tensor_maps import COLUMNS
 from kernels.matmul.matmul import CHUNK_BYTES, GROUP, WORKERS, Tuning, sizes_of
-from kernels.matmul.ranks import PARTS, WHOLE, FusedMatmul, address, shards_last
-
-PIECE_BYTES = 2 << 10
-"""Of a bulk store into an inbox."""
+from kernels.matmul.ranks import PARTS, PIECE_BYTES, WHOLE, FusedMatmul, address, shards_last
 
 
 def half_tiles(rows: int, columns: int, tuning: Tuning) -> int:

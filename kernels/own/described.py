@@ -16,7 +16,6 @@ the kernel with another.
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +42,7 @@ from kernels.own.arguments import (
 )
 from kernels.own.code import LAUNCH_KEYS, OwnCode, check_keys, code_at, launch_of, naming_key
 from kernels.own.expressions import computed, evaluated
+from kernels.own.functions import ShapedBuffer
 from kernels.sources import read
 from kernels.spec import ARCHS, KernelSpec, Parameter, Workspace
 from kernels.tuning import MAX_WORLD_SIZE
@@ -71,19 +71,6 @@ ARCH = "sm_90a"
 
 Loader = Callable[[str, Path], Any]
 """The function at "file.py:NAME" beside a folder (kernels.brought.function_at), with its call and files."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Buffer:
-    """What an argument may ask of a buffer."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    symmetric: bool = True
-
-    @property
-    def size_bytes(self) -> int:
-        return math.prod(self.shape) * ITEMSIZES[self.dtype]
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,12 +201,14 @@ class Described:
     def _by_rank(self, case: Case) -> list[tuple[BroughtArgument, ...]]:
         return [self.bound(case, None, rank) for rank in range(case.world_size)]
 
-    def _buffers(self, case: Case) -> dict[str, _Buffer]:
+    def _buffers(self, case: Case) -> dict[str, ShapedBuffer]:
         counts = collective(case.op).elements(case)
-        buffers = {name: _Buffer(case.dtype, (count,)) for name, count in zip(("input", "output"), counts, strict=True)}
+        buffers = {
+            name: ShapedBuffer(case.dtype, (count,)) for name, count in zip(("input", "output"), counts, strict=True)
+        }
         if collective(case.op).sends is not None:
-            buffers[COUNTS] = _Buffer("int64", (case.world_size,), symmetric=False)
-        return buffers | {one.name: _Buffer(one.dtype, (one.numel,)) for one in self.places(case)}
+            buffers[COUNTS] = ShapedBuffer("int64", (case.world_size,), symmetric=False)
+        return buffers | {one.name: ShapedBuffer(one.dtype, (one.numel,)) for one in self.places(case)}
 
     def owners(self, case: Case, rank: int) -> Any:
         """Return the rank that owns each element of a rank's output, as KernelSpec.owner."""

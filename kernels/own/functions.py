@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from cases.dtypes import ITEMSIZES
 from kernels.compile import compiled_apart, with_relative_paths
 from kernels.functions import CallArgument, CompiledFunction, compiled_callable
 from kernels.hosting import HostLaunch
@@ -33,6 +35,19 @@ class Shaped(Protocol):
     def dtype(self) -> str: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedBuffer:
+    """What the compiler and arguments have to know of a buffer."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    symmetric: bool = True
+
+    @property
+    def size_bytes(self) -> int:
+        return math.prod(self.shape) * ITEMSIZES[self.dtype]
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,18 +54,17 @@ class Scattering(ReduceScatter):
         rank: Int32, patience: Int64, blocks: Int32, stream: cuda.CUstream,
     ):  # fmt: skip
         inbox, inboxes, *rest = map(address, pointers)
-        self.launch_sharded(a, b, c, [rank, patience, *rest, inbox, inboxes], blocks, stream)
+        self.launch_sharded(a, b, self.targets(c), [rank, patience, *rest, inbox, inboxes], blocks, stream)
+
+    def targets(self, c):
+        return c
 
 
 class Reducing(AllReduce):
-    @cute.jit
-    def __call__(
-        self, a: cute.Tensor, b: cute.Tensor, c: list[cute.Tensor], pointers: list[cute.Pointer],
-        rank: Int32, patience: Int64, blocks: Int32, stream: cuda.CUstream,
-    ):  # fmt: skip
-        inbox, inboxes, *rest = map(address, pointers)
-        words = [rank, patience, *rest, inbox, inboxes]
-        self.launch_sharded(a, b, [shards_last(one) for one in c], words, blocks, stream)
+    __call__ = Scattering.__call__
+
+    def targets(self, c):
+        return [shards_last(one) for one in c]
 
 
 class Bench:
