@@ -172,6 +172,7 @@ def test_the_family_has_a_test_for_each_part_beside_a_change():
 def test_a_long_series_takes_little_memory():
     """Matrices of worlds by worlds would take 500 MB here."""
     draw = np.random.default_rng(12)
+    changes(np.exp(draw.normal(0, 0.01, 20)))  # imports, of which the first test of a process has the memory
     tracemalloc.start()
     for count in (1000, 1001):
         changes(np.exp(draw.normal(0, 0.01, count)))
