@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 BLOCKS = 132
 """SMs of an H100 or H200: the most blocks that run at once."""
 
-PATIENCE_NS = 10_000_000_000
-"""How long a wait for another rank takes at most. Host code has packed it, so it is the same in all launches."""
-
 RANKS = 8
 """The most GPUs of one host."""
 
@@ -48,7 +45,7 @@ _END = (
     ArgumentSpec("address", "state"),
     ArgumentSpec("address", "status"),
     ArgumentSpec("u32", "rank"),
-    ArgumentSpec("u64", PATIENCE_NS),
+    ArgumentSpec("u64", "patience"),
     ArgumentSpec("u32", BLOCKS),
 )
 _C_OF_ALL = (ArgumentSpec("tensor", "a"), ArgumentSpec("tensor", "b"), ArgumentSpec("tensors", "c"))

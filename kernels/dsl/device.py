@@ -66,7 +66,7 @@ def _users_file(name: str) -> str | None:
     """How a file is named in the comment if it is a user's, "" if it is not, None for the compiler's call: beyond that
     in a stack is who wants a kernel compiled."""
     file = Path(name).resolve()
-    if file == PACKAGE / "compile.py":
+    if file in (PACKAGE / "compile.py", PACKAGE / "functions.py"):
         return None
     if file.is_relative_to(PACKAGE) or INSTALLED & set(file.parts) or not file.is_file():
         return ""

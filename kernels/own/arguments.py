@@ -17,8 +17,9 @@ NumberKind = Literal["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f32"
 BufferKind = Literal["address", "peers", "multicast", "tensor", "tensors", "dynamic_tensor", "dynamic_tensors"]
 NUMBER_KINDS: tuple[str, ...] = get_args(NumberKind)
 BUFFER_KINDS: tuple[str, ...] = get_args(BufferKind)
-WORDS = ("rank", "world_size", "launch")
-"""What an integer may be instead of a number; launch counts those in a row, from 0."""
+WORDS = ("rank", "world_size", "launch", "patience")
+"""What an integer may be instead of a number. launch counts those in a row, from 0; patience: how long a wait for another
+rank may take at most, in nanoseconds; 0 for ever."""
 
 TENSOR_KINDS = ("tensor", "tensors", "dynamic_tensor", "dynamic_tensors")
 FUNCTION_KINDS = (*TENSOR_KINDS, "constexpr")
@@ -119,12 +120,13 @@ class ArgumentSpec:
         """Where in its buffer the address that it is lies."""
         return referred(str(self.value))[1] if self.kind in BUFFER_KINDS else 0
 
-    def bound(self, rank: int, world_size: int, address: int = 0, launch: int = 0) -> Argument:
+    def bound(self, rank: int, world_size: int, address: int = 0, launch: int = 0, patience: int = 0) -> Argument:
         """Return the value on a rank. address: what the kind says of its buffer there; unused if it has none."""
         if self.buffer:
             return Argument("address", address)
         if isinstance(self.value, str):
-            return self._argument({"rank": rank, "world_size": world_size, "launch": launch}[self.value])
+            words = (rank, world_size, launch, patience)
+            return self._argument(dict(zip(WORDS, words, strict=True))[self.value])
         assert self.value is not None
         return self._argument(self.value)
 
@@ -202,7 +204,7 @@ def _argument(value: Any, ranks: int) -> BroughtArgument:
     kind: Any
     given: Any
     if isinstance(value, str):
-        kind, given = ("u32" if value in WORDS else "address"), value
+        kind, given = {**dict.fromkeys(WORDS, "u32"), "patience": "u64"}.get(value, "address"), value
     elif isinstance(value, tuple) and len(value) > 1:
         kind, given = value[0], value[1] if len(value) == 2 else list(value[1:])
     elif isinstance(value, Mapping) and len(value) == 1:

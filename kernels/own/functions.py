@@ -55,7 +55,8 @@ class Input:
     """One value that a function's host code gets at run time.
 
     argument is a number, or of kind "address", "peers" or "multicast"; peer: whose buffer an address is of, None for
-    the own rank's. extents: of a tensor that is read at run time its shape, else empty.
+    the own rank's. extents: of a tensor that is read at run time its shape, else empty. is_late: known at the launch
+    alone, as addresses and patience are.
     """
 
     argument: ArgumentSpec
@@ -63,12 +64,12 @@ class Input:
     extents: tuple[int, ...] = ()
 
     @property
-    def is_address(self) -> bool:
-        return bool(self.argument.buffer)
+    def is_late(self) -> bool:
+        return bool(self.argument.buffer) or self.argument.value == "patience"
 
     def content(self, rank: int, world_size: int) -> bytes:
-        """Return its bytes as host code takes them, without the address: it is a number of 8 zero bytes."""
-        if not self.is_address:
+        """Return its bytes as host code takes them; what is_late is a number of 8 zero bytes."""
+        if not self.is_late:
             bound = self.argument.bound(rank, world_size)
             return PACKINGS[bound.kind].pack(bound.value)
         # A tensor is a structure: the address, the extents (32 bits each), the strides but the last's (64 bits each).
@@ -91,9 +92,9 @@ class FunctionLaunch:
         """Rank 0's."""
         return self.by_rank[0].launch
 
-    def arguments(self, rank: int, address_of: Callable[[Input], int]) -> tuple[Argument, ...]:
-        """Return the kernel's arguments on a rank. address_of: the address of an input that is one."""
-        return self.by_rank[rank].arguments([address_of(one) if one.is_address else 0 for one in self.inputs[rank]])
+    def arguments(self, rank: int, value_of: Callable[[Input], int]) -> tuple[Argument, ...]:
+        """Return the kernel's arguments on a rank. value_of: the value of an input that is_late."""
+        return self.by_rank[rank].arguments([value_of(one) if one.is_late else 0 for one in self.inputs[rank]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def _launched(compiled: CompiledFunction, calls: Sequence[FunctionCall], given: 
     for rank, call in enumerate(calls):
         contents = [one.content(rank, len(calls)) for one in call.inputs]
         try:
-            made = compiled.host.launch(contents, [one.is_address for one in call.inputs])
+            made = compiled.host.launch(contents, [one.is_late for one in call.inputs])
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         said = replace(made.launch, **given)
@@ -208,6 +209,8 @@ def _called(
                 f"argument {number} is a constant of the code, the same on all ranks: it can't be the rank"
             )
         return CallArgument("constexpr", value=world_size if argument.value == "world_size" else argument.value), []
+    if argument.value == "patience" and argument.kind != "u64":
+        raise ValueError(f"argument {number} is patience in {argument.kind}: give {{u64: patience}}")
     if argument.kind in NUMBER_KINDS:
         return CallArgument(argument.kind), [made]
     buffer = buffers[argument.buffer]

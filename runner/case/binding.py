@@ -124,16 +124,16 @@ class BoundKernel(Slots):
     def set_patience(self, nanoseconds: int) -> None:
         """Set how long later launches wait for another rank before they report that; 0: for ever."""
         if self._spec.arguments is not None:
-            self.arguments = [self._of_brought(slot) for slot in range(self.slots)]
+            self.arguments = [self._of_brought(slot, nanoseconds) for slot in range(self.slots)]
             return
         self.arguments = [
             tuple(one.argument(self._value(one, slot, nanoseconds)) for one in self._spec.parameters)
             for slot in range(self.slots)
         ]
 
-    def _of_brought(self, slot: int) -> tuple[Argument, ...]:
+    def _of_brought(self, slot: int, patience: int) -> tuple[Argument, ...]:
         """The arguments of a kernel that says them itself."""
-        from runner.case.brought_arguments import BroughtMemory, address_of, bound
+        from runner.case.brought_arguments import BroughtMemory, bound, value_of
 
         case, host, rank = self.cases[slot], self._executables[slot].host, self.fabric.rank
         row_bytes = ADDRESS_BYTES * case.world_size
@@ -142,9 +142,9 @@ class BoundKernel(Slots):
             for name, one in self.memory.tables.items()
         }
         counts = {COUNTS: self._counts(slot)} if COUNTS in self.memory.tables else {}
-        memory = BroughtMemory({**self._buffers[slot], **counts}, tables)
+        memory = BroughtMemory({**self._buffers[slot], **counts}, tables, patience=patience)
         if host is not None:
-            found: tuple[Argument, ...] = host.arguments(rank, lambda one: address_of(one, memory))
+            found: tuple[Argument, ...] = host.arguments(rank, lambda one: value_of(one, memory))
             return found
         assert self._spec.arguments is not None
         return bound(self.fabric, self._spec.arguments(case, self._launches[slot], rank), memory)

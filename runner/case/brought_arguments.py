@@ -17,11 +17,12 @@ from runner.case.buffers import Buffer
 @dataclass(frozen=True, slots=True)
 class BroughtMemory:
     """A rank's buffers by name, tables of peers by what they are of ("name" or "name+16"), and the structs that
-    pointers among the arguments lead to, in their order."""
+    pointers among the arguments lead to, in their order. patience: the word's value, in nanoseconds."""
 
     buffers: Mapping[str, Buffer]
     tables: Mapping[str, Buffer]
     structs: tuple[SymmetricTensor, ...] = ()
+    patience: int = 0
 
 
 def bound(
@@ -37,7 +38,7 @@ def _bound(
     fabric: Fabric, given: BroughtArgument, memory: BroughtMemory, structs: Iterator[SymmetricTensor], launch: int
 ) -> Argument:
     if isinstance(given, PeerArgument):
-        return Argument("address", address_of(Input(given.address, given.rank), memory))
+        return Argument("address", value_of(Input(given.address, given.rank), memory))
     if isinstance(given, StructArgument):
         content = bytearray(given.size_bytes)
         for offset, member in given.members:
@@ -50,7 +51,8 @@ def _bound(
         made.write(torch.frombuffer(bytearray(raw), dtype=torch.uint8))
         fabric.declare_local(made.region)
         return Argument("address", made.address)
-    return given.bound(fabric.rank, fabric.world_size, address_of(Input(given), memory), launch)
+    address = value_of(Input(given), memory) if given.buffer else 0
+    return given.bound(fabric.rank, fabric.world_size, address, launch, memory.patience)
 
 
 def packed_argument(argument: Argument) -> bytes:
@@ -58,11 +60,11 @@ def packed_argument(argument: Argument) -> bytes:
     return PACKINGS[argument.kind].pack(argument.value)
 
 
-def address_of(one: Input, memory: BroughtMemory) -> int:
-    """The address that an input is on this rank; 0 of a number."""
+def value_of(one: Input, memory: BroughtMemory) -> int:
+    """The value on this rank of an input that is_late: an address, or patience."""
     argument = one.argument
     if not argument.buffer:
-        return 0
+        return memory.patience
     if argument.kind == "peers":
         return memory.tables[str(argument.value)].address
     buffer = memory.buffers[argument.buffer]

@@ -19,7 +19,7 @@ from memory.pool import Pool, SymmetricPool
 from memory.tensor import flat_bytes
 from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of, write_peers
-from runner.case.brought_arguments import BroughtMemory, address_of, bound
+from runner.case.brought_arguments import BroughtMemory, bound, value_of
 from runner.case.buffers import POISON, Buffer, changed_guards, guarded
 from runner.case.stress import on_streams, own_stream
 from runner.custom.contents import content_of
@@ -180,7 +180,7 @@ def bound_launches(
             values = [bound(fabric, arguments, own, number) for number in range(launches)]
         else:
             here = replace(function.by_rank[fabric.rank].launch, stream=here.stream)
-            values = [function.arguments(fabric.rank, lambda one: address_of(one, memory))] * launches
+            values = [function.arguments(fabric.rank, lambda one: value_of(one, memory))] * launches
         by_kernel.append([(executable, here, one) for one in values])
     return list(zip(*by_kernel, strict=True))
 

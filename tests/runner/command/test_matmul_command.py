@@ -5,6 +5,7 @@ import pytest
 import symlab
 from cases.record.record import from_json
 from kernels.catalogue import MATMUL_FILES, find
+from kernels.matmul.ranks import FusedMatmul
 from reports.record.bundle import read
 from runner.__main__ import main
 from symlab.command import main as command
@@ -45,6 +46,17 @@ def test_every_kernel_passes_without_races(name, ranks, kind, dtype, tmp_path, m
     assert main([f"op={op}", f"algorithms=[{algorithm}]", "fabric=simulator", "track=none", *more]) == 0
     (record,) = read(["records"])
     assert (str(record.status), record.findings) == ("PASSED", ())
+
+
+def test_a_rank_that_tells_nothing_is_a_deadlock_with_the_line_of_the_wait(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(FusedMatmul, "tell", lambda *_: None)
+    shape = ("m=132", "n=64", "k=64", "op=matmul_reduce_scatter", "algorithms=[inbox]")
+    assert main([*shape, "fabric=simulator", "track=none"]) == 1
+    (record,) = read(["records"])
+    assert str(record.status) == "DEADLOCK"
+    assert "kernels/dsl/signals.py" in record.reason, record.reason
+    assert "/* at " not in find(record.case.name).made(record.case, "sm_90a").ptx
 
 
 def test_what_does_not_belong_together_is_refused_in_one_line(capsys, monkeypatch, tmp_path):
