@@ -32,10 +32,11 @@ class Matrices:
 @dataclass(frozen=True, slots=True)
 class Product:
     """What an op multiplies. matrices(case): a rank's. factors(ranks, rank): of all ranks' A and B those whose products
-    together are the rank's C, in rank order."""
+    together are the rank's C, in rank order. received(case): the fewest elements that a rank gets from others."""
 
     matrices: Callable[[Case], Matrices]
     factors: Callable[[Sequence[Factors], int], list[Factors]]
+    received: Callable[[Case], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +357,7 @@ def refuses_gemm(op: Collective, gemm: Sequence[int] | None, world_size: int) ->
         return Refusal("m, n, k", f"{op.op} multiplies nothing", "leave m, n and k out") if gemm else None
     if not gemm:
         return Refusal("m, n, k", f"{op.op} has no size of its own", "give m, n and k")
-    if gemm[0] % world_size:
+    if op.chunked and gemm[0] % world_size:
         return Refusal("m", f"{op.op} divides its {gemm[0]} rows evenly", f"give a multiple of {world_size} ranks")
     return None
 
@@ -369,16 +370,29 @@ def _own_rows(ranks: Sequence[Factors], rank: int) -> list[Factors]:
     return [(a[rank], b) for a, b in ranks]
 
 
+def _of_itself(ranks: Sequence[Factors], rank: int) -> list[Factors]:
+    return [ranks[rank]]
+
+
 def _gathered_rows(ranks: Sequence[Factors], rank: int) -> list[Factors]:
     import torch
 
     return [(torch.cat([a for a, _ in ranks]), ranks[rank][1])]
 
 
+def _sizes(case: Case) -> tuple[int, int, int]:
+    assert case.gemm is not None, f"{case.op} without M, N, K"
+    return case.gemm
+
+
+def _whole_matrices(case: Case) -> Matrices:
+    m, n, k = _sizes(case)
+    return Matrices((m, k), (n, k), (m, n))
+
+
 def _matrices(case: Case, has_all_a: bool, has_all_c: bool) -> Matrices:
     """has_all_a, has_all_c: whether A and C have the rows of all ranks."""
-    assert case.gemm is not None, f"{case.op} without M, N, K"
-    m, n, k = case.gemm
+    m, n, k = _sizes(case)
     all_rows, own_rows = (case.world_size, m // case.world_size), (m // case.world_size,)
     return Matrices((*(all_rows if has_all_a else own_rows), k), (n, k), (*(all_rows if has_all_c else own_rows), n))
 
@@ -386,6 +400,23 @@ def _matrices(case: Case, has_all_a: bool, has_all_c: bool) -> Matrices:
 def _of_this_rank(inputs: list[torch.Tensor], rank: int, root: int) -> list[torch.Tensor] | None:
     return [inputs[rank]]
 
+
+def _shards(case: Case, columns: int) -> int:
+    """Elements of as many shards of rows as there are other ranks."""
+    return (case.world_size - 1) * (_sizes(case)[0] // case.world_size) * columns
+
+
+MATMUL = Collective(
+    op="matmul",
+    summary="every rank multiplies its own matrices: what those that are fused with collectives compare with",
+    counts=_whole,
+    outputs=_of_this_rank,
+    bus_factor=_none,
+    same_on_all_ranks=False,
+    product=Product(_whole_matrices, _of_itself, lambda case: 0),
+)
+"""Each rank gives A (M, K) and B (N, K), and gets C (M, N) = A B^T. The ops that multiply have no bus factor: what
+their links carry is no fixed share of size_bytes, and tables say TFLOP/s."""
 
 ALL_GATHER_MATMUL = Collective(
     op="all_gather_matmul",
@@ -395,12 +426,13 @@ ALL_GATHER_MATMUL = Collective(
     bus_factor=_none,
     same_on_all_ranks=False,
     chunked=True,
-    product=Product(lambda case: _matrices(case, False, True), _gathered_rows),
+    product=Product(
+        lambda case: _matrices(case, False, True), _gathered_rows, lambda case: _shards(case, _sizes(case)[2])
+    ),
 )
 """Each rank gives its rows of A, M / ranks of them, and its own B, and gets C (M, N) = all rows of A times its B^T.
 
-It is the first layer of a tensor parallel pair. The three ops that multiply have no bus factor: what their links carry
-is no fixed share of size_bytes, and tables say TFLOP/s.
+It is the first layer of a tensor parallel pair.
 """
 
 MATMUL_REDUCE_SCATTER = Collective(
@@ -411,7 +443,7 @@ MATMUL_REDUCE_SCATTER = Collective(
     bus_factor=_none,
     same_on_all_ranks=False,
     chunked=True,
-    product=Product(lambda case: _matrices(case, True, False), _own_rows),
+    product=Product(lambda case: _matrices(case, True, False), _own_rows, lambda case: _shards(case, _sizes(case)[1])),
 )
 """Each rank gives A (M, K) and B (N, K), its part of the depth, and gets its M / ranks rows of the sum of all A B^T."""
 
@@ -423,11 +455,13 @@ MATMUL_ALL_REDUCE = Collective(
     bus_factor=_none,
     same_on_all_ranks=True,
     chunked=True,
-    product=Product(lambda case: _matrices(case, True, True), _all_rows),
+    product=Product(
+        lambda case: _matrices(case, True, True), _all_rows, lambda case: 2 * _shards(case, _sizes(case)[1])
+    ),
 )
 """Each rank gives A (M, K) and B (N, K), its part of the depth, and gets C (M, N), the sum of all A B^T."""
 
-FUSED = (ALL_GATHER_MATMUL, MATMUL_REDUCE_SCATTER, MATMUL_ALL_REDUCE)
+MATMULS = (MATMUL, ALL_GATHER_MATMUL, MATMUL_REDUCE_SCATTER, MATMUL_ALL_REDUCE)
 """The ops that multiply (Case.gemm). M, N and K say their sizes."""
 
 COLLECTIVES = (
@@ -441,14 +475,14 @@ COLLECTIVES = (
     SEND_RECV,
     BARRIER,
 )
-"""All ops that only communicate. What is neither here nor in FUSED does not exist."""
+"""All ops that only communicate. What is neither here nor in MATMULS does not exist."""
 
-OPS: tuple[str, ...] = tuple(one.op for one in (*COLLECTIVES, *FUSED))
+OPS: tuple[str, ...] = tuple(one.op for one in (*COLLECTIVES, *MATMULS))
 
 
 def collective(op: str) -> Collective:
     """What an op means; ValueError with the nearest names if there is none."""
-    for known in (*COLLECTIVES, *FUSED):
+    for known in (*COLLECTIVES, *MATMULS):
         if known.op == op:
             return known
     raise ValueError(unknown_name("op", op, OPS))

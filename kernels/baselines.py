@@ -8,10 +8,10 @@ runs in the one it has, and its case says so.
 
 NCCL is used through torch.distributed, which decides what it takes: no unsigned integers but of 8 bits, no bitwise
 reductions, and 8-bit floats only in some versions, so that here they are moved (as bytes, as all data that only moves)
-and not added. nccl/symmetric is the same calls on memory that is registered as a symmetric window; only what NCCL has
-kernels of its own for there is offered. NVSHMEM's host interface has sum, min and max. What flashinfer's kernels take
-is in kernels/flashinfer.py, and what SGLang's take in kernels/sglang.py: their sources say that they add in float32, so
-their results are held to that.
+and not added. Of ops that multiply it is cuBLAS and NCCL, one after the other. nccl/symmetric is the same calls on
+memory that is registered as a symmetric window; only what NCCL has kernels of its own for there is offered. NVSHMEM's
+host interface has sum, min and max. What flashinfer's kernels take is in kernels/flashinfer.py, and what SGLang's take
+in kernels/sglang.py: their sources say that they add in float32, so their results are held to that.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TORCH_ALIGNMENT_BYTES = 4
 TORCH_CHUNK_BYTES = 16
 """And chunks of whole vectors, where a rank's chunk begins in the middle of a buffer."""
 
-NCCL, NCCL_SYMMETRIC = "nccl", "nccl/symmetric"
+NCCL, NCCL_SYMMETRIC, CUBLAS = "nccl", "nccl/symmetric", "cublas"
 
 TWO_SHOT_STAGED, MULTIMEM_STAGED = "torch/two_shot_staged", "torch/multimem_staged"
 """PyTorch's symmetric memory as vLLM and SGLang call it: the input is copied into a symmetric buffer, reduced there,
@@ -215,8 +215,12 @@ BASELINES: tuple[Baseline, ...] = (
             Offer("all_to_all", "torch.distributed.all_to_all_single", ALL),
             Offer("all_to_all_v", "torch.distributed.all_to_all_single with split sizes", ALL),
             Offer("send_recv", "torch.distributed.batch_isend_irecv", ALL),
+            Offer("all_gather_matmul", "torch.distributed.all_gather_into_tensor, torch.matmul", _HALVES, ("sum",)),
+            Offer("matmul_reduce_scatter", "torch.matmul, torch.distributed.reduce_scatter_tensor", _HALVES, ("sum",)),
+            Offer("matmul_all_reduce", "torch.matmul, torch.distributed.all_reduce", _HALVES, ("sum",)),
         ),
     ),
+    Baseline(CUBLAS, (Offer("matmul", "torch.matmul", _HALVES, ("sum",)),)),
     Baseline(
         NCCL_SYMMETRIC,
         (
@@ -420,6 +424,8 @@ def library_of(algorithm: str, traits: Traits, compiled_with: str = "") -> str:
         name, version = ("flashinfer", flashinfer.version()) if is_flashinfer else ("SGLang", sglang.version())
         how = ", ".join(filter(None, (compiled_with, "dependent launch" if baseline.is_dependent else "")))
         return f"{name} {version or '(not installed)'}" + (f" ({how})" if how else "")
+    if algorithm == CUBLAS:
+        return f"cuBLAS of CUDA {torch.version.cuda}"
     if algorithm.partition("/")[0] == NCCL:
         return f"NCCL {traits.nccl}" if traits.nccl else "NCCL (none is loaded)"
     if algorithm.startswith("torch/"):

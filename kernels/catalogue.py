@@ -87,6 +87,7 @@ NVSHMEM_FILES: dict[str, str] = {
 each takes seconds to compile and a package that not every machine has (kernels/nvshmem_bitcode.py)."""
 
 MATMUL_FILES: dict[str, str] = {
+    "matmul/tiles": "fused",
     "all_gather_matmul/push": "fused",
     "matmul_reduce_scatter/inbox": "fused",
     "matmul_reduce_scatter/adding": "fused",

@@ -1,4 +1,4 @@
-"""Specs of the matmuls that are fused with collectives: memory, arguments and tuning by the case. kernels/matmul/ has
+"""Specs of matmuls, alone and fused with collectives: memory, arguments and tuning by the case. kernels/matmul/ has
 what runs.
 
 Each is a CuTe DSL function whose host half makes tensor maps, so it is compiled for a case's shapes (a second or two,
@@ -39,6 +39,7 @@ ALIGNED = 8
 STATUS_WORDS = 9
 
 _SELF = ("a", "b", "c")
+_BLOCKS = ArgumentSpec("u32", BLOCKS)
 _END = (
     ArgumentSpec("address", "flags"),
     ArgumentSpec("peers", "flags"),
@@ -46,7 +47,7 @@ _END = (
     ArgumentSpec("address", "status"),
     ArgumentSpec("u32", "rank"),
     ArgumentSpec("u64", "patience"),
-    ArgumentSpec("u32", BLOCKS),
+    _BLOCKS,
 )
 _C_OF_ALL = (ArgumentSpec("tensor", "a"), ArgumentSpec("tensor", "b"), ArgumentSpec("tensors", "c"))
 _OWN = (ArgumentSpec("tensor", "a"), ArgumentSpec("tensor", "b"), ArgumentSpec("tensor", "c"))
@@ -55,8 +56,8 @@ _GATHERED = (ArgumentSpec("tensor", "gathered"), ArgumentSpec("peers", "gathered
 
 
 @dataclass(frozen=True, eq=False)
-class Fused:
-    """A fused matmul. kernel: its class, as "file:Name" of kernels/matmul; arguments: of its __call__; scratch(case):
+class Built:
+    """A matmul. kernel: its class, as "file:Name" of kernels/matmul; arguments: of its __call__; scratch(case):
     its scratch buffer, by name. made: what was compiled, by case and architecture."""
 
     name: str
@@ -73,7 +74,8 @@ class Fused:
 
         file, name = self.kernel.split(":")
         dtype = {"bfloat16": cutlass.BFloat16, "float16": cutlass.Float16}[case.dtype]
-        return getattr(import_module(f"kernels.matmul.{file}"), name)(dtype, case.world_size, tuning_of(case))
+        ranks = (case.world_size,) if collective(case.op).chunked else ()
+        return getattr(import_module(f"kernels.matmul.{file}"), name)(dtype, *ranks, tuning_of(case))
 
     def buffers(self, case: Case) -> dict[str, ShapedBuffer]:
         """Return all buffers that arguments name."""
@@ -97,7 +99,7 @@ class Fused:
         """Return why it does not run a case."""
         assert case.gemm is not None
         _, n, k = case.gemm
-        if case.world_size < 2:
+        if case.world_size < 2 and collective(case.op).chunked:
             return Refusal("world_size", f"{self.name} is of several ranks", "give 2 or more")
         for key, length in (("n", n), ("k", k)):
             if length % ALIGNED:
@@ -119,11 +121,11 @@ def matrices(case: Case) -> Matrices:
 def tuning_of(case: Case) -> Tuning:
     """Return the tuning of a case: what measured well on H200, where a rank's rows and columns fill a tile of it."""
     from kernels.matmul.all_gather import TUNING
-    from kernels.matmul.matmul import Tuning
+    from kernels.matmul.matmul import DEFAULT, Tuning
     from kernels.matmul.ranks import PUSHING
 
     rows, columns = _shard(case)
-    large = TUNING if case.op == "all_gather_matmul" else PUSHING
+    large = {"matmul": DEFAULT, "all_gather_matmul": TUNING}.get(case.op, PUSHING)
     if rows >= 128 and columns >= large.columns:
         return large
     return Tuning(128, reason="tiles of 128 by 128 leave less of a small shard idle; not measured")
@@ -140,15 +142,21 @@ def choices(case: Case) -> dict[str, Any]:
 
 
 def _shard(case: Case) -> tuple[int, int]:
-    """Rows and columns of a shard."""
+    """Rows and columns of a shard: all of a rank that multiplies alone."""
     assert case.gemm is not None
-    return case.gemm[0] // case.world_size, case.gemm[1]
+    return case.gemm[0] // _shards(case), case.gemm[1]
+
+
+def _shards(case: Case) -> int:
+    return case.world_size if collective(case.op).chunked else 1
 
 
 def _words(case: Case) -> tuple[Workspace, ...]:
     from kernels.matmul.ranks import STATE_WORDS, WHOLE
     from kernels.matmul.reduce_scatter import half_tiles
 
+    if not collective(case.op).chunked:
+        return ()
     flags = (WHOLE + 1) * case.world_size * half_tiles(*_shard(case), tuning_of(case))
     return (Workspace("flags", flags), Workspace("state", STATE_WORDS), Workspace("status", STATUS_WORDS))
 
@@ -170,7 +178,7 @@ def _launch(case: Case) -> Launch:
 
     tuning = tuning_of(case)
     rows, columns = _shard(case)
-    tiles = -(-rows // (tuning.cluster * 128)) * -(-columns // tuning.columns) * case.world_size
+    tiles = -(-rows // (tuning.cluster * 128)) * -(-columns // tuning.columns) * _shards(case)
     grid = min(BLOCKS // tuning.cluster, tiles) * tuning.cluster
     return Launch(grid, THREADS, tuning.shared_bytes, tuning.cluster)
 
@@ -194,7 +202,7 @@ def _spec(
     name: str, kernel: str, summary: str, arguments: tuple[BroughtArgument, ...], scratch: Any, **rest: Any
 ) -> KernelSpec:
     op, algorithm = name.split("/")
-    one = Fused(name, kernel, arguments, scratch)
+    one = Built(name, kernel, arguments, scratch)
     here = Path(__file__).resolve()
     code = here.parent / "matmul" / f"{kernel.partition(':')[0]}.py"
     return KernelSpec(
@@ -222,6 +230,14 @@ def _spec(
 
 
 KERNELS = (
+    _spec(
+        "matmul/tiles",
+        "matmul:Matmul",
+        "tensor cores take tiles that a thread of each block copies ahead",
+        (*_OWN, _BLOCKS),
+        lambda case: {},
+        fold="rank_order",
+    ),
     _spec(
         "all_gather_matmul/push",
         "all_gather:AllGather",

@@ -18,8 +18,8 @@ BufferKind = Literal["address", "peers", "multicast", "tensor", "tensors", "dyna
 NUMBER_KINDS: tuple[str, ...] = get_args(NumberKind)
 BUFFER_KINDS: tuple[str, ...] = get_args(BufferKind)
 WORDS = ("rank", "world_size", "launch", "patience")
-"""What an integer may be instead of a number. launch counts those in a row, from 0; patience: the most nanoseconds that a
-wait for another rank may take; 0 for ever."""
+"""What an integer may be instead of a number. launch counts those in a row, from 0; patience is the most nanoseconds
+that a wait for another rank may take, 0 for ever."""
 
 TENSOR_KINDS = ("tensor", "tensors", "dynamic_tensor", "dynamic_tensors")
 FUNCTION_KINDS = (*TENSOR_KINDS, "constexpr")

@@ -26,6 +26,7 @@ from reports.table.compare import (
     rows,
     setup_text,
 )
+from reports.table.overlap import Overlap, overlap_of, times_alone
 from reports.table.sheet import Formats, Line, Sheet, line_of
 from reports.table.text import counted, late_text, place_text, reason_of, size_text
 
@@ -37,12 +38,14 @@ _SETTINGS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_")
 
 _COLUMNS = (
     *("size (B)", "count", "type", "redop", "algorithm", "place", "status", "time (us)", "min", "p95"),
-    *("p99", "algbw (GB/s)", "busbw (GB/s)", "TFLOP/s", "#wrong", "link %", "ours/base", "worlds"),
+    *("p99", "algbw (GB/s)", "busbw (GB/s)", "TFLOP/s", "matmul %", "overlap %", "#wrong", "link %"),
+    *("ours/base", "worlds"),
 )
 _TEXTUAL = frozenset({"type", "redop", "algorithm", "place", "status", "worlds"})
 _FIGURES = {"time (us)": "median_us", "min": "min_us", "p95": "p95_us", "p99": "p99_us"}
 _FIGURES |= {"algbw (GB/s)": "algbw_gbps", "busbw (GB/s)": "busbw_gbps"}
-_OPTIONAL = frozenset({"place", "status", "TFLOP/s", "link %", "ours/base", "worlds"})
+_OF_OVERLAP = ("matmul %", "overlap %")
+_OPTIONAL = frozenset({"place", "status", "TFLOP/s", *_OF_OVERLAP, "link %", "ours/base", "worlds"})
 """Columns that are there only where they say something."""
 
 _SPARE = (
@@ -70,13 +73,15 @@ def long(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
     Where an algorithm was run in both placements, a line has both, side by side as in nccl-tests.
     """
     judged = [[row for row in rows(section) if row.status is not Status.REFUSED] for section in sections]
+    alone = times_alone(sections)
     if any(map(are_paired, judged)):
         lines = [[_pair(pair, numbers) for pair in _pairs(some)] for some in judged]
         order, spare = _PAIRED, _PAIRED_SPARE
     else:
-        lines = [[_line(row, numbers) for row in some] for some in judged]
+        lines = [[_line(row, numbers, overlap_of(row, some, alone)) for row in some] for some in judged]
         order, spare = _COLUMNS, _SPARE
     said = _said([one for some in judged for one in some])
+    said |= {name for name in _OF_OVERLAP if any(line.raw.get(name) for some in lines for line in some)}
     columns = tuple(column for column in order if _bare(column) not in _OPTIONAL or _bare(column) in said)
     sheets = []
     for section, some in zip(sections, lines, strict=True):
@@ -149,7 +154,12 @@ def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
 
 def flat(records: Sequence[Record], sections: Sequence[Section]) -> list[dict[str, Any]]:
     """A dict of raw values for each row of the sections, refused ones as well; then one for each other record."""
-    known = [_values(section, row) for section in sections for row in rows(section)]
+    alone = times_alone(sections)
+    known = [
+        _values(section, row) | _overlap_values(overlap_of(row, rows(section), alone))
+        for section in sections
+        for row in rows(section)
+    ]
     return [*known, *(_values(None, Row((record,))) for record in records)]
 
 
@@ -186,6 +196,11 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     else:
         lines.append("the link's limit was not measured")
     lines.append(f"{BEST}: the best of its size" + _ratio_text(judged, paired))
+    if times_alone(sections) and not is_wide:
+        lines.append(
+            "matmul %: the best time of op=matmul on the same matrices over this one; overlap %: 0 as nccl, 100 if it "
+            "took what the matmul alone takes, or the link"
+        )
     if late := sorted({late_text(record) for record in records} - {""}):
         lines.append(f"{', '.join(late)}: a library without a time by the deadline (deadline_s); its note says why")
     if placed:
@@ -327,7 +342,7 @@ def _spread(row: Row) -> float:
     return (max(row.times_us) - min(row.times_us)) / middle if middle else 0.0
 
 
-def _line(row: Row, numbers: dict[str, int]) -> Line:
+def _line(row: Row, numbers: dict[str, int], overlap: Overlap | None = None) -> Line:
     record, times = row.records[0], row.times_us
     note = refusals.note_of(record)
     remark = f" [{numbers[note]}]" if note in numbers else ""
@@ -342,6 +357,8 @@ def _line(row: Row, numbers: dict[str, int]) -> Line:
         "status": f"{row.status}{unchecked}{remark}",
         **{column: row.figure(name) for column, name in _FIGURES.items()},
         "TFLOP/s": row.tflops,
+        "matmul %": overlap and overlap.of_matmul,
+        "overlap %": overlap and overlap.efficiency,
         "#wrong": row.wrong,
         "link %": row.figure("of_limit"),
         "ours/base": row.ratio,
@@ -382,7 +399,7 @@ def _said(judged: Sequence[Row]) -> frozenset[str]:
         "ours/base": any(row.ratio is not None for row in judged),
         "worlds": any(len(row.times_us) > 1 for row in judged),
     }
-    assert set(told) == _OPTIONAL
+    assert {*told, *_OF_OVERLAP} == _OPTIONAL
     return frozenset(column for column, says in told.items() if says)
 
 
@@ -413,9 +430,13 @@ _FORMATS: Formats = {
     **{column: time_text if name.endswith("_us") else "{:.2f}".format for column, name in _FIGURES.items()},
     **dict.fromkeys(("size (B)", "count"), str),
     "TFLOP/s": "{:.1f}".format,
-    "link %": _percent,
+    **dict.fromkeys((*_OF_OVERLAP, "link %"), _percent),
     "ours/base": "{:.2f}".format,
 }
+
+
+def _overlap_values(overlap: Overlap | None) -> dict[str, Any]:
+    return {} if overlap is None else {"of_matmul": overlap.of_matmul, "overlap": overlap.efficiency}
 
 
 def _values(section: Section | None, row: Row) -> dict[str, Any]:

@@ -8,13 +8,15 @@ torch's symmetric memory (SGLang's, too), the fabric's symmetric heap for NVSHME
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
 from cases.dtypes import DTYPES, NONE
 from cases.ops import collective
-from kernels.baselines import MULTIMEM_STAGED, NCCL, NCCL_SYMMETRIC, TWO_SHOT_STAGED, find_baseline
+from kernels.baselines import CUBLAS, MULTIMEM_STAGED, NCCL, NCCL_SYMMETRIC, TWO_SHOT_STAGED, find_baseline
 from kernels.flashinfer import TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
 from kernels.sglang import PULL, PUSH
 from memory.fabric import DeviceFabric, Fabric, LibraryCall
@@ -38,6 +40,7 @@ def open_baseline(
     """Collective: the baseline of that name with its memory for `slots` slots of the case. Only on a real fabric."""
     opened: Any = {
         NCCL: _nccl,
+        CUBLAS: _nccl,
         NCCL_SYMMETRIC: _nccl_symmetric,
         "torch/one_shot": _torch_one_shot,
         "torch/two_shot": _torch_two_shot,
@@ -104,6 +107,8 @@ def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
     import torch
     import torch.distributed as distributed
 
+    if collective(case.op).product is not None:
+        return _product_call(case, group)
     operations = distributed.ReduceOp
     reduction = {"sum": operations.SUM, "min": operations.MIN, "max": operations.MAX, "avg": operations.AVG}.get(
         case.reduction
@@ -145,6 +150,37 @@ def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
         "send_recv": send_recv,
     }
     return calls[case.op]
+
+
+def _product_call(case: Case, group: Any) -> Callable[..., object]:
+    """What multiplies by cuBLAS, and by NCCL gathers rows before that or adds them after it."""
+    import torch
+    import torch.distributed as distributed
+
+    product = collective(case.op).product
+    assert product is not None
+    assert case.gemm is not None
+    (m, n, k), end = case.gemm, math.prod(product.matrices(case).a)
+
+    @functools.cache
+    def between(device: Any, columns: int) -> torch.Tensor:
+        return torch.empty(m, columns, dtype=DTYPES[case.dtype], device=device)
+
+    def call(source: torch.Tensor, target: torch.Tensor) -> None:
+        a, b, c = source[:end].view(-1, k), source[end:].view(n, k), target.view(-1, n)
+        if case.op == "all_gather_matmul":
+            whole = between(source.device, k)
+            distributed.all_gather_into_tensor(whole, a, group=group)
+            torch.matmul(whole, b.T, out=c)
+        elif case.op == "matmul_reduce_scatter":
+            parts = torch.matmul(a, b.T, out=between(source.device, n))
+            distributed.reduce_scatter_tensor(c, parts, group=group)
+        else:
+            torch.matmul(a, b.T, out=c)
+            if case.op == "matmul_all_reduce":
+                distributed.all_reduce(c, group=group)
+
+    return call
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cases.ops import COLLECTIVES, FUSED
+from cases.ops import COLLECTIVES, MATMULS
 from kernels.baselines import names_for
 from kernels.catalogue import ALL_SPECS
 from runner.gpu.names import offered_gpu_names
@@ -91,8 +91,8 @@ def _experiments(config_dir: Path | None) -> str:
 def _algorithms() -> str:
     """Each op with its algorithms and, on GPUs, its baselines."""
     lines = ["ops, our algorithms and, on GPUs, the libraries' (symlab kernels says what each of ours takes):"]
-    width = max(len(collective.op) for collective in (*COLLECTIVES, *FUSED))
-    for collective in (*COLLECTIVES, *FUSED):
+    width = max(len(collective.op) for collective in (*COLLECTIVES, *MATMULS))
+    for collective in (*COLLECTIVES, *MATMULS):
         ours = ", ".join(spec.algorithm for spec in ALL_SPECS if spec.op == collective.op)
         theirs = ", ".join(names_for(collective.op))
         lines.append(_hanging(f"  {collective.op:<{width}}  ", f"{ours};" if theirs else ours))

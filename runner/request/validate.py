@@ -19,7 +19,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cases.ops import FUSED
+from cases.ops import MATMULS, collective
 from cases.record.nccl_settings import settings_from
 from cases.stress import combined
 from memory.private_folder import exposure
@@ -213,7 +213,7 @@ def _custom(values: dict[str, Any]) -> Mapping[str, Any] | None:
 def _check_gemm(values: dict[str, Any]) -> None:
     """RequestError for an op that multiplies without m, n and k or with sizes, and for another op with any of them."""
     op, given = values["op"], [key for key in _GEMM if values[key] is not None]
-    if op not in [one.op for one in FUSED]:
+    if op not in [one.op for one in MATMULS]:
         if given:
             raise RequestError(f"{op} multiplies nothing ({given[0]}={values[given[0]]}), leave m, n and k out")
         return
@@ -225,7 +225,7 @@ def _check_gemm(values: dict[str, Any]) -> None:
         raise RequestError(f"no table knows m, n and k (algorithms=best), name kernels of {op}, or give auto")
     if are_given(values["sizes"]):
         raise RequestError(f"{op} has no sizes (sizes), m, n and k say them: leave it out")
-    if values["m"] % values["world_size"]:
+    if collective(op).chunked and values["m"] % values["world_size"]:
         ranks = values["world_size"]
         raise RequestError(f"{values['m']} rows are no multiple of {ranks} ranks (m), give one such as {128 * ranks}")
 

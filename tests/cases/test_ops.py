@@ -3,7 +3,7 @@
 import torch
 
 from cases.case import Case
-from cases.ops import COLLECTIVES, FUSED, collective
+from cases.ops import COLLECTIVES, MATMULS, collective
 from tests.golden import refused
 
 
@@ -61,7 +61,7 @@ def test_in_place_is_as_in_nccl():
 
 def test_ops_that_multiply_have_matrices_of_m_n_and_k():
     """Two ranks; all elements are their place in the rank's input, those of the second rank negative."""
-    for op in FUSED:
+    for op in MATMULS:
         case = Case(op.op, "x", "float32", "float32", "sum", 4 * 6 * 3, 2, gemm=(6, 3, 4))
         assert (case.flops, case.id.endswith("-m6n3k4")) == (144, True)
         numbers = torch.arange(op.elements(case)[0], dtype=torch.float32)
@@ -69,11 +69,12 @@ def test_ops_that_multiply_have_matrices_of_m_n_and_k():
         assert [b.shape for _, b in (*one, *other)] == [(3, 4)] * len(one + other)
         if op.op == "all_gather_matmul":
             (a, b), whole = one[0], torch.arange(12).view(3, 4)
-            assert op.elements(case) == (12 + 12, 18)
+            assert (op.elements(case), op.product.received(case)) == ((12 + 12, 18), 12)
             assert (a.tolist(), float(b[0, 0])) == ([*whole.tolist(), *(-whole).tolist()], -12)
         elif op.op == "matmul_reduce_scatter":
-            assert op.elements(case) == (24 + 12, 9)
+            assert op.elements(case) == (24 + 12, op.product.received(case))
             assert [float(a[0, 0]) for a, _ in (*one, *other)] == [12, -12, 0, 0]
         else:
             assert op.elements(case) == (24 + 12, 18)
-            assert [a.shape for a, _ in one] == [(6, 4)] * 2
+            assert [a.shape for a, _ in one] == [(6, 4)] * (1 if op.op == "matmul" else 2)
+            assert op.product.received(case) == (0 if op.op == "matmul" else 18)

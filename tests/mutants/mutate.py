@@ -20,6 +20,12 @@ BARRIER = re.compile(r"^(?:@!?%\w+\s+)?((?:bar|barrier)(?:\.cta)?\.(?:sync|arriv
 WAIT = re.compile(r"^(?:@!?%\w+\s+)?(cp\.async\.(?:bulk\.)?wait_(?:group|all)[\w.]*|fence\.proxy[\w.:]*)")
 """Waits for copies, and proxy fences."""
 
+TENSOR_CORES = re.compile(r"^(wgmma\.(?:fence|wait_group)[\w.:]*|mbarrier\.arrive\.shared\.b64)")
+"""What orders tensor cores' accesses, and arrivals at mbarriers that CuTe DSL makes."""
+
+OVER = re.compile(r"^(?:\{ \.reg \.pred over; )?(mbarrier\.try_wait[\w.:]*)\s+(\w+), [^;]*;")
+"""A wait for an mbarrier: it says by a predicate whether it is over."""
+
 WEAKER = {"acq_rel": ("acquire", "release", "relaxed"), "release": ("relaxed",), "acquire": ("relaxed",)}
 """The orders that are weaker than one."""
 NARROWER = {"sys": "gpu", "gpu": "cta"}
@@ -67,7 +73,7 @@ def mutants_of(ptx):
         if loc := _LOC.match(line):
             place = _place(files[loc[1]], int(loc[2]))
         text = line.strip()
-        matched = WAIT.match(text) or FLAGS.match(text) or BARRIER.match(text)
+        matched = next(filter(None, (one.match(text) for one in (WAIT, FLAGS, BARRIER, TENSOR_CORES, OVER))), None)
         changes = tuple(_changes(text, matched[1])) if matched else ()
         if matched and changes:
             opcode = matched[1]
@@ -83,8 +89,11 @@ def _place(file, line):
 
 def _changes(text, opcode):
     """Yield the changes of an instruction with their texts."""
-    if BARRIER.match(text) or WAIT.match(text):
+    if BARRIER.match(text) or WAIT.match(text) or TENSOR_CORES.match(text):
         yield DROPPED, f"// {text}"
+        return
+    if wait := OVER.match(text):
+        yield DROPPED, text.replace(wait[0][wait.start(1) :], f"setp.eq.u32 {wait[2]}, 0, 0;")
         return
     words = opcode.split(".")
     if words[0] == "fence":

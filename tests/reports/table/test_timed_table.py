@@ -57,6 +57,29 @@ def test_what_multiplies_has_its_operations_a_second():
     assert "TFLOP/s" not in plain([timed("one_shot", 20.0)])
 
 
+def test_a_fused_matmul_stands_beside_the_matmul_alone_and_the_sequence():
+    """C of 1024 x 512 on four ranks: each gets three quarters of it twice."""
+    limit, link_us = {"limit": LinkLimit(50.0, 40.0, MB)}, 1.5 * 2 * 1024 * 512 / 50e3
+
+    def of(op, algorithm, time_us):
+        made = timed(algorithm, time_us, timing=limit)
+        return with_case(made, op=op, gemm=(1024, 512, 2048), size_bytes=2 * 1024 * 512)
+
+    alone = [of("matmul", "tiles", 18.0), of("matmul", "cublas", 16.0)]
+    fused = [of("matmul_all_reduce", "inbox", 40.0), of("matmul_all_reduce", "nccl", 60.0)]
+    found = {one["algorithm"]: one for one in values([*alone, *fused])}
+    assert found["inbox"]["of_matmul"] == pytest.approx(16 / 40)
+    assert found["inbox"]["overlap"] == pytest.approx((60 - 40) / (60 - link_us))
+    assert found["nccl"]["overlap"] == 0
+    assert "overlap" not in found["tiles"]
+    text = plain([*alone, *fused])
+    assert cells(text, "inbox")[-5:-3] == ["40.0", "70.1"]
+    assert "overlap %: 0 as nccl" in text
+    for some in ([alone[0], fused[0]], [*alone, fused[0], of("matmul_all_reduce", "nccl", 30.0)]):
+        assert values(some)[-1].get("overlap") is None
+    assert "matmul %" not in plain(fused)
+
+
 def test_the_ratio_is_of_the_best_of_each_side_at_each_size():
     records = [timed("one_shot", 30.0), timed("two_shot", 20.0), timed("nccl", 16.0), timed("torch/one_shot", 40.0)]
     records += [timed("one_shot", 10.0, KIB), timed("nccl", 40.0, KIB)]

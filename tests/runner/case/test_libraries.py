@@ -115,7 +115,19 @@ from runner.case.library_slots import slices_of
 rank, ranks, place = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=ranks)
 group = distributed.group.WORLD
-for offer in find_baseline("nccl").offers:
+for offer in (*find_baseline("nccl").offers, *find_baseline("cublas").offers):
+    if collective(offer.op).product is not None:
+        gemm = (8 * ranks, 16, 24)
+        case = Case(offer.op, "nccl", "float16", "library", "sum", 2 * 16 * gemm[0], ranks, inputs="exact", gemm=gemm)
+        meaning, (given, got) = collective(offer.op), slices_of(case, rank)
+        inputs = make_inputs(case, range(ranks), given.numel, torch.device("cpu"))
+        target = torch.zeros(got.numel, dtype=torch.float16)
+        for _ in range(2):
+            nccl_call(case, group, rank)(inputs[rank], target)
+        wanted = sum(a.double() @ b.double().T for a, b in meaning.factors(case, inputs, rank))
+        assert torch.equal(target.double(), wanted.flatten()), case.id
+        print(case.id)
+        continue
     root = ranks - 1 if collective(offer.op).rooted else 0
     dtypes = ("float32", "int64") if collective(offer.op).reduces else ("bfloat16", "uint32", "float8_e4m3fn")
     counts = Counts if collective(offer.op).sends else ["uniform"]
@@ -155,7 +167,7 @@ def test_torchs_own_collectives_do_what_the_ops_mean(tmp_path):
     for process in ranks:
         out, err = process.communicate(timeout=NEVER_S)
         assert process.returncode == 0, err
-        assert len(out.split()) == 3 * 2 + 4 * 3 + 3 * 3, out
+        assert len(out.split()) == 3 * 2 + 4 * 3 + 3 * 3 + 4, out
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from cases.dtypes import ALL, REDUCTIONS
-from cases.ops import FUSED, OPS
+from cases.ops import MATMULS, OPS
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.experiments import experiments
 from runner.request.schema import KEYS
@@ -91,7 +91,7 @@ def test_what_is_offered_is_taken():
     """Each word of a key is one that the schema takes: by itself, or with the other words that it asks for."""
     asked_for = {"dtype=uint8": ["op=all_gather"], "fabric.share_gpus=true": ["timing.mode=none"]}
     asked_for["fabric.granularity=access"] = ["fabric.schedule=random"]
-    asked_for |= {f"op={one.op}": ["m=128", "n=128", "k=64"] for one in FUSED}
+    asked_for |= {f"op={one.op}": ["m=128", "n=128", "k=64"] for one in MATMULS}
     others = ("root", "algorithms", "baselines", "reduction", "accumulator")
     with hydra_over():
         for key in set(KEYS) - {*others}:

@@ -1,0 +1,81 @@
+"""Running mutants of matmuls that are fused with collectives: small tiles, each block with several, two stages."""
+
+import hashlib
+from dataclasses import replace
+from unittest.mock import patch
+
+import torch
+
+from kernels.matmul.all_gather import AllGather
+from kernels.matmul.matmul import Tuning
+from kernels.matmul.reduce_scatter import AllReduce, ReduceScatter, ReduceScatterByAdding
+from runner.world.world import WorldFailure
+from symlab import launching
+from tests.kernels.matmul.fused import Fused
+from tests.mutants.mutant_runs import LAUNCHES, WRONG, Try, counts
+from tests.mutants.mutate import mutants_of
+
+TUNING = Tuning(columns=64, stages=2, chunks=1)
+RANKS, BLOCKS = 2, 2
+MATMULS = {
+    f"matmul/{kind.__name__}": Fused(kind, RANKS, 70, 136, 136, TUNING, blocks=BLOCKS)
+    for kind in (AllGather, ReduceScatter, AllReduce, ReduceScatterByAdding)
+}
+"""By kernel: three tiles of a shard, whose depth takes three stages."""
+
+STEP_BUDGET = 200_000
+
+
+class CompiledMatmul:
+    """A fused matmul: its PTX, its mutants, and how to run them."""
+
+    def __init__(self, name):
+        self.work = MATMULS[name]
+        self.name = name
+        compiled = []
+
+        def kept(*arguments):
+            compiled.append(original(*arguments))
+            return compiled[0]
+
+        original = launching.compiled_function
+        with patch.object(launching, "compiled_function", kept):
+            self.work.ran(1, seeds=[0])
+        (self.executable,) = compiled
+        self.mutants = mutants_of(self.executable.ptx)
+
+    def changed(self, mutant):
+        """Return what a mutant compiles to; None: the kernel as it is."""
+        text = self.executable.ptx if mutant is None else mutant.applied(self.executable.ptx)
+        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        return replace(self.executable, ptx=text, digest=digest, cubin=b"")
+
+    def outcome(self, mutant, how):
+        """Run it once: "" if nothing is wrong, or what is."""
+        options = {**how.options, "seeds": [how.options["seed"]], "step_budget": STEP_BUDGET}
+        del options["seed"]
+        changed = self.changed(mutant)
+        with patch.object(launching, "compiled_function", lambda *_: changed):
+            try:
+                found, expected, findings = self.work.ran(LAUNCHES, **options)
+            except WorldFailure as failure:
+                return str(failure.status).capitalize() if str(failure.status) == "DEADLOCK" else "DeviceFault"
+        if not all(torch.equal(one, right) for one, right in zip(found, expected, strict=True)):
+            return "wrong"
+        return "finding" if any(map(counts, findings or ())) else ""
+
+    def found(self, mutant, how, first=None):
+        """Run it until something is wrong: what, and by which try; "" if nothing ever was."""
+        for one in dict.fromkeys([*([first] if first else []), *how]):
+            if what := self.outcome(mutant, one):
+                assert what in (*WRONG, "finding")
+                return f"{what} ({one.text})"
+        return ""
+
+
+def matmul_tries(seeds):
+    """What is tried, in order: the checker, then orders and weak memory."""
+    found = [Try("races")]
+    for seed in range(seeds):
+        found += [Try(name, seed) for name in ("priority", "weak by block", "adversarial", "races in orders")]
+    return tuple(found)
