@@ -38,6 +38,12 @@ ALIGNED = 8
 
 STATUS_WORDS = 9
 
+PROMISED = frozenset({"late_rank", "no_host_barrier", "graph_out_of_step", "dead_rank"})
+WHY_NOT = {
+    "alternating_sizes": "its code and its workspaces are made for one M, N and K",
+    "two_streams": "its flags and its count of launches are those of one launch at a time",
+}
+
 _SELF = ("a", "b", "c")
 _BLOCKS = ArgumentSpec("u32", BLOCKS)
 _END = (
@@ -225,6 +231,8 @@ def _spec(
         refusal=one.refusal,
         made=one.executable,
         arguments=lambda case, launch, rank: arguments,
+        promises=PROMISED,
+        why_not=WHY_NOT,
         **rest,
     )
 

@@ -4,9 +4,8 @@ import argparse
 import sys
 
 from tests.matrix.running import cores
-from tests.mutants.mutant_runs import OWN
 from tests.mutants.recorded import pending, recorded, write_pending
-from tests.mutants.searching import SEEDS, TABLE, all_results, gaps, page, record, table
+from tests.mutants.searching import NAMES, SEEDS, TABLE, all_results, gaps, page, record, table
 
 
 def main(given=None):
@@ -18,7 +17,7 @@ def main(given=None):
     parser.add_argument("--jobs", type=int, default=cores(), help="processes (the cores: %(default)s)")
     parser.add_argument("--table", action="store_true", help="write results.json and table.md")
     options = parser.parse_args(given)
-    chosen = [options.kernel] if options.kernel in OWN else [name for name in OWN if options.kernel in name]
+    chosen = [options.kernel] if options.kernel in NAMES else [name for name in NAMES if options.kernel in name]
     if not chosen:
         print(f"tests.mutants: error: no kernel has '{options.kernel}' in its name", file=sys.stderr)
         return 2

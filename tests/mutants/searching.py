@@ -13,6 +13,8 @@ from pathlib import Path
 from memory.worker_process import end_with_parent
 from tests.mutants.arguments import PLACE as ARGUMENTS
 from tests.mutants.arguments import Argument, argued, arguments
+from tests.mutants.matmul_runs import CHECKED as MATMULS_CHECKED
+from tests.mutants.matmul_runs import MATMULS, CompiledMatmul, matmul_tries
 from tests.mutants.mutant_runs import OWN, Compiled, Try, tries
 from tests.mutants.mutate import Mutant
 from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of, write
@@ -34,6 +36,10 @@ SEEDS = 6
 """Seeds of each way that a mutant is searched by before it has to be argued."""
 
 
+NAMES = (*OWN, *MATMULS)
+"""All kernels of ours that have mutants."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """A mutant of a kernel: how it was found ("" if nothing was), and why it needn't be."""
@@ -53,17 +59,23 @@ class Result:
         return "checker" if self.found.startswith("finding") else "orders"
 
 
+def compiled_kernel(name):
+    """Return what runs a kernel's mutants."""
+    return CompiledMatmul(name) if name in MATMULS else Compiled(OWN[name])
+
+
 def results(kernel, seeds=SEEDS):
     """Run all mutants of a kernel: those that are argued by the checker alone, in the first shape; of the others, what
     is recorded to have found it comes first."""
     known = arguments(ARGUMENTS.read_text(encoding="utf-8"))
-    compiled = Compiled(OWN[kernel])
+    compiled = compiled_kernel(kernel)
+    checked, searched = (MATMULS_CHECKED, matmul_tries) if kernel in MATMULS else (CHECKED, tries)
     before = recorded().get(kernel)
     texts = before.found if before and before.code == code_digest(compiled.executable.ptx) else ()
     found = []
     for number, one in enumerate(compiled.mutants):
         argument = argued(known, kernel, one)
-        how, first = (CHECKED, None) if argument else (tries(seeds), try_of(texts[number]) if texts else None)
+        how, first = (checked, None) if argument else (searched(seeds), try_of(texts[number]) if texts else None)
         found.append(Result(kernel, one, compiled.found(one, how, first), argument))
     return found
 
@@ -71,15 +83,15 @@ def results(kernel, seeds=SEEDS):
 @cache
 def today(kernel):
     """Return the digest of a kernel's code as it is now, and its mutants."""
-    compiled = Compiled(OWN[kernel])
+    compiled = compiled_kernel(kernel)
     return code_digest(compiled.executable.ptx), compiled.mutants
 
 
-def told(rows):
+def told(rows, kernels=NAMES):
     """Return what rows say of all mutants of today's kernels, without those that gaps() names."""
     known = arguments(ARGUMENTS.read_text(encoding="utf-8"))
     found = []
-    for kernel in OWN:
+    for kernel in kernels:
         row, (code, mutants) = rows.get(kernel), today(kernel)
         if row and row.code == code:
             pairs = zip(mutants, row.found, strict=False)
@@ -87,17 +99,17 @@ def told(rows):
     return found
 
 
-def gaps(rows):
+def gaps(rows, kernels=NAMES):
     """Return a line for each kernel whose rows are not about its mutants of today and that is not pending with today's
     code, and for each mutant that is neither found nor argued, or both."""
     waiting = pending()
-    lines = [f"{name}: there is no such kernel" for name in rows if name not in OWN]
-    for kernel in OWN:
+    lines = [f"{name}: there is no such kernel" for name in rows if name not in NAMES]
+    for kernel in kernels:
         row, (code, mutants) = rows.get(kernel), today(kernel)
         is_known = row is not None and row.code == code and len(row.found) == len(mutants)
         if not is_known and waiting.get(kernel) != code:
             lines.append(f"{kernel}: its code is not what results.json is about: {COMMAND} --kernel {kernel}")
-    for one in told(rows):
+    for one in told(rows, kernels):
         if one.kind == "open":
             lines.append(f"{one.kernel}: {one.mutant.name}: neither found nor argued")
         elif one.found and one.argument:
@@ -109,7 +121,7 @@ def gaps(rows):
 
 def again(kernel):
     """Run each mutant of a kernel by the try that found it. Returns those that it finds no more."""
-    compiled, row = Compiled(OWN[kernel]), recorded()[kernel]
+    compiled, row = compiled_kernel(kernel), recorded()[kernel]
     lost = []
     for one, text in zip(compiled.mutants, row.found, strict=True):
         how = try_of(text)
@@ -121,7 +133,7 @@ def again(kernel):
 def record(found):
     """Write a kernel's results into results.json."""
     (kernel,) = {one.kernel for one in found}
-    write({**recorded(), kernel: Recorded(today(kernel)[0], tuple(one.found for one in found))}, list(OWN))
+    write({**recorded(), kernel: Recorded(today(kernel)[0], tuple(one.found for one in found))}, list(NAMES))
 
 
 def page():

@@ -44,7 +44,7 @@ class Fused:
         a = [self.matrix(made, *shape) for _ in count]
         return a, [self.matrix(made, self.columns, self.depth) for _ in count]
 
-    def ran(self, launches=3, **how):
+    def ran(self, launches=3, patience=0, **how):
         """C of each rank, what it has to be, and what the race checker told."""
         (a, b), size = self.operands(), self.world_size
         flags = 2 * size * half_tiles(self.rows, self.columns, self.tuning)
@@ -63,7 +63,15 @@ class Fused:
             if issubclass(self.kind, AllReduce):
                 shape, c = (size, *shape), ("tensors", "c")
         buffers["c"] = (shape, torch.bfloat16)
-        last = ["flags", ("peers", "flags"), "state", "status", ("u32", "rank"), ("u64", 0), ("u32", self.blocks)]
+        last = [
+            "flags",
+            ("peers", "flags"),
+            "state",
+            "status",
+            ("u32", "rank"),
+            ("u64", patience),
+            ("u32", self.blocks),
+        ]
         how = {"schedule": "fair", **how}
         done = symlab.simulate(
             self.kind(cutlass.BFloat16, size, self.tuning),
