@@ -100,6 +100,12 @@ class Tuning:
 
 
 DEFAULT = Tuning()
+TUNINGS = (
+    DEFAULT,
+    Tuning(192, stages=4, chunks=3, reason="on H200 the fastest where tiles of 256 leave a third of the SMs idle"),
+    Tuning(128, stages=6, reason="on H200 the fastest where tiles of 256 leave half of the SMs idle"),
+)
+"""By columns of a tile; kernels/fused.py chooses."""
 
 
 def sizes_of(a: Any, b: Any) -> tuple[Any, ...]:

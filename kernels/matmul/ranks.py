@@ -22,9 +22,13 @@ from kernels.dsl.device import assemble
 from kernels.dsl.signals import Watch, wait_for
 from kernels.dsl.status import TILES
 from kernels.dsl.tensor_maps import ROW_BYTES
+from kernels.matmul import matmul
 from kernels.matmul.matmul import DEFAULT, GROUP, WORKERS, Matmul, Tuning
 
 PUSHING = replace(DEFAULT, stages=3, chunks=4, reason="on 2 H200 faster than 2 chunks or 4 in flight, by 1 to 4 %")
+
+TUNINGS = (PUSHING, *matmul.TUNINGS[1:])
+"""Those with fewer columns were measured alone only."""
 
 PIECE_BYTES = 2 << 10
 """Of a copy to another rank."""

@@ -10,9 +10,10 @@ from simulator.ptx.assembler import assembled, find_ptxas
 from tests.museum.exhibit import ARCH
 from tests.mutants.__main__ import main
 from tests.mutants.arguments import PLACE, arguments
+from tests.mutants.matmul_runs import MATMULS
 from tests.mutants.mutant_runs import CHECKED_ROWS, FAIR, OWN, ROWS, Compiled, Try
 from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of
-from tests.mutants.searching import TABLE, again, gaps, page, results, told
+from tests.mutants.searching import NAMES, TABLE, again, compiled_kernel, gaps, page, results, told
 from tests.rooms import needs
 
 SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
@@ -84,12 +85,14 @@ def test_our_kernels_are_clean(name):
         assert Compiled(OWN[name]).outcome(None, Try("races", 0, is_patient)) == ""
 
 
-def test_each_mutant_of_todays_kernels_is_found_or_argued():
+@pytest.mark.parametrize("kernels", [tuple(OWN), pytest.param(tuple(MATMULS), marks=pytest.mark.slow)], ids=len)
+def test_each_mutant_of_todays_kernels_is_found_or_argued(kernels):
     """results.json is about these kernels' code, and says so of each mutant; the next tests run them again. Of kernels
     in pending.json the page says that their mutants have not run since their code changed."""
-    assert gaps(recorded()) == []
+    assert gaps(recorded(), kernels) == []
 
 
+@pytest.mark.slow
 def test_the_page_has_the_recorded_table():
     assert TABLE.read_text(encoding="utf-8") == page()
 
@@ -97,7 +100,7 @@ def test_the_page_has_the_recorded_table():
 def test_results_that_miss_a_mutant_are_told():
     rows, kernel = recorded(), SAMPLE[0]
     row = rows[kernel]
-    known = [one for one in told(rows) if one.kernel == kernel]
+    known = told(rows, (kernel,))
     found = next(at for at, one in enumerate(known) if one.found)
     argued_at = next(at for at, one in enumerate(known) if not one.found)
 
@@ -115,7 +118,7 @@ def test_results_that_miss_a_mutant_are_told():
         "no such kernel": {**rows, "all_reduce/unknown": row},
     }
     for said, changed in cases.items():
-        (line,) = gaps(changed)
+        (line,) = gaps(changed, (kernel,))
         assert said in line
 
 
@@ -134,7 +137,7 @@ def test_a_result_names_its_try():
 @needs("checks")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(one, marks=() if one in SAMPLE else pytest.mark.slow) for one in OWN if one not in pending()],
+    [pytest.param(one, marks=() if one in SAMPLE else pytest.mark.slow) for one in NAMES if one not in pending()],
 )
 def test_mutants_are_found_by_the_recorded_tries(name):
     assert again(name) == []
@@ -203,9 +206,10 @@ def test_an_argument_without_a_reason_is_refused():
             arguments(json.dumps([wrong]))
 
 
+@pytest.mark.slow
 def test_each_argument_is_about_some_mutant():
     known = arguments(PLACE.read_text(encoding="utf-8"))
-    everything = [(name, one) for name, spec in OWN.items() for one in Compiled(spec).mutants] if known else []
+    everything = [(name, one) for name in NAMES for one in compiled_kernel(name).mutants]
     for one in known:
         assert any(one.covers(name, mutant) for name, mutant in everything), one
 

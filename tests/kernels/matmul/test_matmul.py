@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import symlab
+from kernels.catalogue import MATMUL_FILES, find
 from kernels.dsl import bulk
+from kernels.fused import tuning_of
 from kernels.matmul.matmul import Matmul, Tuning
 from tests.simulator.isa.products_oracle import summed
 
@@ -124,3 +126,36 @@ def test_a_chunk_is_filled_again_when_it_was_read(columns, chunks, monkeypatch):
 def test_a_tuning_that_can_not_be_is_refused(values, text):
     with pytest.raises(ValueError, match=text):
         Tuning(**values)
+
+
+MEASURED_US = {
+    (4096, 5120, 8192): (504.6, 540.4, 522.5),
+    (16384, 2560, 8192): (1029.2, 1097.6, 1063.2),
+    (4096, 2560, 8192): (292.4, 298.1, 247.7),
+    (512, 5120, 8192): (86.2, 67.2, 94.0),
+    (512, 2560, 8192): (77.2, 60.7, 42.5),
+    (4096, 8192, 4096): (415.4, 435.0, 431.4),
+    (4096, 4096, 7168): (358.6, 413.6, 371.7),
+    (16384, 8192, 2048): (853.4, 837.6, 855.9),
+    (512, 8192, 2048): (28.7, 42.6, 30.2),
+    (512, 8192, 7168): (93.2, 142.2, 97.5),
+}
+"""M, N, K: an H200's time (us) by tiles of 256, 192 and 128 columns, 28 November 2026."""
+
+
+@pytest.mark.parametrize("shape", MEASURED_US)
+def test_tiles_have_the_columns_that_were_measured_fastest(shape):
+    times = dict(zip((256, 192, 128), MEASURED_US[shape], strict=True))
+    chosen = tuning_of(symlab.case("matmul/tiles", gemm=shape)).columns
+    assert times[chosen] <= 1.02 * min(times.values())
+
+
+@pytest.mark.parametrize("name", MATMUL_FILES)
+def test_every_tuning_that_may_be_chosen_compiles(name):
+    spec, chosen = find(name), set()
+    for shape in ((512, 2560, 64), (512, 5120, 64), (4096, 8192, 64)):
+        case = symlab.case(name, gemm=shape)
+        launch = spec.made(case, "sm_90a").host.launch
+        assert launch.grid == spec.launch(case).grid
+        chosen.add(tuning_of(case).columns)
+    assert chosen == {128, 192, 256}

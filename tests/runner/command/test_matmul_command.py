@@ -48,6 +48,17 @@ def test_every_kernel_passes_without_races(name, ranks, kind, dtype, tmp_path, m
     assert (str(record.status), record.findings) == ("PASSED", ())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "stress"), [(name, stress) for name in MATMUL_FILES for stress in sorted(find(name).promises)]
+)
+def test_every_kernel_keeps_its_promises(name, stress, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    op, algorithm = name.split("/")
+    more = ["m=72", "n=72", "k=72", "inputs=exact", f"stress={stress}"]
+    assert main([f"op={op}", f"algorithms=[{algorithm}]", "fabric=simulator", "track=none", *more]) == 0
+
+
 def test_a_rank_that_tells_nothing_is_a_deadlock_with_the_line_of_the_wait(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(FusedMatmul, "tell", lambda *_: None)
