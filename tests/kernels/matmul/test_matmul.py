@@ -150,6 +150,7 @@ def test_tiles_have_the_columns_that_were_measured_fastest(shape):
     assert times[chosen] <= 1.02 * min(times.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MATMUL_FILES)
 def test_every_tuning_that_may_be_chosen_compiles(name):
     spec, chosen = find(name), set()

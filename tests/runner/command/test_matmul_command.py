@@ -59,6 +59,7 @@ def test_every_kernel_keeps_its_promises(name, stress, tmp_path, monkeypatch):
     assert main([f"op={op}", f"algorithms=[{algorithm}]", "fabric=simulator", "track=none", *more]) == 0
 
 
+@pytest.mark.slow
 def test_a_rank_that_tells_nothing_is_a_deadlock_with_the_line_of_the_wait(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(FusedMatmul, "tell", lambda *_: None)
