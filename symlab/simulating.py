@@ -97,7 +97,7 @@ def simulate(
     graph: bool = False,
     dependent: bool = False,
     arch: str | None = None,
-    gpu: str | Mapping[str, Any] | None = None,
+    gpu: str | None = None,
     multicast: bool = True,
     heap_bytes: int | str | None = None,
     step_budget: int | None = None,

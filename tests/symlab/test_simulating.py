@@ -503,7 +503,13 @@ MEET:
 """
 """Each block counts itself, and waits until so many have."""
 
-FEW = {"like": "h100", "name": "few", "multiprocessors": 2}
+
+@pytest.fixture
+def few(tmp_path):
+    """The path of a GPU of two multiprocessors."""
+    path = tmp_path / "few.yaml"
+    path.write_text("like: h100\nlimits: {multiprocessors: {value: 2, source: 'assumed: for a test'}}\n")
+    return str(path)
 
 
 def places(gpu, wanted, grid=9, **how):
@@ -511,12 +517,12 @@ def places(gpu, wanted, grid=9, **how):
     return symlab.simulate(PLACES, **{**usual, **how}, grid=grid, buffers={"count": (1, torch.int32, 0)}, gpu=gpu)
 
 
-def test_launches_that_never_fit_are_refused():
+def test_launches_that_never_fit_are_refused(few):
     with refused(ValueError, r"(?<=ValueError: )(rank \d: )?"):
-        places(FEW, 4, cooperative=True)
-    assert places(FEW, 4, grid=4, cooperative=True).outputs["count"][0].tolist() == [4]
+        places(few, 4, cooperative=True)
+    assert places(few, 4, grid=4, cooperative=True).outputs["count"][0].tolist() == [4]
     assert places(None, 9, cooperative=True).outputs["count"][0].tolist() == [9]
     with refused():
         places("h300", 4)
     with refused():
-        places({**FEW, "sms": 4}, 4)
+        places({"name": "few"}, 4)
