@@ -46,7 +46,6 @@ BY_DESIGN = (
     r"^the model of the switch is nothing to a peer-to-peer kernel",
     r"^this machine has an NVIDIA driver",
     r"^it has no case that the model is scored by",
-    r"^submitit_local has one worker a core",
     r"^one core(:| compiles)",
     r"^it reads no data behind its signal",
     r"^CuTe DSL \S+ does not compile",

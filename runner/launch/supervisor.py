@@ -22,7 +22,6 @@ from typing import IO
 from memory.owned_folder import is_alive
 from memory.pickling import dumps
 from reports.second_process import module_command
-from runner.environment.host import now_text
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.world.launcher import find
 
@@ -97,12 +96,9 @@ class _Watch:
             worker,
             host=socket.gethostname(),
             node=os.environ.get("SLURMD_NODENAME", ""),
-            submission=_submission(os.environ),
             gpus=launch.environment(worker).get("CUDA_VISIBLE_DEVICES", ""),
             starts=before.starts + 1 if before else 1,
             lost=before.lost if before else {},
-            problems=before.problems if before else {},
-            started=now_text(),
         )
 
     def run(self) -> WorkerState:
@@ -161,7 +157,7 @@ class _Watch:
         self._state = self._files.state(self._worker) or self._state
 
     def _ended(self, how: str) -> WorkerState:
-        self._state = replace(self._state, ended=now_text(), how=how)
+        self._state = replace(self._state, how=how)
         self._keep()
         return self._state
 
@@ -213,14 +209,6 @@ def _ignored_by_children() -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
-
-
-def _submission(environment: Mapping[str, str]) -> str:
-    """The number of the scheduler's job that this process is of; "" outside one."""
-    array, index = environment.get("SLURM_ARRAY_JOB_ID", ""), environment.get("SLURM_ARRAY_TASK_ID", "")
-    if array:
-        return f"{array}_{index}"
-    return environment.get("SLURM_JOB_ID", "") or environment.get("SUBMITIT_LOCAL_JOB_ID", "")
 
 
 def _ended_by(code: int) -> str:

@@ -32,8 +32,6 @@ def test_the_number_of_workers():
         (asked("joblib", n_jobs=-1), 8),
         (asked("joblib", n_jobs=-2), 7),
         (asked("joblib", n_jobs=3), 3),
-        (asked("submitit_local", cpus_per_task=None), 8),
-        (asked("submitit_local", cpus_per_task=4), 2),
         (asked("submitit_slurm", array_parallelism=256), 256),
     ]
     assert [workers_given(request) for request, _ in expected] == [number for _, number in expected]
@@ -72,9 +70,8 @@ def test_gpus_are_those_that_the_command_was_given(monkeypatch):
     assert workers.visible_devices(2) == ("0", "1")
 
 
-@pytest.mark.parametrize("name", ["joblib", "submitit_local"])
-def test_timed_jobs_beside_others_are_refused(name):
-    every, pair = asked(name, n_jobs=-1), on_gpus(2, 2, timed=True)
+def test_timed_jobs_beside_others_are_refused():
+    every, pair = asked("joblib", n_jobs=-1), on_gpus(2, 2, timed=True)
     with refused(RequestError):
         groups_of(every, pair, tuple("0123"))
     assert groups_of(every, pair, tuple("012"))[0].workers == 1
@@ -117,8 +114,6 @@ def test_sruns_ranks_are_the_jobs():
     assert groups_of(joined, on_gpus(4), ())[0].workers == 1
     with refused(RequestError):
         groups_of(joined, on_gpus(4, 2), ())
-    with refused(RequestError):
-        groups_of(asked("submitit_local", tasks_per_node=2), on_gpus(2), tuple("01"))
 
 
 def test_ranks_that_share_a_gpu_ask_for_one():
