@@ -7,14 +7,10 @@ runner.timing.gpu_state.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,31 +18,13 @@ from memory.nccl import loaded_version
 from runner.environment.driver import DRIVER, LIBRARY, has_driver, no_gpus
 from runner.environment.nvml import answers, reason, session
 
-PCI_DEVICES = Path("/sys/bus/pci/devices")
 CUDA_LIBRARY = "libcuda.so.1"
 
-ANCESTORS = {
-    0: "one board",
-    10: "one PCIe switch",
-    20: "PCIe switches",
-    30: "host bridge",
-    40: "NUMA node",
-    50: "system",
-}
-"""NVML's levels of what two GPUs have in common."""
-
-COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
-REMOTES = {0: "GPU", 1: "NPU", 2: "switch"}
 FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
-P2P_STATES = {0: "ok", 1: "chipset", 2: "GPU", 3: "topology", 4: "switched off", 5: "not supported"}
-"""NVML's answers to whether GPUs reach each other: ok, or what stands against it."""
-
-P2P = ("read", "write", "nvlink", "atomics")
-"""The properties of a pair of GPUs that are recorded, in the order of NVML's numbers."""
 
 
 def gpus(missing: dict[str, str], driver: Path = DRIVER, library: str = LIBRARY) -> dict[str, Any]:
-    """{"gpus": one dict each, "gpu_pairs": how any two are connected, "cuda_driver": "13.0"}, each None where unknown.
+    """{"gpus": one dict each, "cuda_driver": "13.0"}, each None where unknown.
 
     All of this machine's GPUs are listed; which of them a rank had, world.ranks and timing.devices say. No driver is no
     proof of no GPU.
@@ -54,13 +32,13 @@ def gpus(missing: dict[str, str], driver: Path = DRIVER, library: str = LIBRARY)
     if not has_driver(driver, library):
         return no_gpus(missing)
     found: dict[str, Any] = {"gpus": _listed(missing, driver) if driver.is_dir() else []}
-    found |= {"gpu_pairs": None, "cuda_driver": None}
+    found |= {"cuda_driver": None}
     missing["gpu_clocks"] = "read where something is timed: timing.devices"
     try:
         with session() as nvml:
             _ask(nvml, found, missing)
     except Exception as error:
-        for name in ("gpu_links", "gpu_pairs", "gpu_settings", "cuda_driver"):
+        for name in ("gpu_links", "gpu_settings", "cuda_driver"):
             missing[name] = reason(error)
     return found
 
@@ -105,11 +83,9 @@ def _ask(nvml: Any, found: dict[str, Any], missing: dict[str, str]) -> None:
         settings, more = answers(_settings(nvml, handle))
         gpu = identity | known.pop(identity.get("uuid", ""), {}) | settings
         gpu.setdefault("driver", version.get("driver", ""))
-        gpu["numa_node"] = _numa_node(str(gpu.get("bus", "")))
         asked.append(gpu | ({"not_captured": why | more} if why or more else {}))
     # The driver's files list GPUs that NVML does not show to a container.
     found["gpus"] = asked + list(known.values())
-    found["gpu_pairs"] = _pairs(nvml, handles)
 
 
 def _identity(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
@@ -127,19 +103,12 @@ def _settings(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
         "mig": lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
         "ecc": lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]),
         "persistence": lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)),
-        "compute_mode": lambda: _named(COMPUTE_MODES, nvml.nvmlDeviceGetComputeMode(handle)),
         "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
         "power_default_w": lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
         "max_sm_mhz": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
         "max_memory_mhz": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM)),
         "application_sm_mhz": lambda: int(nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM)),
         "application_memory_mhz": lambda: int(nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_MEM)),
-        "pcie": lambda: {
-            "generation": int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
-            "width": int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
-            "max_generation": int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
-            "max_width": int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
-        },
         "nvlink": lambda: _links(nvml, handle),
         "fabric": lambda: _fabric(nvml, handle),
         # Before a world is started: these processes are others'.
@@ -151,90 +120,30 @@ NO_SUCH_LINK = frozenset({"Invalid Argument", "Not Supported"})
 """NVML's answers about the state of a link that a GPU does not have."""
 
 
-def _links(nvml: Any, handle: Any) -> dict[str, Any]:
-    """Return how many NVLinks there are, how many are up, their versions, at what they end (of GPUs: how many at which
-    bus). Raises NVML's error if NVML can't say whether a link is up.
-    """
-    found: dict[str, Any] = {"count": 0, "active": 0}
-    versions: set[int] = set()
-    remotes: Counter[str] = Counter()
-    peers: Counter[str] = Counter()
+def _links(nvml: Any, handle: Any) -> dict[str, int]:
+    """Return how many NVLinks there are, and how many are up. Raises NVML's error if it can't say whether one is up."""
+    found = {"count": 0, "active": 0}
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
-            active = bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
+            found["active"] += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
         except Exception as error:
             if reason(error) not in NO_SUCH_LINK:
                 raise  # unknown is not none: the caller says why
             continue
         found["count"] += 1
-        if not active:
-            continue
-        found["active"] += 1
-        end = partial(nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
-        version = partial(nvml.nvmlDeviceGetNvLinkVersion, handle, link)
-        more, _ = answers({"version": version, "remote": partial(_asked, REMOTES, end)})
-        versions |= {int(more["version"])} if "version" in more else set()
-        remotes[more.get("remote", "unknown")] += 1
-        if more.get("remote") == "GPU":
-            with contextlib.suppress(Exception):
-                peers[str(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId).lower()] += 1
-    found |= {
-        "versions": sorted(versions),
-        "remotes": dict(sorted(remotes.items())),
-        "peers": dict(sorted(peers.items())),
-    }
-    with contextlib.suppress(Exception):
-        (speed,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON])
-        if speed.nvmlReturn == 0:
-            found["link_mbps"] = int(speed.value.uiVal)
     return found
 
 
 def _fabric(nvml: Any, handle: Any) -> dict[str, Any]:
     """The NVLink domain that a fabric manager has put the GPU in."""
-    try:
-        info = nvml.c_nvmlGpuFabricInfoV_t()
-        nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-    except Exception:  # an older driver, or an older nvidia-ml-py
-        info = nvml.c_nvmlGpuFabricInfo_t()
-        nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
+    info = nvml.c_nvmlGpuFabricInfoV_t()
+    nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
     return {
-        "state": _named(FABRIC_STATES, info.state),
+        "state": FABRIC_STATES.get(int(info.state), f"unknown ({int(info.state)})"),
         "status": int(info.status),
         "clique": int(info.cliqueId),
         "cluster": bytes(info.clusterUuid).hex(),
     }
-
-
-def _pairs(nvml: Any, handles: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """How any two GPUs are connected, by their places in the list: {"0-1": {"ancestor": .., "read": .., ..}}."""
-    found = {}
-    for (one, first), (other, second) in combinations(enumerate(handles), 2):
-        common = partial(nvml.nvmlDeviceGetTopologyCommonAncestor, first, second)
-        questions = {"ancestor": partial(_asked, ANCESTORS, common)}
-        for index, name in enumerate(P2P):
-            reaches = partial(nvml.nvmlDeviceGetP2PStatus, first, second, index)
-            questions[name] = partial(_asked, P2P_STATES, reaches)
-        told, missing = answers(questions)
-        found[f"{one}-{other}"] = told | ({"not_captured": missing} if missing else {})
-    return found
-
-
-def _asked(names: dict[int, str], ask: Callable[[], Any]) -> str:
-    return _named(names, ask())
-
-
-def _named(names: dict[int, str], value: Any) -> str:
-    return names.get(int(value), f"unknown ({int(value)})")
-
-
-def _numa_node(bus: str) -> int | None:
-    """The NUMA node next to a GPU; None where the kernel names none. NVML writes longer domains than the kernel."""
-    domain, _, rest = bus.lower().partition(":")
-    with contextlib.suppress(OSError, ValueError):
-        node = int((PCI_DEVICES / f"{domain[-4:]}:{rest}" / "numa_node").read_text(encoding="ascii"))
-        return node if node >= 0 else None
-    return None
 
 
 def _cuda_version(number: int) -> str:
