@@ -99,7 +99,7 @@ def _resumed(
     if uri != UNTRACKED:
         wait_for_mirror(folder)
     now = Surroundings(tools.capture).now()
-    changed = changed_since(left, folder, now, command.jobs[0].request.cache_dir, is_quiet, code)
+    changed = changed_since(left, now)
     document = left.document.resuming(
         Resumption(
             at=now_text(),

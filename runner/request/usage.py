@@ -42,7 +42,6 @@ options:
   -q, --quiet             say only errors, warnings, and the last lines: the summary and where the
                           records are
   -h, --help              this text; --help --all has every key
-  --version               the versions of symlab and Hydra
 
 your own experiment: a file conf/exp/NAME.yaml with '# @package _global_' on line 1. The first
   comment after that line is its line in the list above.

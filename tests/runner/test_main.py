@@ -145,7 +145,6 @@ def test_ctrl_c_while_the_libraries_are_imported(monkeypatch):
     [
         ("--help", ["usage:", "+exp=allreduce_bf16", "accumulator_study", "world_size", "exit codes", "--multirun"]),
         ("--cfg job +exp=allreduce_fp16", ["dtype: float16", "world_size: 8"]),
-        ("--version", ["symlab"]),
     ],
 )
 def test_looking_without_running(symlab, arguments, parts):
