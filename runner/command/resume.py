@@ -99,7 +99,7 @@ def _resumed(
     if uri != UNTRACKED:
         wait_for_mirror(folder)
     now = Surroundings(tools.capture).now()
-    changed = changed_since(left, now)
+    changed = changed_since(left, command, now)
     document = left.document.resuming(
         Resumption(
             at=now_text(),

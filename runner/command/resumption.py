@@ -17,10 +17,18 @@ from runner.command.unfinished_cases import Left
 from runner.records.command_json import CommandDocument, exit_code_for
 
 
-def changed_since(left: Left, now: RecordedEnvironment) -> list[str]:
-    """What is not as it was when the last of the records was made, in words: commit, sources, packages."""
+def changed_since(left: Left, command: Command, now: RecordedEnvironment) -> list[str]:
+    """What is not as it was when the last of the records was made, in words: commit, sources, packages, and the files
+    of brought kernels."""
     records = [one.record for one in left.kept]
-    return code_changes(max(records, key=lambda one: one.started).environment, now) if records else []
+    if not records:
+        return []
+    today = {one.spec.algorithm: one.digest for job in command.jobs for one in job.brought}
+    today |= {job.custom.case.algorithm: job.custom.digest for job in command.jobs if job.custom is not None}
+    said = [(record.case.op, *pair) for record in records for pair in (record.request.brought or {}).items()]
+    others = [f"{op}/{name}" for op, name, one in said if today.get(name) not in (None, one.get("digest"))]
+    lines = [f"kernel {name}: its files changed" for name in dict.fromkeys(others)]
+    return code_changes(max(records, key=lambda one: one.started).environment, now) + lines
 
 
 def console_of(left: Left, command: Command, changed: Sequence[str], is_quiet: bool) -> Console:
