@@ -189,12 +189,6 @@ def _nccl() -> str:
     return version
 
 
-def _cudnn() -> int:
-    import torch
-
-    return int(torch.backends.cudnn.version() or 0)  # type: ignore[no-untyped-call]
-
-
 def _nvshmem() -> str:
     version = sys.modules["nvshmem.core"].get_version()
     return f"libnvshmem {version.libnvshmem_version}, nvshmem4py {version.nvshmem4py_version}"
@@ -213,7 +207,6 @@ _RANK_FACTS: dict[str, Callable[[], Any]] = {
     "cores": lambda: _ranges(os.sched_getaffinity(0)),
     "device": _device,
     "torch_cuda": _torch_cuda,
-    "cudnn": _cudnn,
     "nccl": _nccl,
     "nvshmem": _nvshmem,
     "cuda_driver": _cuda_driver,

@@ -15,7 +15,7 @@ from cases.ops import OPS
 from cases.stress import Stress
 from kernels.baselines import BASELINES, names_for
 from kernels.catalogue import ALL_SPECS, SPECS
-from runner.gpu.names import offered_gpu_names
+from runner.gpu.names import gpu_names
 from runner.request.experiments import CONF, SUFFIX, experiments
 from runner.request.schema import KEYS, SECTIONS
 from runner.request.sizes import AUTO
@@ -104,7 +104,7 @@ def _choices(
         names = {path.stem for folder in folders for path in (folder / key).glob(f"*{SUFFIX}")}
         yield from ((name, "") for name in sorted(names))
     elif key == "fabric.gpu":
-        gpus = offered_gpu_names((CONF, *([config_dir] if config_dir else [])))
+        gpus = gpu_names((CONF, *([config_dir] if config_dir else [])))
         yield from ((name, "") for name in ("null", *gpus))
     elif key == "dtype" and "/" in item:
         dtype = item.partition("/")[0]

@@ -75,7 +75,7 @@ def nvml(**changes):
     return SimpleNamespace(**found | changes)
 
 
-TOLD = ("rank", "cores", "device", "torch_cuda", "cudnn", "nccl", "nvshmem")
+TOLD = ("rank", "cores", "device", "torch_cuda", "nccl", "nvshmem")
 
 
 def unsupported(*_):
@@ -172,7 +172,6 @@ def test_a_rank_says_what_it_has_and_what_it_lacks(monkeypatch):
     torch.cuda.current_device.return_value = 3
     torch.cuda.nccl.version.return_value = (2, 28, 9)  # what torch was built with
     torch.cuda.get_device_properties.return_value = properties
-    torch.backends.cudnn.version.return_value = 91200
     version = SimpleNamespace(libnvshmem_version="3.8.0", nvshmem4py_version="0.3.1")
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "nvshmem.core", SimpleNamespace(get_version=lambda: version))
