@@ -320,15 +320,11 @@ class Launched:
 
     def _counts(self) -> str:
         """How far all workers are: "2 running, 5 of 12 jobs done"."""
-        running = sum(one.is_running and self._is_undone(one) for one in self._now)
+        running = sum(one.is_running for one in self._now)
         parts = [f"{running} running", f"{self._done} of {counted(len(self._missing), 'job')} done"]
         if waiting := sum(one.is_waiting for one in self._now):
             parts.append(f"{counted(waiting, 'worker')} queued")
         return ", ".join(parts)
-
-    def _is_undone(self, one: _Seen) -> bool:
-        """Whether records of a worker's job are missing: what it says of itself is older than its last record."""
-        return one.state is not None and bool(self._missing.get(-1 if one.state.job is None else one.state.job))
 
     def _name_lost(self, jobs: Sequence[int]) -> None:
         """Say which of some jobs, whose workers are over, have no records, and why."""

@@ -1,4 +1,4 @@
-"""The GPUs of this machine: what the driver's files and its library NVML tell of them, and what a rank has of them.
+"""The GPUs of this machine: what the driver's library NVML tells of them, and what a rank has of them.
 
 NVML is only read, never changed. What it does not answer is named with the reason, in a GPU's "not_captured" or in the
 capture's; nothing here raises. Clocks, temperatures and power of the moment belong to what is timed:
@@ -31,15 +31,13 @@ def gpus(missing: dict[str, str], driver: Path = DRIVER, library: str = LIBRARY)
     """
     if not has_driver(driver, library):
         return no_gpus(missing)
-    found: dict[str, Any] = {"gpus": _listed(missing, driver) if driver.is_dir() else []}
-    found |= {"cuda_driver": None}
+    found: dict[str, Any] = {"gpus": None, "cuda_driver": None}
     missing["gpu_clocks"] = "read where something is timed: timing.devices"
     try:
         with session() as nvml:
             _ask(nvml, found, missing)
     except Exception as error:
-        for name in ("gpu_links", "gpu_settings", "cuda_driver"):
-            missing[name] = reason(error)
+        missing["gpus"] = missing["cuda_driver"] = reason(error)
     return found
 
 
@@ -50,55 +48,25 @@ def rank_facts(fabric: Any, _: object) -> dict[str, Any]:
     return {**found, "not_captured": missing} if missing else found
 
 
-def _listed(missing: dict[str, str], driver: Path) -> list[dict[str, Any]]:
-    """GPUs as the driver lists them in its files."""
-    found: list[dict[str, Any]] = []
-    for path in sorted(driver.glob("gpus/*/information")):
-        try:
-            pairs = (line.partition(":") for line in path.read_text(encoding="utf-8").splitlines())
-            fields = {key.strip(): value.strip() for key, _, value in pairs}
-        except (OSError, UnicodeDecodeError) as error:
-            missing[f"gpus/{path.parent.name}"] = str(error)
-            continue
-        found.append({"bus": path.parent.name, "model": fields.get("Model", ""), "uuid": fields.get("GPU UUID", "")})
-    try:
-        version = (driver / "version").read_text(encoding="utf-8").splitlines()[0]
-        found = [{**gpu, "driver": " ".join(version.split())} for gpu in found]
-    except (OSError, IndexError):
-        missing["gpu_driver_version"] = "the driver does not say"
-    return found
-
-
 def _ask(nvml: Any, found: dict[str, Any], missing: dict[str, str]) -> None:
-    """Complete what the files say by what NVML says."""
+    """Take what NVML says."""
     version, why = answers({"driver": nvml.nvmlSystemGetDriverVersion, "cuda": nvml.nvmlSystemGetCudaDriverVersion_v2})
     missing.update({f"{name}_driver": text for name, text in why.items()})
     if "cuda" in version:
         found["cuda_driver"] = _cuda_version(version["cuda"])
     handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-    known = {gpu["uuid"]: gpu for gpu in found["gpus"]}
-    asked = []
+    found["gpus"] = []
     for handle in handles:
-        identity, why = answers(_identity(nvml, handle))
-        settings, more = answers(_settings(nvml, handle))
-        gpu = identity | known.pop(identity.get("uuid", ""), {}) | settings
-        gpu.setdefault("driver", version.get("driver", ""))
-        asked.append(gpu | ({"not_captured": why | more} if why or more else {}))
-    # The driver's files list GPUs that NVML does not show to a container.
-    found["gpus"] = asked + list(known.values())
+        gpu, why = answers(_questions(nvml, handle))
+        found["gpus"].append({**gpu, "driver": version.get("driver", ""), **({"not_captured": why} if why else {})})
 
 
-def _identity(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
+def _questions(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
+    """What a GPU is, what can be set on it, and what it is connected by: clocks in MHz, power in W."""
     return {
         "bus": lambda: str(nvml.nvmlDeviceGetPciInfo(handle).busId).lower(),
         "model": lambda: str(nvml.nvmlDeviceGetName(handle)),
         "uuid": lambda: str(nvml.nvmlDeviceGetUUID(handle)),
-    }
-
-
-def _settings(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
-    """What can be set on a GPU, and what it is connected by: clocks in MHz, power in W."""
-    return {
         "memory_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
         "mig": lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
         "ecc": lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]),

@@ -175,7 +175,7 @@ class LibrarySchema:
 
     nccl: Any = key(
         None,
-        "an NCCL by its path or installed version, such as 2.28.9; null: what torch brings",
+        "the path of an NCCL, such as /lib/libnccl.so.2; null: what torch brings",
         of=GPUS,
         rare=True,
     )

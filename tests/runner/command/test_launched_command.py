@@ -92,32 +92,6 @@ def launching(command, console, name="", kept=None):
     return Launched(command, asked, Store(folder), console, kept or (lambda record, path: None), lambda job: None)
 
 
-@pytest.mark.slow
-def test_a_records_line_counts_it(symlab, monkeypatch):
-    """Not what was done when the command looked last: with the last record's line all jobs are done."""
-    assert symlab("-m", *SWEEP).code == 0
-    (before,) = Path("records").iterdir()
-    records = {path.name: path.read_bytes() for path in before.rglob("*") if path.is_file()}
-
-    def became(folder, workers):
-        for name, content in records.items():
-            if name.endswith(".json") and name != "command.json":
-                (folder / name).write_bytes(content)
-        for path in before.glob("*/"):
-            (folder / path.name).symlink_to(path.resolve())
-        # What the worker says of itself is older than its records.
-        LaunchFiles(folder).write_state(WorkerState(0, process=os.getpid(), job=0))
-        LaunchFiles(folder).write_state(WorkerState(1, process=1 << 30, how="finished"))
-
-    monkeypatch.setattr(Handed, "became", staticmethod(became))
-    console, counts = Said(), []
-    command = asked_for(*JOBLIB)
-    launch = launching(command, console, before.name, lambda record, path: counts.append(console.counts[-1]))
-    launch.run()
-    assert counts == [f"0 running, {done} of 3 jobs done" for done in (1, 2, 3)]
-    assert launch.problem == ""
-
-
 def test_a_slurm_that_does_not_answer_is_told_once(monkeypatch):
     """And workers that wait in its queue are counted, until it says that they have failed."""
     looks = iter([None, None, None, "PENDING"])
