@@ -26,14 +26,13 @@ _GPU_OPTIONS = ("gpus_per_node", "gpus_per_task", "gres")
 
 @dataclass(frozen=True, slots=True)
 class JobNeeds:
-    """What a job needs of a worker: its number, its ranks, whether they are simulated, whether it is timed, whether it
-    may be timed beside others (timing.shared), and whether its ranks may share a GPU (fabric.share_gpus)."""
+    """What a job needs of a worker: its number, its ranks, whether they are simulated, whether it is timed, and whether
+    its ranks may share a GPU (fabric.share_gpus)."""
 
     number: int
     world_size: int
     simulated: bool
     timed: bool = False
-    shared: bool = False
     shares_gpus: bool = False
 
     @property
@@ -82,11 +81,11 @@ def groups_of(request: LaunchRequest, jobs: Sequence[JobNeeds], devices: Sequenc
     if request.name != SLURM:
         return groups
     beside = 1 if _is_exclusive(request.options) else sum(group.workers for group in groups)
-    if beside > 1 and any(job.timed and not job.shared for job in jobs):
+    if beside > 1 and any(job.timed for job in jobs):
         raise RequestError(
-            f"{beside} workers may share the links of a node, which their times would show (timing.shared), "
+            f"{beside} workers may share the links of a node, which their times would show (timing.mode), "
             "give +hydra.launcher.additional_parameters.exclusive=true, hydra.launcher.array_parallelism=1, "
-            "timing.mode=none, or timing.shared=true"
+            "or timing.mode=none"
         )
     return [replace(group, beside=beside) for group in groups]
 
@@ -126,10 +125,10 @@ def _group(request: LaunchRequest, gpus: int, jobs: Sequence[JobNeeds], devices:
     most = min(most, len(devices) // gpus)
     if most < 1:
         raise RequestError(f"a job needs {counted(gpus, 'GPU')}, and {len(devices)} are here (world_size)")
-    if most > 1 and any(job.timed and not job.shared for job in jobs):
+    if most > 1 and any(job.timed for job in jobs):
         raise RequestError(
-            f"{most} jobs at once on GPUs of one machine share its links, which their times would show "
-            "(timing.shared), give hydra.launcher.n_jobs=1, timing.mode=none, or timing.shared=true"
+            f"{most} jobs at once on GPUs of one machine share its links, which their times would show (timing.mode), "
+            "give hydra.launcher.n_jobs=1, or timing.mode=none"
         )
     each_devices = [",".join(devices[worker * gpus : (worker + 1) * gpus]) for worker in range(most)]
     return Group(numbers, most, most, environments=tuple({"CUDA_VISIBLE_DEVICES": text} for text in each_devices))

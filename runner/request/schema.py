@@ -231,12 +231,6 @@ class TimingRequest:
         of=GPUS,
         rare=True,
     )
-    shared: bool = key(
-        False,
-        "whether a launcher's workers may time jobs beside others on one machine, whose links they share",
-        of=GPUS,
-        rare=True,
-    )
     precision: float | None = key(
         None,
         "take samples until half the 95 % interval of each median is at most this share of it, such as 0.01; 10 times "

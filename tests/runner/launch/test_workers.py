@@ -51,7 +51,7 @@ def test_simulated_jobs_share_the_cores():
 
 def test_workers_have_disjoint_gpus():
     """Jobs of as many ranks form a group, and no GPU belongs to two workers of it."""
-    jobs = on_gpus(2, 4, 2, 8, 2, 2, timed=True, shared=True)
+    jobs = on_gpus(2, 4, 2, 8, 2, 2)
     two, four, eight = groups_of(asked("joblib", n_jobs=-1), jobs, tuple("01234567"))
     assert (two.jobs, devices_of(two)) == ((0, 2, 4, 5), ["0,1", "2,3", "4,5", "6,7"])
     assert (four.jobs, devices_of(four)) == ((1,), ["0,1,2,3"])
@@ -75,7 +75,6 @@ def test_timed_jobs_beside_others_are_refused():
     with refused(RequestError):
         groups_of(every, pair, tuple("0123"))
     assert groups_of(every, pair, tuple("012"))[0].workers == 1
-    assert groups_of(every, on_gpus(2, 2, timed=True, shared=True), tuple("0123"))[0].workers == 2
     assert groups_of(every, on_gpus(2, 2), tuple("0123"))[0].workers == 2
 
 
@@ -97,7 +96,6 @@ def test_timed_jobs_on_slurms_nodes_need_them_alone(exclusive):
     alone = groups_of(asked("submitit_slurm", array_parallelism=9, **exclusive), timed, ())
     assert [group.beside for group in alone] == [1, 1]
     assert len(groups_of(nine, on_gpus(2, 4), ())) == 2
-    assert len(groups_of(nine, on_gpus(2, 4, timed=True, shared=True), ())) == 2
     assert groups_of(asked("submitit_slurm", array_parallelism=1), on_gpus(2, 2, timed=True), ())[0].beside == 1
 
 
