@@ -24,6 +24,7 @@ from memory.pickling import dumps
 from reports.second_process import module_command
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.world.launcher import find
+from runner.world.world import ended
 
 FINISHED = "finished"
 LOOK_S = 0.2
@@ -112,7 +113,7 @@ class _Watch:
                 return self._ended(FINISHED)
             if code in INTERRUPTED or self._is_to_end():
                 return self._ended(INTERRUPTED.get(code, "SIGINT"))
-            why = f"{_ended_by(code)}{f': {said}' if said else ''}"
+            why = f"its process {ended(code)}{f': {said}' if said else ''}"
             job = self._state.job
             if job is None and code < 0 and (without_job := without_job + 1) < MOST_STARTS_BETWEEN:
                 continue
@@ -209,16 +210,6 @@ def _ignored_by_children() -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
-
-
-def _ended_by(code: int) -> str:
-    """How a process ended, in words."""
-    if code >= 0:
-        return f"its process ended with exit code {code}"
-    try:
-        return f"its process was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"its process was ended by signal {-code}"
 
 
 def _tail(log: IO[bytes]) -> str:

@@ -90,7 +90,7 @@ def test_a_killed_job_is_named_and_resume_runs_it(tmp_path):
     assert process.returncode == 1, said
     assert document.end.cases_not_run == ((killed.job, document.jobs[killed.job].cases[0]),)
     assert f"lost: job {killed.job + 1} (" in said
-    assert "its process was ended by SIGKILL" in said
+    assert "its process ended by SIGKILL" in said
     assert "4 cases: 3 passed, 1 not run" in said
     assert not (folder / LAUNCH).exists()
     assert broken(folder) == []
