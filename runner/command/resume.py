@@ -65,9 +65,6 @@ def resume(
     except FolderInUse as error:
         raise RequestError(f"{error} (RECORDS), resume it after it has ended") from None
     except OSError as error:
-        left = left_in(folder)
-        if is_whole(folder, left):
-            return nothing_left(folder, left, uri)
         raise RequestError(
             f"{folder}: can't be locked, so it is unknown whether the command still runs ({error.strerror}; RECORDS), "
             "copy it to a folder that this user can write to"

@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from cases.record.record import Status
 from reports.record.bundle import read
 from reports.sent import parameters_of
 from runner.__main__ import main
@@ -101,17 +100,6 @@ def test_a_replay_has_the_same_limits_also_if_the_gpu_is_described_otherwise_by_
     (folder,) = {path.parent for path in (tmp_path / "again").rglob("command.json")}
     for record in [*read([tmp_path / "first"]), *read([folder])]:
         assert record.fabric.settings["gpu"] == {**H100, "name": "mine", "multiprocessors": 7}
-
-
-@pytest.mark.slow
-def test_a_deadlock_of_a_custom_kernel(custom, tiny, tmp_path):
-    assert custom("records=without", launch={"grid": 5, "block": 1024}) == 0
-    assert custom("records=fits", tiny(2), launch={"grid": 4, "block": 1024}) == 0
-    assert custom("records=deadlock", tiny(2), launch={"grid": 5, "block": 1024}) == 1
-    (record,) = read([tmp_path / "deadlock"])
-    assert record.status is Status.DEADLOCK
-    text = "rank 0: block 4 of 5 waits for a place: tiny holds 4 at once (2 multiprocessors x 2, limited by threads)"
-    assert text in record.reason
 
 
 @pytest.mark.parametrize(

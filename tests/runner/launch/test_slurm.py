@@ -175,21 +175,6 @@ def test_an_interrupt_leaves_nothing_in_the_queue(slurm, tmp_path):
     assert (audit.returncode, audit.stdout.splitlines()[-1][:14]) == (0, "DATA VERIFIED:"), audit.stdout
 
 
-def test_two_sweeps_at_once_keep_to_themselves(slurm, tmp_path):
-    processes = []
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-        processes.append(begun(slurm.environment, tmp_path / name, "seed=1,2", "hydra.launcher.array_parallelism=1"))
-    for process, name in zip(processes, ("one", "other"), strict=True):
-        said = ended(process)
-        assert process.returncode == 0, said
-        folder = folder_of(tmp_path / name / "records")
-        assert "2 cases: 2 passed" in said
-        assert {load(path).request.command for path in record_files(folder)} == {folder.name}
-        assert "lost" not in said
-    assert slurm.queue() == []
-
-
 def test_a_second_interrupt_says_what_is_still_there(slurm, tmp_path):
     """The command's scancel waits until the second one has come: the real one is over in no time."""
     held, programs = HeldJobs(tmp_path / "held", range(4)), tmp_path / "programs"
