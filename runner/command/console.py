@@ -19,7 +19,7 @@ from runner.command.progress import Bar, Progress, clock_text
 from runner.request.sizes import format_bytes
 
 if TYPE_CHECKING:
-    from rich.live import Live
+    from rich.progress import Progress as Drawn
 
     from cases.case import Case
     from cases.record.record import Record
@@ -63,7 +63,7 @@ class Console:
         self._clock = clock
         self._progress = Progress()
         self._bar = Bar(self._progress)
-        self._live: Live | None = None
+        self._live: Drawn | None = None
         self._last_finish_s = clock()
         self._spread = ""
 
@@ -109,20 +109,25 @@ class Console:
         if self._is_quiet or not self._stream.isatty() or os.environ.get("TERM") == "dumb":
             return
         from rich.console import Console as RichConsole
-        from rich.live import Live
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Drawn
 
-        self._live = Live(
-            self._bar,
+        self._live = Drawn(
+            BarColumn(20),
+            TextColumn("{task.description}", markup=False),
             console=RichConsole(file=self._stream),
             refresh_per_second=REDRAWN_A_SECOND,
             transient=True,
             redirect_stderr=False,  # rich would write it to stdout
         )
+        self._live.add_task("", total=self._progress.total)
+        self._redraw()
         self._live.start()
 
     def spread(self, text: str) -> None:
         """Say of all workers how far they are, in place of the case that runs: "3 running, 5 of 12 jobs done"."""
         self._spread = self._bar.spread = text
+        self._redraw()
 
     @contextlib.contextmanager
     def starting_up(self) -> Iterator[None]:
@@ -137,6 +142,7 @@ class Console:
         """A case of a job, counted from 1, begins: shown on a terminal only."""
         self._bar.job = job
         self._bar.case = _case_text(case)
+        self._redraw()
 
     def finished(self, record: Record) -> None:
         """A case has ended: a step of the bar, and a line if it did not pass; without a terminal a line each."""
@@ -149,9 +155,14 @@ class Console:
             not settled and not record.is_late_library,
         )
         self._last_finish_s = now_s
+        self._redraw()
         if settled and self._live is not None and (record.status == PASSED or self._progress.total > MANY_CASES):
             return
         self.say(self._line(record))
+
+    def _redraw(self) -> None:
+        if self._live is not None:
+            self._live.update(self._live.task_ids[0], description=self._bar.line(), completed=self._progress.done)
 
     def _line(self, record: Record) -> str:
         """A case's line: "[3/24] two_shot 64K n8 PASSED 12.30 us". failures prints the details of a
