@@ -102,25 +102,9 @@ def _usage_problem(error: click.UsageError, path: str) -> str:
     near: Sequence[str] = getattr(error, "possibilities", None) or ()
     # Click's own sentence for near names has other punctuation for one than for several.
     message = (error.message if near else error.format_message()).removesuffix(".").removeprefix("Got ")
-    if shown := [name for name in near if not _is_hidden(name, error.ctx)]:
-        message += f", did you mean {' or '.join(map(repr, shown))}?"
+    message += f", did you mean {' or '.join(map(repr, near))}?" if near else ""
     path = error.ctx.command_path if error.ctx is not None else path
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
-
-
-def _is_hidden(name: str, context: click.Context | None) -> bool:
-    """Return whether an option or a verb of a command is left out of its --help."""
-    import click
-
-    if context is None:
-        return False
-    if isinstance(context.command, click.Group) and not name.startswith("-"):
-        found = context.command.get_command(context, name)
-        return found is not None and found.hidden
-    return any(
-        isinstance(option, click.Option) and option.hidden and name in (*option.opts, *option.secondary_opts)
-        for option in context.command.params
-    )
 
 
 def leave(run: Callable[[], int]) -> NoReturn:

@@ -26,16 +26,14 @@ class Experiment:
 
 def experiment(
     *overrides: str,
-    races: bool = False,
     multirun: bool = False,
     quiet: bool = False,
     config_dir: Path | str | None = None,
 ) -> Experiment:
     """Run what `symlab run OVERRIDES` runs, and return its records: the same files, table, tracking and messages.
 
-    overrides: as on the command line, such as "+exp=all_reduce_bf16" or "sizes=[4K,1M]". races: the override
-    check.races=true. multirun: -m, a sweep over several values of a key. quiet: print errors and warnings only.
-    config_dir: --config-dir.
+    overrides: as on the command line, such as "+exp=all_reduce_bf16" or "sizes=[4K,1M]". multirun: -m, a sweep over
+    several values of a key. quiet: print errors and warnings only. config_dir: --config-dir.
 
     Raises ValueError for a wrong request and if every case would be refused, before anything runs, and
     KeyboardInterrupt after an interrupt, when what was finished is kept in the folder.
@@ -52,7 +50,6 @@ def experiment(
 
     if (outer := find(os.environ)) is not None:
         raise RequestError(f"an experiment of the Python API starts its own ranks, start it without {outer.launcher}")
-    overrides = (*overrides, "check.races=true") if races else overrides
     folder = () if config_dir is None else ("--config-dir", str(config_dir))
     arguments = [*folder, *(("-m",) if multirun else ()), *overrides]
     with hydra_over(None if config_dir is None else Path(config_dir)):

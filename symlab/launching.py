@@ -7,7 +7,6 @@ buffers. What a rank gets is plain data, so that it can be sent to a process on 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -134,9 +133,7 @@ def brought_launch(asked: Asked, ranks: int, arch: str | None = None, heap_bytes
         raise ValueError(f"launches is {asked.launches!r} (launches), give their number, 1 or more")
     if type(asked.graph) is not bool:
         raise ValueError(f"graph is {asked.graph!r} (graph), give True or False")
-    if heap_bytes is not None:
-        _check_fit(buffers, heap_bytes)
-    specs, contents = _buffers(buffers, ranks, asked.local)
+    specs, contents = _buffers(buffers, ranks, asked.local, heap_bytes)
     steps = tuple(_step(one, ranks, arch, specs) for one in _asked_steps(asked))
     return Brought(specs, contents, steps, asked.launches, asked.graph)
 
@@ -268,33 +265,19 @@ def _generation(arch: str) -> int:
     return int(re.sub(r"\D", "", arch) or 0)
 
 
-def _check_fit(given: Mapping[str, Any], heap_bytes: int) -> None:
-    """Raise ValueError for buffers beyond a rank's memory, before any is made."""
-    sizes = {str(name): _size_bytes(value) for name, value in given.items()}
-    if (needed := sum(sizes.values())) > heap_bytes:
-        largest = max(sizes, key=sizes.__getitem__)
+def _check_fit(specs: Sequence[BufferSpec], heap_bytes: int | None) -> None:
+    """Raise ValueError for buffers beyond a rank's memory; None: it is not known."""
+    needed = sum(spec.size_bytes for spec in specs)
+    if heap_bytes is not None and needed > heap_bytes:
+        largest = max(specs, key=lambda spec: spec.size_bytes)
         raise ValueError(
-            f"the buffers take {format_bytes(needed)} a rank, {largest} alone {format_bytes(sizes[largest])}, beyond "
-            f"{format_bytes(heap_bytes)} (heap_bytes), give more, or smaller buffers"
+            f"the buffers take {format_bytes(needed)} a rank, {largest.name} alone {format_bytes(largest.size_bytes)}, "
+            f"beyond {format_bytes(heap_bytes)} (heap_bytes), give more, or smaller buffers"
         )
 
 
-def _size_bytes(value: Any) -> int:
-    """The bytes that a value of `buffers` takes on a rank; 0 if it is not one: that is said where it is read."""
-    if isinstance(value, list):
-        return _size_bytes(value[0]) if value else 0
-    if not isinstance(value, tuple):
-        try:
-            return int(getattr(value, "nbytes", 0))
-        except RuntimeError:  # torch counts no bytes of a sparse tensor
-            return 0
-    shape = value[0] if value and isinstance(value[0], Sequence) else value[:1]
-    itemsize = ITEMSIZES.get(str(value[1]).removeprefix("torch."), 0) if len(value) > 1 else 0
-    return math.prod(shape) * itemsize if all(type(one) is int for one in shape) else 0
-
-
 def _buffers(
-    given: Mapping[str, Any], ranks: int, local: Sequence[str]
+    given: Mapping[str, Any], ranks: int, local: Sequence[str], heap_bytes: int | None
 ) -> tuple[tuple[BufferSpec, ...], dict[str, tuple[torch.Tensor | None, ...]]]:
     """The buffers, and what they hold on each rank."""
     for name in given:
@@ -307,22 +290,23 @@ def _buffers(
         raise ValueError(f"there is no buffer {unknown[0]!r} (local), the buffers are {', '.join(given) or 'none'}")
     specs, contents = [], {}
     for name, value in given.items():
-        each = _contents(name, value, ranks)
+        each = _contents(name, value, ranks, heap_bytes)
         shape, dtype, _ = each[0]
         if any((one[0], one[1]) != (shape, dtype) for one in each):
             raise ValueError(f"buffer {name} differs in shape or dtype between ranks (buffers), give the same on all")
         specs.append(BufferSpec(name, dtype, shape, symmetric=name not in local))
         contents[name] = tuple(one[2] for one in each)
+    _check_fit(specs, heap_bytes)
     return tuple(specs), contents
 
 
 _Content = tuple[tuple[int, ...], str, "torch.Tensor | None"]
 
 
-def _contents(name: str, value: Any, ranks: int) -> list[Any]:
+def _contents(name: str, value: Any, ranks: int, heap_bytes: int | None) -> list[Any]:
     """Shape, dtype and content of a buffer on each rank; content None: poison."""
     if isinstance(value, tuple):
-        return [_described(name, value, rank, ranks) for rank in range(ranks)]
+        return [_described(name, value, rank, ranks, heap_bytes) for rank in range(ranks)]
     if isinstance(value, list):
         if len(value) != ranks:
             raise ValueError(
@@ -353,8 +337,9 @@ def _of_tensor(name: str, value: Any) -> _Content:
     return tuple(value.shape) or (1,), _dtype_name(name, value.dtype), value
 
 
-def _described(name: str, value: tuple[Any, ...], rank: int, ranks: int) -> _Content:
-    """(shape, dtype) or (shape, dtype, fill); fill: a number, a word of Fill, or a function of rank and world size."""
+def _described(name: str, value: tuple[Any, ...], rank: int, ranks: int, heap_bytes: int | None) -> _Content:
+    """(shape, dtype) or (shape, dtype, fill); fill: a number, a word of Fill, or a function of rank and world size. One
+    that is beyond a rank's memory is refused before it is made."""
     from runner.custom.contents import content_of
 
     if len(value) not in (2, 3):
@@ -364,10 +349,11 @@ def _described(name: str, value: tuple[Any, ...], rank: int, ranks: int) -> _Con
     if isinstance(fill, str) and fill not in tuple(Fill):
         raise ValueError(f"buffer {name} has the fill {fill!r} (buffers), give a number or {', '.join(Fill)}")
     dtype = _dtype_name(name, value[1])
+    spec = BufferSpec(name, dtype, shape)
+    _check_fit([spec], heap_bytes)
     if not isinstance(fill, str) and not callable(fill):
-        spec = BufferSpec(name, dtype, shape)
         return spec.shape, dtype, _all_of(spec, fill)
-    spec = BufferSpec(name, dtype, shape, fill=Fill(fill) if isinstance(fill, str) else fill)
+    spec = replace(spec, fill=Fill(fill) if isinstance(fill, str) else fill)
     content = None if spec.fill is Fill.poison else content_of(spec, rank, ranks, seed=0).cpu()
     return spec.shape, dtype, content
 

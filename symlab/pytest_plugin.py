@@ -161,7 +161,6 @@ def pytest_runtest_makereport(
     if specification is None or SEED not in specification.params:
         return report
     seed = specification.params[SEED]
-    report.user_properties.append((SEED, seed))  # a process of pytest-xdist sends it to the one that sums up
     if report.failed:
         command = _repeating(item.nodeid, seed)
         report.sections.append(("symlab", f"threads ran in the random order of seed {seed}; repeat it with: {command}"))
@@ -169,28 +168,9 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many seeds ran in what time, and which was the first that failed, with the command that repeats it; and
-    that no races were looked for where nothing can."""
+    """Say that no races were looked for where nothing can."""
     if not has("check.races"):
         terminalreporter.write_line("symlab: no races were looked for: symlab/checks is not installed")
-    seconds: dict[str, float] = {}
-    failed: dict[int, str] = {}
-    for reports in terminalreporter.stats.values():
-        for one in reports:
-            seed = dict(getattr(one, "user_properties", ())).get(SEED)
-            if seed is None or not isinstance(one, pytest.TestReport):
-                continue
-            seconds[one.nodeid] = seconds.get(one.nodeid, 0.0) + one.duration
-            if one.failed:
-                failed.setdefault(seed, _repeating(one.nodeid, seed))
-    if not seconds:
-        return
-    total_s = sum(seconds.values())
-    rate = f"{len(seconds) / max(total_s, 1e-9):.3g} a second"
-    terminalreporter.write_line(f"symlab: {len(seconds)} tests of seeds took {total_s:.1f} s in all, {rate}")
-    if failed:
-        first = min(failed)
-        terminalreporter.write_line(f"symlab: the first seed that failed is {first}: {failed[first]}")
 
 
 def _repeating(test: str, seed: int) -> str:

@@ -12,7 +12,6 @@ from reports.table.text import counted
 from runner.world.world import WorldFailure
 from simulator.options import Memory, Schedule
 from symlab.launching import Asked, Brought, Kernel, brought_launch
-from symlab.seeds import told
 from symlab.variables import Variables
 from symlab.worlds import Launched, world
 
@@ -97,7 +96,7 @@ def simulate(
     graph: bool = False,
     dependent: bool = False,
     arch: str | None = None,
-    gpu: str | Mapping[str, Any] | None = None,
+    gpu: str | None = None,
     multicast: bool = True,
     heap_bytes: int | str | None = None,
     step_budget: int | None = None,
@@ -154,7 +153,7 @@ def simulate(
     )
     work = brought_launch(asked, ranks, arch, made.heap_bytes)
     how |= {"arch": arch or work.arch}
-    return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in told(numbers)))
+    return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))
 
 
 def _run(work: Brought, ranks: int, seed: int, deadline_s: float | None, how: dict[str, Any]) -> Launched:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from cases.finding import SEVERITIES, Finding, gravest_first
 from memory.fabric import Fabric
 from reports.table.text import counted
-from runner.request.gpu_types import arch_of, described, gpu_of
+from runner.request.gpu_types import arch_of, document_of, gpu_asked
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, check_heap
 from runner.request_error import RequestError
 from runner.world import fabrics
@@ -321,7 +321,7 @@ def world(
     granularity: str | None = None,
     seed: int = 0,
     step_budget: int | None = None,
-    gpu: str | Mapping[str, Any] | None = None,
+    gpu: str | None = None,
     races: bool = False,
     memory: str = "strong",
 ) -> World:
@@ -337,13 +337,12 @@ def world(
     seed), "adversarial" (by seed, rather what is likely to break) or "priority" (by seed, some blocks ahead of others).
     granularity: other threads may run after each "access" to memory, or after each basic "block"; None: "access", of a
     fair order and one by priority "block". step_budget: maximum number of steps of one run; None: the simulator's own.
-    gpu: whose limits hold, by name ("h100"), or as a mapping of limits such as {"name": "small", "like": "h100",
-    "multiprocessors": 16}; None: all blocks of a launch are there at once. races: look for accesses that nothing
-    orders; World.findings and a launch's `findings` have them. In fair order each run is then repeated in worlds of its
-    own with schedule="priority", seeds 0 and 1, the second if both take at most twice its time, or 0.25 s;
-    "race_orders" of its counts names them, and their results are dropped. memory: when a store becomes visible,
-    "strong" (at once, to all) or "weak" (to each thread at a time of its own, drawn from seed, as far as the PTX memory
-    model lets it).
+    gpu: whose limits hold, by name ("h100") or by the path of a file; None: all blocks of a launch are there at once.
+    races: look for accesses that nothing orders; World.findings and a launch's `findings` have them. In fair order each
+    run is then repeated in worlds of its own with schedule="priority", seeds 0 and 1, the second if both take at most
+    twice its time, or 0.25 s; "race_orders" of its counts names them, and their results are dropped. memory: when a
+    store becomes visible, "strong" (at once, to all) or "weak" (to each thread at a time of its own, drawn from seed,
+    as far as the PTX memory model lets it).
 
     Raises ValueError, with the message of the command `symlab run` that names the argument in place of the key, for a
     value that is not possible and for GPUs that are unavailable. Entering the block raises WorldFailure if a rank can't
@@ -360,11 +359,11 @@ def world(
     [(0.0, True), (4.0, True), (8.0, True)]
     """
     with naming_arguments(_ARGUMENTS):
-        limits = None if gpu is None else described(gpu)
-        arch = arch or _arch_of(limits)
+        limits = None if gpu is None else gpu_asked(gpu).type().limits
+    arch = arch or ("sm_90a" if limits is None else arch_of(limits))
     section: dict[str, Any] = {"name": fabric, "arch": arch, "heap_bytes": heap_bytes, "multicast": multicast}
     section |= {"multimem": multimem, "schedule": schedule, "granularity": granularity, "memory": memory, "seed": seed}
-    section |= {"step_budget": step_budget, "gpu": limits}
+    section |= {"step_budget": step_budget, "gpu": None if limits is None else document_of(limits)}
     with naming_arguments(_ARGUMENTS):
         return World(ranks, section, races)
 
@@ -378,12 +377,6 @@ def _naming_arguments() -> Iterator[None]:
         failure.message = with_arguments(failure.message, _OF_FABRIC)
         failure.args = (failure.message,)
         raise
-
-
-def _arch_of(limits: Mapping[str, Any] | None) -> str:
-    """The architecture of simulated GPUs, where it is not given."""
-    gpu = gpu_of(limits)
-    return "sm_90a" if gpu is None else arch_of(gpu)
 
 
 def _on_rank(fabric: Fabric, work: tuple[Callable[[Rank, Any], Result], Any]) -> Result:

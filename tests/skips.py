@@ -35,7 +35,6 @@ TOOLS = (
         r"ptxas|nvcc|playwright is not|setuptools is not|symlab is not|hydra_plugins|cuda\.bindings",
         "make test",
     ),
-    Tool("zsh", r"^\S+ is not installed here", "apt-get install zsh"),
     Tool("git", r"no git|git has (no|only)|git does not have", "git fetch --unshallow, in a clone"),
     Tool("gpus", r"^needs \d+ GPUs|GPU|multicast", "run them on GPUs (pytest -m gpu)"),
 )
@@ -46,7 +45,6 @@ BY_DESIGN = (
     r"^the model of the switch is nothing to a peer-to-peer kernel",
     r"^this machine has an NVIDIA driver",
     r"^it has no case that the model is scored by",
-    r"^submitit_local has one worker a core",
     r"^one core(:| compiles)",
     r"^it reads no data behind its signal",
     r"^CuTe DSL \S+ does not compile",

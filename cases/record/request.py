@@ -52,7 +52,7 @@ class RecordedRequest:
         return word if isinstance(word, str) else ""
 
 
-GONE = {"timing.predict": None, "timing.lead_in_calls": "0", "isolation": None}
+GONE = {"timing.predict": None, "timing.lead_in_calls": "0", "timing.shared": "false", "isolation": None}
 """Keys that there were, with the value by which nothing ran otherwise than today; None: every value, for no result
 depends on them. A key with another value is left for today's schema to refuse."""
 
@@ -64,7 +64,7 @@ def overrides_today(overrides: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_gone(key: str, value: object) -> bool:
-    return key in GONE and GONE[key] in (None, str(value))
+    return key in GONE and GONE[key] in (None, str(value).lower())
 
 
 def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:

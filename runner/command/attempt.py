@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
@@ -14,8 +12,7 @@ from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Record, Status
 from cases.record.timing import Timing
 from cases.refusal import Refusal
 from cases.stress import Stress
-from kernels.compile_error import CompilationError
-from memory.fabric import Executable, FabricError, Traits
+from memory.fabric import Executable, Traits
 from runner.command.means import Means
 from runner.command.plan import Job
 from runner.command.subjects import Subject, subject_of
@@ -142,17 +139,6 @@ class Attempt:
             environment=self.job.environment(),
             request=dataclasses.replace(self.job.asked, kernel=self.subject.given()),
         )
-
-
-def described(error: Exception) -> str:
-    """An error that is not a world's: its message; for a programming error its place, too."""
-    text = str(error).strip() or "no message"
-    if isinstance(error, (ValueError, FabricError, OSError, CompilationError)):
-        return text
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-1] if frames else None
-    place = f" ({Path(last.filename).name}:{last.lineno})" if last else ""
-    return f"{type(error).__name__}: {text}{place}"
 
 
 def _fabric_info(traits: Traits, settings: dict[str, Any]) -> FabricInfo:

@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -20,7 +19,7 @@ from runner.command.progress import Bar, Progress, clock_text
 from runner.request.sizes import format_bytes
 
 if TYPE_CHECKING:
-    from rich.live import Live
+    from rich.progress import Progress as Drawn
 
     from cases.case import Case
     from cases.record.record import Record
@@ -28,9 +27,7 @@ if TYPE_CHECKING:
 PASSED, REFUSED, WRONG = "PASSED", "REFUSED", "WRONG"
 
 MANY_CASES = 60
-"""A command of more cases says at most one line a second of those that passed, where it draws no bar."""
-
-LEAST_BETWEEN_S = 1.0
+"""A line of a command of more cases says how many failed so far, and how much time is left."""
 
 MAX_STORIES = 20
 """Maximum number of different failures to list at the end of a command."""
@@ -66,35 +63,19 @@ class Console:
         self._clock = clock
         self._progress = Progress()
         self._bar = Bar(self._progress)
-        self._live: Live | None = None
-        self._last_finish_s = self._last_line_s = clock()
-        self._skipped = 0
+        self._live: Drawn | None = None
+        self._last_finish_s = clock()
         self._spread = ""
 
     def __enter__(self) -> Console:
         for line in self._heading:
-            self.say(self._folded(line))
+            self.say(line)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.end()
-
-    def _folded(self, line: str) -> str:
-        """A line folded between words in a terminal that is narrower."""
-        if not self._stream.isatty():
-            return line
-        try:
-            columns = os.get_terminal_size(self._stream.fileno()).columns
-        except OSError:
-            return line
-        if not 0 < columns < len(line):
-            return line
-        indent = line[: len(line) - len(line.lstrip())] + "  "
-        return textwrap.fill(
-            line, max(columns, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
 
     @property
     def is_quiet(self) -> bool:
@@ -128,20 +109,25 @@ class Console:
         if self._is_quiet or not self._stream.isatty() or os.environ.get("TERM") == "dumb":
             return
         from rich.console import Console as RichConsole
-        from rich.live import Live
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Drawn
 
-        self._live = Live(
-            self._bar,
+        self._live = Drawn(
+            BarColumn(20),
+            TextColumn("{task.description}", markup=False),
             console=RichConsole(file=self._stream),
             refresh_per_second=REDRAWN_A_SECOND,
             transient=True,
             redirect_stderr=False,  # rich would write it to stdout
         )
+        self._live.add_task("", total=self._progress.total)
+        self._redraw()
         self._live.start()
 
     def spread(self, text: str) -> None:
         """Say of all workers how far they are, in place of the case that runs: "3 running, 5 of 12 jobs done"."""
         self._spread = self._bar.spread = text
+        self._redraw()
 
     @contextlib.contextmanager
     def starting_up(self) -> Iterator[None]:
@@ -156,10 +142,10 @@ class Console:
         """A case of a job, counted from 1, begins: shown on a terminal only."""
         self._bar.job = job
         self._bar.case = _case_text(case)
+        self._redraw()
 
     def finished(self, record: Record) -> None:
-        """A case has ended: a step of the bar, and a line if it did not pass; without a terminal a line each. Of many
-        that passed or were refused at most one a second has a line, on a terminal none."""
+        """A case has ended: a step of the bar, and a line if it did not pass; without a terminal a line each."""
         now_s = self._clock()
         settled = record.status in (PASSED, REFUSED)
         self._progress.finish(
@@ -169,19 +155,14 @@ class Console:
             not settled and not record.is_late_library,
         )
         self._last_finish_s = now_s
+        self._redraw()
         if settled and self._live is not None and (record.status == PASSED or self._progress.total > MANY_CASES):
             return
-        if settled and self._live is None and self._is_too_soon(now_s):
-            self._skipped += 1
-            return
-        self._last_line_s = now_s
         self.say(self._line(record))
-        self._skipped = 0
 
-    def _is_too_soon(self, now_s: float) -> bool:
-        progress = self._progress
-        is_many = progress.total > MANY_CASES and progress.done not in (1, progress.total)
-        return is_many and now_s - self._last_line_s < LEAST_BETWEEN_S
+    def _redraw(self) -> None:
+        if self._live is not None:
+            self._live.update(self._live.task_ids[0], description=self._bar.line(), completed=self._progress.done)
 
     def _line(self, record: Record) -> str:
         """A case's line: "[3/24] two_shot 64K n8 PASSED 12.30 us". failures prints the details of a
@@ -205,7 +186,7 @@ class Console:
         progress = self._progress
         if progress.total <= MANY_CASES and not self._spread:
             return ""
-        parts = [f"{counted(self._skipped, 'case')} before it not shown"] if self._skipped else []
+        parts = []
         if self._spread:
             parts.append(self._spread)
         elif self._bar.jobs > 1:
@@ -216,14 +197,11 @@ class Console:
         return f" ({', '.join(parts)})" if parts else ""
 
     def end(self) -> None:
-        """Take the bar away, and say how many lines were left out at the end. Twice is as good as once."""
+        """Take the bar away. Twice is as good as once."""
         live, self._live = self._live, None
         if live is not None:
             with _broken_pipe_is_silence(self._stream):
                 live.stop()
-        skipped, self._skipped = self._skipped, 0
-        if skipped:
-            self.say(f"[{self._progress.done}/{self._progress.total}] {counted(skipped, 'case')} not shown")
 
     @contextlib.contextmanager
     def _cleared(self) -> Iterator[None]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cases.case import UNIFORM, Case
-from cases.gathered import gathered
 from cases.refusal import Refusal
 from reports.table.sheet import Line, Sheet, room_here, text, wrapped
 from reports.table.text import MAX_LINES, counted
@@ -68,17 +67,17 @@ def plan_text(command: Command, heading: Sequence[str], memory: Callable[[], int
         ExpectedCase(job.composed.number + 1, case, refusal_in(job, case)) for job in command.jobs for case in job.cases
     ]
     reasons = list(dict.fromkeys(str(one.refusal) for one in cases if one.refusal))
-    whole = len(cases) <= MAX_LINES
-    sheet = _case_by_case(cases, reasons, len(command.jobs) > 1) if whole else _grouped(cases, reasons)
+    sheet = _case_by_case(cases[:MAX_LINES], reasons, len(command.jobs) > 1)
     room = room_here()
-    said = [*_refusals(cases, reasons), _memory(command, memory())]
+    said = [f"and {counted(len(cases) - MAX_LINES, 'more case')}"] if len(cases) > MAX_LINES else []
+    said += [*_refusals(cases, reasons), _memory(command, memory())]
     below = [part for line in (*said, "nothing was run (--plan)") for part in wrapped(line, room)]
     above = [part for line in heading for part in wrapped(line, room)]
     return "\n".join([*above, "", text([sheet], [], room).rstrip(), "", *below])
 
 
 def _case_by_case(cases: Sequence[ExpectedCase], reasons: Sequence[str], is_sweep: bool) -> Sheet:
-    """The table with a line a case."""
+    """The table, with a line a case."""
     axes = _varying(cases)
     columns = [*(["job"] if is_sweep else []), *dict.fromkeys(["algorithm", *axes]), "size", "expected"]
     lines = []
@@ -89,33 +88,6 @@ def _case_by_case(cases: Sequence[ExpectedCase], reasons: Sequence[str], is_swee
         lines.append(Line({name: cells[name] for name in columns}))
     numeric = frozenset({"job", "ranks", "size", "root", "offset", "seed"})
     return Sheet(_heading(cases, axes), tuple(columns), (tuple(lines),), numeric)
-
-
-def _grouped(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> Sheet:
-    """The table with a line for many cases: by as many axes as give at most MAX_LINES lines."""
-    axes = _varying(cases)
-    names = [name for name in _COLUMNS if name == "algorithm" or name in axes]
-    while len(groups := _groups(cases, names)) > MAX_LINES and len(names) > 1:
-        names.pop()
-    columns = (*names, *([] if "ranks" in names else ["ranks"]), "sizes", "cases", "refused")
-    lines = []
-    for values, members in groups.items():
-        cells = {name: str(value) for name, value in zip(names, values, strict=True)}
-        cells.setdefault("ranks", _span([one.case.world_size for one in members], str))
-        numbers = sorted({reasons.index(str(one.refusal)) + 1 for one in members if one.refusal})
-        refused = sum(one.refusal is not None for one in members)
-        cells |= {
-            "sizes": _span([one.case.size_bytes for one in members], format_bytes),
-            "cases": f"{len(members):,}",
-            "refused": f"{refused:,} [{', '.join(map(str, numbers))}]" if refused else "0",
-        }
-        lines.append(Line({name: cells[name] for name in columns}))
-    return Sheet(_heading(cases, axes), columns, (tuple(lines),), frozenset({"ranks", "cases"}))
-
-
-def _groups(cases: Sequence[ExpectedCase], names: Sequence[str]) -> dict[tuple[object, ...], list[ExpectedCase]]:
-    """The cases by their values of some axes."""
-    return gathered((tuple(_COLUMNS[name](one.case) for name in names), one) for one in cases)
 
 
 def _varying(cases: Sequence[ExpectedCase]) -> list[str]:
@@ -197,9 +169,3 @@ def _of_custom(custom: CustomJob, request: ResolvedRequest) -> tuple[int, int]:
 
     here = custom_host_bytes(custom.spec, request, request.fabric, request.world_size, custom.ptx)
     return here, custom_heap_bytes(custom.spec, request.world_size, request.fabric.simulated)
-
-
-def _span(values: Sequence[int], written: Callable[[int], str]) -> str:
-    """ "8", or "2 to 72"."""
-    least, most = min(values), max(values)
-    return written(least) if least == most else f"{written(least)} to {written(most)}"

@@ -25,7 +25,7 @@ def _needs(job: PreparedJob) -> JobNeeds:
     timed = not asked.fabric.simulated and asked.timing.mode != TimingMode.none and bool(asked.check)
     fabric = asked.fabric
     number, ranks = job.composed.number, asked.world_size
-    return JobNeeds(number, ranks, fabric.simulated, timed, asked.timing.shared, fabric.share_gpus)
+    return JobNeeds(number, ranks, fabric.simulated, timed, fabric.share_gpus)
 
 
 def portable(job: PreparedJob) -> Any:

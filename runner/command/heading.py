@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
-
-from runner.world.launcher import find
 
 if TYPE_CHECKING:
     from runner.command.plan import Command
     from runner.custom.description import CustomJob
-
-
-LEAST_SPREAD = 4
-"""Minimum number of jobs of a sweep that says how more cores would help."""
 
 
 ROUNDED = "sizes: rounded down so that all ranks have equal chunks, as in nccl-tests"
@@ -73,24 +66,15 @@ def _rounded_lines(command: Command) -> list[str]:
 
 
 def _spread_lines(command: Command) -> list[str]:
-    """Which workers a command gets; of a simulated sweep without any, when more cores would help, and how."""
+    """Which workers a command gets."""
     from reports.table.text import counted
-    from runner.environment.host import usable_cores
 
-    if command.launch is not None:
-        from runner.command.groups import groups_for
-
-        workers = " + ".join(counted(group.workers, "worker") for group in groups_for(command.launch, command))
-        return [f"launcher: {command.launch.name}, {workers}"]
-    cores = usable_cores()
-    simulated = sum(job.request.fabric.simulated for job in command.jobs)
-    if simulated < LEAST_SPREAD or simulated < len(command.jobs) or cores < 2 or find(os.environ) is not None:
+    if command.launch is None:
         return []
-    most = min(cores, len(command.jobs))
-    return [
-        f"cores: this simulated sweep runs on 1 of {cores}; hydra/launcher=joblib runs {most} of its jobs at once, "
-        "which pays where it takes minutes"
-    ]
+    from runner.command.groups import groups_for
+
+    workers = " + ".join(counted(group.workers, "worker") for group in groups_for(command.launch, command))
+    return [f"launcher: {command.launch.name}, {workers}"]
 
 
 def _custom_line(custom: CustomJob) -> str:

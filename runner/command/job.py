@@ -19,12 +19,12 @@ from kernels.baselines import Baseline
 from memory.fabric import Executable, FabricError, Traits
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import measured_in_turns
-from runner.command.attempt import Attempt, described
+from runner.command.attempt import Attempt
 from runner.command.case_programs import read_traits
 from runner.command.means import Means, usual_means
 from runner.command.plan import Job
 from runner.interrupt import shielded
-from runner.world.world import World, WorldFailure
+from runner.world.world import World, WorldFailure, described
 
 if TYPE_CHECKING:
     from runner.case.library_modules import Brought

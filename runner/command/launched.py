@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cases.record.record import load
 from cases.record.shared import Known
@@ -33,8 +32,8 @@ from runner.interrupt import shielded
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.supervisor import FINISHED, Supervisor
-from runner.launch.workers import JOBLIB, SLURM, Group
-from runner.records.command_json import COMMAND_JSON, RecordedWorker
+from runner.launch.workers import SLURM, Group
+from runner.records.command_json import COMMAND_JSON
 from runner.records.scrub import scrubbed
 from runner.records.store import Store, StoreError
 from runner.request_error import first_line
@@ -52,11 +51,8 @@ CANCEL_S = 60.0
 GONE_S = 5.0
 """How long a local worker's process may be gone before its supervisor says so."""
 
-WAITING_S = 10.0
-"""How long a worker waits in Slurm's queue, and how long Slurm does not answer, before that is said."""
-
-LEAST_ROOM = 1 << 16
-"""Bytes that a folder of records must have room for: with less, a full disk is why workers end."""
+SILENT_S = 10.0
+"""How long Slurm does not answer before that is said."""
 
 MOST_NAMED = 20
 """Number of lost jobs that are named in full."""
@@ -72,14 +68,13 @@ class _Seen:
     gone: str = ""
     alive_s: float = 0.0
     starts_told: int = 1
-    waiting_since_s: float = 0.0
 
     @property
     def is_over(self) -> bool:
         """Whether it ended, or is gone. One that Slurm lists as waiting or running may have been requeued."""
         if self.queued is not None and not self.queued.is_gone:
             return False
-        return bool(self.gone) or (self.state is not None and bool(self.state.ended))
+        return bool(self.gone) or (self.state is not None and bool(self.state.how))
 
     @property
     def is_running(self) -> bool:
@@ -102,9 +97,7 @@ class _Seen:
         """How it ended, in words."""
         if self.queued is not None and self.queued.is_gone and self.queued.state != "COMPLETED":
             return f"{self.queued.state}{f' ({self.queued.reason})' if self.queued.reason else ''}"
-        if self.state is not None and self.state.ended:
-            return self.state.how
-        return self.gone or FINISHED
+        return (self.state.how if self.state is not None else "") or self.gone or FINISHED
 
 
 class Launched:
@@ -140,13 +133,10 @@ class Launched:
         self._started: list[tuple[Started, str]] = []
         self._asked_slurm_s = 0.0
         self._lost: dict[int, str] = {}
-        self._claimed: dict[int, int] = {}
-        self._jobs_of_gone: dict[int, tuple[int, ...]] = {}
         self._names: dict[int, str] = {}
         self._done = 0
         self._silent_since_s = 0.0
         self._silence_told = False
-        self._reasons_told: set[str] = set()
 
     def run(self) -> None:
         """Run all jobs, until each is done or lost. KeyboardInterrupt comes through: then call end()."""
@@ -201,21 +191,11 @@ class Launched:
         for number in numbers:
             self._seen[number] = _Seen(number, alive_s=time.monotonic())
             self._now.append(self._seen[number])
-        options = {**group.options, **self._options(group, name)}
+        options = dict(group.options)
+        if not is_here:
+            options |= {"submitit_folder": str(self._files.folder / "submitit" / "%j"), "name": name}
         with shielded():  # what was started is known, and so can be cancelled
             self._started.append((Started(self._request, work, numbers, options, self._files.folder / "hydra"), name))
-
-    def _options(self, group: Group, name: str) -> dict[str, Any]:
-        """The launcher's options that this process decides."""
-        if self._request.name == JOBLIB:
-            return {}
-        from submitit.core.utils import JobPaths
-
-        given = str(self._request.options.get("submitit_folder") or "")
-        place = self._files.folder / "submitit"
-        if given and "${hydra.sweep.dir}" not in given:
-            place = JobPaths.get_first_id_independent_folder(given) / self._asked.command
-        return {"submitit_folder": str(place / "%j"), "name": name}
 
     def _watch(self) -> None:
         """Look at the workers until all are over, or all jobs are done."""
@@ -276,7 +256,7 @@ class Launched:
 
     def _look_at_submission(self, started: Started) -> None:
         """Slurm does not answer: where it took no job either, and the launcher gave up, there is none to wait for."""
-        if started.error is None or any(self._submitit_folder.rglob("*_submitted.pkl")):
+        if started.error is None or any((self._files.folder / "submitit").rglob("*_submitted.pkl")):
             return
         for number in started.workers:
             one = self._seen[number]
@@ -298,11 +278,6 @@ class Launched:
                     one.gone = "its process is gone"
                 elif started.is_over and (started.error is not None or one.state is None):
                     one.gone = first_line(started.error) if started.error is not None else FINISHED
-
-    @property
-    def _submitit_folder(self) -> Path:
-        given = str(self._options(Group((), 0, 0), "")["submitit_folder"])
-        return Path(given).parent
 
     def _take_records(self) -> None:
         """Take records that have appeared in the command's folder."""
@@ -333,9 +308,11 @@ class Launched:
             self._job_done(job)
 
     def _tell(self) -> None:
-        """Say how far all workers are, which wait and why, and name those that were requeued."""
+        """Say how far all workers are, that Slurm does not answer, and which worker was requeued."""
         self._console.spread(self._counts())
-        self._tell_waiting()
+        if self._silent_since_s and time.monotonic() - self._silent_since_s > SILENT_S and not self._silence_told:
+            self._silence_told = True
+            self._console.warn("symlab: warning: Slurm does not answer (squeue); Ctrl-C ends the command")
         for one in self._now:
             if one.state is not None and one.state.starts > one.starts_told:
                 one.starts_told = one.state.starts
@@ -343,85 +320,32 @@ class Launched:
 
     def _counts(self) -> str:
         """How far all workers are: "2 running, 5 of 12 jobs done"."""
-        running = sum(one.is_running and self._is_undone(one) for one in self._now)
+        running = sum(one.is_running for one in self._now)
         parts = [f"{running} running", f"{self._done} of {counted(len(self._missing), 'job')} done"]
-        lost = self._lost_so_far()
-        parts += [f"{lost} lost"] if lost else []
         if waiting := sum(one.is_waiting for one in self._now):
             parts.append(f"{counted(waiting, 'worker')} queued")
         return ", ".join(parts)
 
-    def _lost_so_far(self) -> int:
-        """The number of jobs that their workers said were lost, or that workers had taken which are gone."""
-        lost = set(self._lost)
-        for one in self._now:
-            if one.state is not None:
-                lost.update(one.state.lost, one.state.problems)
-            if one.is_over and one.how != FINISHED:
-                if one.number not in self._jobs_of_gone:
-                    claims = self._files.claims()
-                    self._jobs_of_gone[one.number] = tuple(job for job, by in claims.items() if by == one.number)
-                lost.update(self._jobs_of_gone[one.number])
-        return sum(bool(self._missing.get(job)) for job in lost)
-
-    def _is_undone(self, one: _Seen) -> bool:
-        """Whether records of a worker's job are missing: what it says of itself is older than its last record."""
-        return one.state is not None and bool(self._missing.get(-1 if one.state.job is None else one.state.job))
-
-    def _tell_waiting(self) -> None:
-        """Say which workers wait for Slurm, and why, once for each reason; and that Slurm does not answer."""
-        now_s = time.monotonic()
-        if self._silent_since_s and now_s - self._silent_since_s > WAITING_S and not self._silence_told:
-            self._silence_told = True
-            self._console.warn("symlab: warning: Slurm does not answer (squeue); Ctrl-C ends the command")
-        by_reason: dict[str, list[slurm.SlurmJob]] = {}
-        for one in self._now:
-            if not one.is_waiting:
-                one.waiting_since_s = 0.0
-                continue
-            one.waiting_since_s = one.waiting_since_s or now_s
-            if now_s - one.waiting_since_s > WAITING_S and one.queued is not None and one.queued.reason:
-                by_reason.setdefault(one.queued.reason, []).append(one.queued)
-        for reason, jobs in by_reason.items():
-            if reason not in self._reasons_told:
-                self._reasons_told.add(reason)
-                who = f"{counted(len(jobs), 'worker')} {'waits' if len(jobs) == 1 else 'wait'} in Slurm's queue"
-                self._console.warn(f"symlab: {who}: {scrubbed(reason)} (Slurm job {jobs[0].submission})")
-
-    def _name_lost(self, jobs: Collection[int]) -> None:
+    def _name_lost(self, jobs: Sequence[int]) -> None:
         """Say which of some jobs, whose workers are over, have no records, and why."""
         claims = self._files.claims()
-        disk = self._disk_problem() if any(self._missing[job] for job in jobs) else ""
         for job in sorted(jobs):
             if not self._missing[job] or job in self._lost:
                 continue
             one = self._seen.get(claims.get(job, -1))
-            self._lost[job] = self._why(one, job, disk)
+            self._lost[job] = self._why(one, job)
             if len(self._lost) <= MOST_NAMED:
                 overrides = " ".join(self._jobs[job].composed.overrides)
                 self._console.warn(f"symlab: lost: job {job + 1} ({overrides}): {self._lost[job]}")
 
-    def _why(self, one: _Seen | None, job: int, disk: str) -> str:
-        """Why a job has no records. one is the worker that took it, disk why nothing can be written, if so."""
+    def _why(self, one: _Seen | None, job: int) -> str:
+        """Why a job has no records. one is the worker that took it."""
         if one is None:
             others = [other for other in self._now if other.is_over and other.how != FINISHED]
             worker = f"; {others[0].name}: {others[0].how}" if others else ""
-            return scrubbed(disk or f"no worker took it{worker}")
-        state = one.state
-        said = "" if state is None else state.lost.get(job) or state.problems.get(job) or ""
-        return scrubbed(f"{one.name}: {said or disk or one.how}")
-
-    def _disk_problem(self) -> str:
-        """Why nothing more can be written in the command's folder; "" if it can. Workers on a full disk say nothing."""
-        path = self._files.folder / "room"
-        try:
-            path.write_bytes(bytes(LEAST_ROOM))
-        except OSError as error:
-            return f"nothing can be written in {self._store.folder.name}: {error.strerror}"
-        finally:
-            with contextlib.suppress(OSError):
-                path.unlink()
-        return ""
+            return scrubbed(f"no worker took it{worker}")
+        said = one.state.lost.get(job) if one.state is not None else None
+        return scrubbed(f"{one.name}: {said or one.how}")
 
     @property
     def problem(self) -> str:
@@ -470,7 +394,7 @@ class Launched:
 
     def _processes(self) -> list[int]:
         """The processes of workers of this machine that are still there."""
-        states = [one.state for one in self._now if one.state is not None and not one.state.ended]
+        states = [one.state for one in self._now if one.state is not None and not one.state.how]
         return [one.process for one in states if one.process and is_alive(one.process)]
 
     @property
@@ -490,40 +414,8 @@ class Launched:
             return "workers that were just started, which end by themselves"
         return ""
 
-    @property
-    def workers(self) -> tuple[RecordedWorker, ...]:
-        """What command.json says of the workers."""
-        claims = self._files.claims() if not self._claimed else self._claimed
-        found = []
-        for one in self._seen.values():
-            if one.state is None and one.number not in claims.values() and one.how == FINISHED:
-                continue  # no job was left for it
-            jobs = tuple(sorted(job for job, worker in claims.items() if worker == one.number))
-            state = one.state or WorkerState(one.number)
-            found.append(
-                RecordedWorker(
-                    number=one.number,
-                    resumed=self._asked.extra.get("resumed", 0),
-                    launcher=self._request.name,
-                    host=state.host,
-                    node=state.node or (one.queued.node if one.queued else ""),
-                    submission=one.queued.submission if one.queued else state.submission,
-                    gpus=state.gpus,
-                    starts=state.starts if one.state else 0,
-                    started=state.started,
-                    ended=state.ended,
-                    how=scrubbed(one.how),
-                    jobs=jobs,
-                    lost=tuple(job for job in jobs if self._missing.get(job)),
-                )
-            )
-        return tuple(found)
-
     def _close(self) -> None:
         """Remove the files of the launch, and those that killed workers had not finished writing."""
-        self._claimed = self._files.claims()
-        if self._request.name != JOBLIB and self._submitit_folder.parent != self._files.folder:
-            shutil.rmtree(self._submitit_folder, ignore_errors=True)
         self._files.remove()
         self._store.sweep()
 

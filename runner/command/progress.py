@@ -1,15 +1,12 @@
-"""How far a command is: cases done, how long the others will take, and the line of a terminal that says so."""
+"""How far a command is: cases done, how long the others will take, and what a terminal says of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console as RichConsole
-    from rich.console import ConsoleOptions, RenderResult
-
     from cases.case import Case
 
 LEAST_TIMED = 2
@@ -20,8 +17,6 @@ LEAST_S = 1.0
 
 OVERHEAD = 1 << 20
 """Bytes whose work takes as long as all in a case that does not depend on its bytes, roughly."""
-
-BAR_WIDTH = 20
 
 
 def work_of(case: Case) -> int:
@@ -74,11 +69,8 @@ def clock_text(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Bar:
-    """The line of a terminal that says how far the command is, as rich draws it, as wide as the terminal at the time.
-
-    On a narrow terminal it says less: first the case is left out, then the bar, then the job. spread says how far the
-    workers of a launcher are, in place of job and case; "" without a launcher.
-    """
+    """What is said beside the bar of a terminal. spread says how far the workers of a launcher are, in place of job and
+    case; "" without a launcher."""
 
     progress: Progress
     jobs: int = 1
@@ -86,27 +78,15 @@ class Bar:
     case: str = "starting"
     spread: str = ""
 
-    def line(self, width: int) -> str:
-        """The line, of at most width characters."""
+    def line(self) -> str:
+        """Return the counts, the time that is left, and where the command is."""
         progress = self.progress
-        counts = [f"{progress.done}/{progress.total}"]
+        parts = [f"{progress.done}/{progress.total}"]
         if progress.remaining_s is not None:
-            counts.append(f"{clock_text(progress.remaining_s)} left")
+            parts.append(f"{clock_text(progress.remaining_s)} left")
         if progress.failed:
-            counts.append(f"{progress.failed} failed")
-        job = [self.spread] if self.spread else [f"job {self.job}/{self.jobs}"] if self.jobs > 1 else []
-        case = [] if self.spread else [self.case]
-        full = BAR_WIDTH * progress.done // max(progress.total, 1)
-        bar = ["#" * full + "." * (BAR_WIDTH - full)]
-        for parts in ([*bar, *counts, *job, *case], [*bar, *counts, *job], [*counts, *job], counts):
-            if len(found := " ".join(parts) if parts[0] == bar[0] else ", ".join(parts)) <= width:
-                break
-        return found[:width]
-
-    def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
-
-        text: Any = Text(self.line(options.max_width), no_wrap=True, overflow="crop")
-        text.highlight_regex(r"\d+ failed", "bold red")
-        text.highlight_regex(r"^#+", "green")
-        yield text
+            parts.append(f"{progress.failed} failed")
+        if self.spread:
+            return " ".join([*parts, self.spread])
+        job = [f"job {self.job}/{self.jobs}"] if self.jobs > 1 else []
+        return " ".join([*parts, *job, self.case])

@@ -65,9 +65,6 @@ def resume(
     except FolderInUse as error:
         raise RequestError(f"{error} (RECORDS), resume it after it has ended") from None
     except OSError as error:
-        left = left_in(folder)
-        if is_whole(folder, left):
-            return nothing_left(folder, left, uri)
         raise RequestError(
             f"{folder}: can't be locked, so it is unknown whether the command still runs ({error.strerror}; RECORDS), "
             "copy it to a folder that this user can write to"
@@ -99,7 +96,7 @@ def _resumed(
     if uri != UNTRACKED:
         wait_for_mirror(folder)
     now = Surroundings(tools.capture).now()
-    changed = changed_since(left, folder, now, command.jobs[0].request.cache_dir, is_quiet, code)
+    changed = changed_since(left, command, now)
     document = left.document.resuming(
         Resumption(
             at=now_text(),

@@ -6,41 +6,29 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from cases.record.record import Record, Status
+from cases.record.record import Status
 from cases.record.request import RecordedEnvironment
 from reports.record.code_changes import code_changes
 from reports.table.text import counted
-from runner.case.allowed_code import AllowedCode
 from runner.command.console import Console, summary
 from runner.command.plan import Command
-from runner.command.recorded_jobs import UNTRACKED, working_folder
+from runner.command.recorded_jobs import UNTRACKED
 from runner.command.unfinished_cases import Left
 from runner.records.command_json import CommandDocument, exit_code_for
 
 
-def changed_since(
-    left: Left, folder: Path, now: RecordedEnvironment, cache_dir: Path, is_quiet: bool, code: AllowedCode
-) -> list[str]:
-    """What is not as it was when the last of the records was made, in words: commit, sources, packages, kernels."""
-    if not left.kept:
-        return []
+def changed_since(left: Left, command: Command, now: RecordedEnvironment) -> list[str]:
+    """What is not as it was when the last of the records was made, in words: commit, sources, packages, and the files
+    of brought kernels."""
     records = [one.record for one in left.kept]
-    before = max(records, key=lambda record: record.started).environment
-    base = working_folder(folder, left.document)
-    return code_changes(before, now) + _changed_kernels(records, cache_dir, base, is_quiet, code)
-
-
-def _changed_kernels(
-    records: Sequence[Record], cache_dir: Path, base: Path | None, is_quiet: bool, code: AllowedCode
-) -> list[str]:
-    """Which of the kernels that ran are not the same any more, by their code's digests. base: see prepare's folder."""
-    from runner.case.todays_code import sources
-
-    found = sources(records, cache_dir, (lambda line: None) if is_quiet else print, base, code)
-    lines = [f"kernel {name}: its code changed" for name in found["changed"]]
-    lines += [f"kernel {name}: there is none any more" for name in found["gone"]]
-    lines += [f"kernel {name}: its code can't be compared ({why})" for name, why in found["not_comparable"]]
-    return lines
+    if not records:
+        return []
+    today = {one.spec.algorithm: one.digest for job in command.jobs for one in job.brought}
+    today |= {job.custom.case.algorithm: job.custom.digest for job in command.jobs if job.custom is not None}
+    said = [(record.case.op, *pair) for record in records for pair in (record.request.brought or {}).items()]
+    others = [f"{op}/{name}" for op, name, one in said if today.get(name) not in (None, one.get("digest"))]
+    lines = [f"kernel {name}: its files changed" for name in dict.fromkeys(others)]
+    return code_changes(max(records, key=lambda one: one.started).environment, now) + lines
 
 
 def console_of(left: Left, command: Command, changed: Sequence[str], is_quiet: bool) -> Console:
@@ -59,7 +47,7 @@ def _heading(left: Left, command: Command, changed: Sequence[str]) -> list[str]:
         lines.append("changed since the first part, which is kept in the records and in command.json:")
         lines += [f"  {line}" for line in changed]
     elif left.kept:
-        lines.append("code: as in the first part (commit, sources, packages and kernels)")
+        lines.append("code: as in the first part (commit, sources and packages)")
     fabrics = dict.fromkeys(str(job.request.fabric.name) for job in command.jobs)
     return [*lines, *(f"fabric: {name} (as the command began)" for name in fabrics)]
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -301,13 +301,11 @@ class _Session:
             stopped=scrubbed(self._stopped),
             load=load() or (),
         )
-        if self._launched is not None:
-            ended = replace(ended, workers=(*ended.workers, *self._launched.workers))
         try:
             self._store.write_command_json(ended)
             self._store.seal()
         except StoreError as error:
-            if not self._stopped:
+            if str(error) != self._stopped:
                 self._console.warn(f"symlab: warning: {error}")
 
     def _send(self) -> None:

@@ -33,12 +33,6 @@ def start(given: Sequence[str], options: RunOptions, tools: Tools | None = None)
 
 
 def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, leader: Leader | None) -> int:
-    if options.version:
-        from kernels.toolkit import version_of
-
-        symlab, hydra_core = (version_of(name) or "(not installed)" for name in ("symlab", "hydra-core"))
-        print(f"symlab {symlab} (Hydra {hydra_core})")
-        return 0
     if options.help:
         from runner.request.usage import usage
 

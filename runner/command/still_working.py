@@ -38,7 +38,7 @@ def check_no_worker(folder: Path) -> None:
                 f"scancel {' '.join(job.submission for job in found)}"
             )
     else:
-        states = [one for one in files.states() if one.host == socket.gethostname() and not one.ended]
+        states = [one for one in files.states() if one.host == socket.gethostname() and not one.how]
         if alive := [str(one.process) for one in states if one.process and is_alive(one.process)]:
             raise RequestError(
                 f"{folder.name}: processes {', '.join(alive)} still work in it (RECORDS), wait for their end"

@@ -150,7 +150,7 @@ class _Worker:
         """Run a job's cases that have no record yet, unless an earlier process of this worker was lost with it."""
         number = composed.number
         wanted = self._content.cases[number]
-        if number in self._state.lost or number in self._state.problems:
+        if number in self._state.lost:
             return
         self._state = replace(self._state, job=number)
         self._keep()
@@ -163,7 +163,7 @@ class _Worker:
                     runner.run(job, ahead.using(means))
         except (RequestError, StoreError) as error:
             problem = scrubbed(" ".join(str(error).split()))
-            self._state = replace(self._state, problems={**self._state.problems, number: problem})
+            self._state = replace(self._state, lost={**self._state.lost, number: problem})
         self._state = replace(self._state, job=None)
         self._keep()
 

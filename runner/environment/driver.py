@@ -26,4 +26,4 @@ def has_driver(driver: Path = DRIVER, library: str = LIBRARY) -> bool:
 def no_gpus(missing: dict[str, str]) -> dict[str, Any]:
     """Return what is captured of GPUs on a machine without a driver."""
     missing["gpus"] = "no driver"
-    return {"gpus": None, "gpu_pairs": None, "cuda_driver": None}
+    return {"gpus": None, "cuda_driver": None}

@@ -1,4 +1,4 @@
-"""The GPUs of this machine: what the driver's files and its library NVML tell of them, and what a rank has of them.
+"""The GPUs of this machine: what the driver's library NVML tells of them, and what a rank has of them.
 
 NVML is only read, never changed. What it does not answer is named with the reason, in a GPU's "not_captured" or in the
 capture's; nothing here raises. Clocks, temperatures and power of the moment belong to what is timed:
@@ -7,14 +7,10 @@ runner.timing.gpu_state.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,46 +18,26 @@ from memory.nccl import loaded_version
 from runner.environment.driver import DRIVER, LIBRARY, has_driver, no_gpus
 from runner.environment.nvml import answers, reason, session
 
-PCI_DEVICES = Path("/sys/bus/pci/devices")
 CUDA_LIBRARY = "libcuda.so.1"
 
-ANCESTORS = {
-    0: "one board",
-    10: "one PCIe switch",
-    20: "PCIe switches",
-    30: "host bridge",
-    40: "NUMA node",
-    50: "system",
-}
-"""NVML's levels of what two GPUs have in common."""
-
-COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
-REMOTES = {0: "GPU", 1: "NPU", 2: "switch"}
 FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
-P2P_STATES = {0: "ok", 1: "chipset", 2: "GPU", 3: "topology", 4: "switched off", 5: "not supported"}
-"""NVML's answers to whether GPUs reach each other: ok, or what stands against it."""
-
-P2P = ("read", "write", "nvlink", "atomics")
-"""The properties of a pair of GPUs that are recorded, in the order of NVML's numbers."""
 
 
 def gpus(missing: dict[str, str], driver: Path = DRIVER, library: str = LIBRARY) -> dict[str, Any]:
-    """{"gpus": one dict each, "gpu_pairs": how any two are connected, "cuda_driver": "13.0"}, each None where unknown.
+    """{"gpus": one dict each, "cuda_driver": "13.0"}, each None where unknown.
 
     All of this machine's GPUs are listed; which of them a rank had, world.ranks and timing.devices say. No driver is no
     proof of no GPU.
     """
     if not has_driver(driver, library):
         return no_gpus(missing)
-    found: dict[str, Any] = {"gpus": _listed(missing, driver) if driver.is_dir() else []}
-    found |= {"gpu_pairs": None, "cuda_driver": None}
+    found: dict[str, Any] = {"gpus": None, "cuda_driver": None}
     missing["gpu_clocks"] = "read where something is timed: timing.devices"
     try:
         with session() as nvml:
             _ask(nvml, found, missing)
     except Exception as error:
-        for name in ("gpu_links", "gpu_pairs", "gpu_settings", "cuda_driver"):
-            missing[name] = reason(error)
+        missing["gpus"] = missing["cuda_driver"] = reason(error)
     return found
 
 
@@ -72,74 +48,35 @@ def rank_facts(fabric: Any, _: object) -> dict[str, Any]:
     return {**found, "not_captured": missing} if missing else found
 
 
-def _listed(missing: dict[str, str], driver: Path) -> list[dict[str, Any]]:
-    """GPUs as the driver lists them in its files."""
-    found: list[dict[str, Any]] = []
-    for path in sorted(driver.glob("gpus/*/information")):
-        try:
-            pairs = (line.partition(":") for line in path.read_text(encoding="utf-8").splitlines())
-            fields = {key.strip(): value.strip() for key, _, value in pairs}
-        except (OSError, UnicodeDecodeError) as error:
-            missing[f"gpus/{path.parent.name}"] = str(error)
-            continue
-        found.append({"bus": path.parent.name, "model": fields.get("Model", ""), "uuid": fields.get("GPU UUID", "")})
-    try:
-        version = (driver / "version").read_text(encoding="utf-8").splitlines()[0]
-        found = [{**gpu, "driver": " ".join(version.split())} for gpu in found]
-    except (OSError, IndexError):
-        missing["gpu_driver_version"] = "the driver does not say"
-    return found
-
-
 def _ask(nvml: Any, found: dict[str, Any], missing: dict[str, str]) -> None:
-    """Complete what the files say by what NVML says."""
+    """Take what NVML says."""
     version, why = answers({"driver": nvml.nvmlSystemGetDriverVersion, "cuda": nvml.nvmlSystemGetCudaDriverVersion_v2})
     missing.update({f"{name}_driver": text for name, text in why.items()})
     if "cuda" in version:
         found["cuda_driver"] = _cuda_version(version["cuda"])
     handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-    known = {gpu["uuid"]: gpu for gpu in found["gpus"]}
-    asked = []
+    found["gpus"] = []
     for handle in handles:
-        identity, why = answers(_identity(nvml, handle))
-        settings, more = answers(_settings(nvml, handle))
-        gpu = identity | known.pop(identity.get("uuid", ""), {}) | settings
-        gpu.setdefault("driver", version.get("driver", ""))
-        gpu["numa_node"] = _numa_node(str(gpu.get("bus", "")))
-        asked.append(gpu | ({"not_captured": why | more} if why or more else {}))
-    # The driver's files list GPUs that NVML does not show to a container.
-    found["gpus"] = asked + list(known.values())
-    found["gpu_pairs"] = _pairs(nvml, handles)
+        gpu, why = answers(_questions(nvml, handle))
+        found["gpus"].append({**gpu, "driver": version.get("driver", ""), **({"not_captured": why} if why else {})})
 
 
-def _identity(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
+def _questions(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
+    """What a GPU is, what can be set on it, and what it is connected by: clocks in MHz, power in W."""
     return {
         "bus": lambda: str(nvml.nvmlDeviceGetPciInfo(handle).busId).lower(),
         "model": lambda: str(nvml.nvmlDeviceGetName(handle)),
         "uuid": lambda: str(nvml.nvmlDeviceGetUUID(handle)),
-    }
-
-
-def _settings(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
-    """What can be set on a GPU, and what it is connected by: clocks in MHz, power in W."""
-    return {
         "memory_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
         "mig": lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
         "ecc": lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]),
         "persistence": lambda: bool(nvml.nvmlDeviceGetPersistenceMode(handle)),
-        "compute_mode": lambda: _named(COMPUTE_MODES, nvml.nvmlDeviceGetComputeMode(handle)),
         "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
         "power_default_w": lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000,
         "max_sm_mhz": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
         "max_memory_mhz": lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM)),
         "application_sm_mhz": lambda: int(nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM)),
         "application_memory_mhz": lambda: int(nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_MEM)),
-        "pcie": lambda: {
-            "generation": int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
-            "width": int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
-            "max_generation": int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
-            "max_width": int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
-        },
         "nvlink": lambda: _links(nvml, handle),
         "fabric": lambda: _fabric(nvml, handle),
         # Before a world is started: these processes are others'.
@@ -151,90 +88,30 @@ NO_SUCH_LINK = frozenset({"Invalid Argument", "Not Supported"})
 """NVML's answers about the state of a link that a GPU does not have."""
 
 
-def _links(nvml: Any, handle: Any) -> dict[str, Any]:
-    """Return how many NVLinks there are, how many are up, their versions, at what they end (of GPUs: how many at which
-    bus). Raises NVML's error if NVML can't say whether a link is up.
-    """
-    found: dict[str, Any] = {"count": 0, "active": 0}
-    versions: set[int] = set()
-    remotes: Counter[str] = Counter()
-    peers: Counter[str] = Counter()
+def _links(nvml: Any, handle: Any) -> dict[str, int]:
+    """Return how many NVLinks there are, and how many are up. Raises NVML's error if it can't say whether one is up."""
+    found = {"count": 0, "active": 0}
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
-            active = bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
+            found["active"] += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
         except Exception as error:
             if reason(error) not in NO_SUCH_LINK:
                 raise  # unknown is not none: the caller says why
             continue
         found["count"] += 1
-        if not active:
-            continue
-        found["active"] += 1
-        end = partial(nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
-        version = partial(nvml.nvmlDeviceGetNvLinkVersion, handle, link)
-        more, _ = answers({"version": version, "remote": partial(_asked, REMOTES, end)})
-        versions |= {int(more["version"])} if "version" in more else set()
-        remotes[more.get("remote", "unknown")] += 1
-        if more.get("remote") == "GPU":
-            with contextlib.suppress(Exception):
-                peers[str(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId).lower()] += 1
-    found |= {
-        "versions": sorted(versions),
-        "remotes": dict(sorted(remotes.items())),
-        "peers": dict(sorted(peers.items())),
-    }
-    with contextlib.suppress(Exception):
-        (speed,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON])
-        if speed.nvmlReturn == 0:
-            found["link_mbps"] = int(speed.value.uiVal)
     return found
 
 
 def _fabric(nvml: Any, handle: Any) -> dict[str, Any]:
     """The NVLink domain that a fabric manager has put the GPU in."""
-    try:
-        info = nvml.c_nvmlGpuFabricInfoV_t()
-        nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-    except Exception:  # an older driver, or an older nvidia-ml-py
-        info = nvml.c_nvmlGpuFabricInfo_t()
-        nvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
+    info = nvml.c_nvmlGpuFabricInfoV_t()
+    nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
     return {
-        "state": _named(FABRIC_STATES, info.state),
+        "state": FABRIC_STATES.get(int(info.state), f"unknown ({int(info.state)})"),
         "status": int(info.status),
         "clique": int(info.cliqueId),
         "cluster": bytes(info.clusterUuid).hex(),
     }
-
-
-def _pairs(nvml: Any, handles: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """How any two GPUs are connected, by their places in the list: {"0-1": {"ancestor": .., "read": .., ..}}."""
-    found = {}
-    for (one, first), (other, second) in combinations(enumerate(handles), 2):
-        common = partial(nvml.nvmlDeviceGetTopologyCommonAncestor, first, second)
-        questions = {"ancestor": partial(_asked, ANCESTORS, common)}
-        for index, name in enumerate(P2P):
-            reaches = partial(nvml.nvmlDeviceGetP2PStatus, first, second, index)
-            questions[name] = partial(_asked, P2P_STATES, reaches)
-        told, missing = answers(questions)
-        found[f"{one}-{other}"] = told | ({"not_captured": missing} if missing else {})
-    return found
-
-
-def _asked(names: dict[int, str], ask: Callable[[], Any]) -> str:
-    return _named(names, ask())
-
-
-def _named(names: dict[int, str], value: Any) -> str:
-    return names.get(int(value), f"unknown ({int(value)})")
-
-
-def _numa_node(bus: str) -> int | None:
-    """The NUMA node next to a GPU; None where the kernel names none. NVML writes longer domains than the kernel."""
-    domain, _, rest = bus.lower().partition(":")
-    with contextlib.suppress(OSError, ValueError):
-        node = int((PCI_DEVICES / f"{domain[-4:]}:{rest}" / "numa_node").read_text(encoding="ascii"))
-        return node if node >= 0 else None
-    return None
 
 
 def _cuda_version(number: int) -> str:
@@ -280,12 +157,6 @@ def _nccl() -> str:
     return version
 
 
-def _cudnn() -> int:
-    import torch
-
-    return int(torch.backends.cudnn.version() or 0)  # type: ignore[no-untyped-call]
-
-
 def _nvshmem() -> str:
     version = sys.modules["nvshmem.core"].get_version()
     return f"libnvshmem {version.libnvshmem_version}, nvshmem4py {version.nvshmem4py_version}"
@@ -304,7 +175,6 @@ _RANK_FACTS: dict[str, Callable[[], Any]] = {
     "cores": lambda: _ranges(os.sched_getaffinity(0)),
     "device": _device,
     "torch_cuda": _torch_cuda,
-    "cudnn": _cudnn,
     "nccl": _nccl,
     "nvshmem": _nvshmem,
     "cuda_driver": _cuda_driver,

@@ -11,7 +11,6 @@ import os
 import platform
 import resource
 import socket
-import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,18 +37,14 @@ def host(missing: dict[str, str]) -> dict[str, Any]:
         "user": _tried("user", _user, missing),
         "system": platform.system(),
         "kernel": platform.release(),
-        "distribution": _tried("distribution", _distribution, missing),
-        "libc": _tried("libc", lambda: os.confstr("CS_GNU_LIBC_VERSION"), missing),
         "machine": platform.machine(),
-        **_processors(missing),
+        "cpu_model": _tried("cpu_model", _cpu_model, missing),
         "cores": os.cpu_count(),
         "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "numa_nodes": _tried("numa_nodes", _numa_nodes, missing),
-        "governor": _tried("governor", _governor, missing),
         "memory_bytes": _tried("memory_bytes", _memory_bytes, missing),
         "container": container(missing),
         "limits": _tried("limits", _limits, missing),
-        "booted": _tried("booted", _booted, missing),
         "load": load(),
     }
 
@@ -147,44 +142,16 @@ def _user() -> str:
         raise OSError("this process's user has no name") from None
 
 
-def _distribution() -> str:
-    found = platform.freedesktop_os_release()
-    return found.get("PRETTY_NAME") or found.get("NAME", "")
-
-
-def _processors(missing: dict[str, str]) -> dict[str, Any]:
-    """The processor's model, sockets, and cores that are no second thread of another."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        missing["cpu_model"] = error.strerror or str(error)
-        return {"cpu_model": None, "sockets": None, "physical_cores": None}
-    model, sockets, cores, socket_id = "", set(), set(), ""
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        key, value = key.strip(), value.strip()
-        if key in ("model name", "Model", "Processor") and not model:
-            model = value
-        elif key == "physical id":
-            socket_id = value
-            sockets.add(value)
-        elif key == "core id":
-            cores.add((socket_id, value))
-    for name, found in (("cpu_model", model), ("sockets", sockets), ("physical_cores", cores)):
-        if not found:
-            missing[name] = "the kernel names none"
-    return {"cpu_model": model or None, "sockets": len(sockets) or None, "physical_cores": len(cores) or None}
+def _cpu_model() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    pairs = ((key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines))
+    return next((value for key, value in pairs if key in ("model name", "Model", "Processor") and value), "")
 
 
 def _numa_nodes() -> dict[str, str]:
     """The cores of each node, as the kernel lists them: {"node0": "0-31"}."""
     nodes = sorted(Path("/sys/devices/system/node").glob("node[0-9]*/cpulist"))
     return {path.parent.name: path.read_text(encoding="ascii").strip() for path in nodes}
-
-
-def _governor() -> str:
-    """How the kernel chooses the processor's clock, of the first core."""
-    return Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").read_text(encoding="ascii").strip()
 
 
 def _memory_bytes() -> int:
@@ -195,12 +162,6 @@ def _limits() -> dict[str, int | None]:
     """What this process may take; None: no limit."""
     found = {name: resource.getrlimit(getattr(resource, constant))[0] for name, constant in LIMITS.items()}
     return {name: None if limit == resource.RLIM_INFINITY else limit for name, limit in found.items()}
-
-
-def _booted() -> str:
-    """When the machine started, ISO 8601 in UTC."""
-    seconds = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _groups_of(own: Path) -> dict[str, str]:

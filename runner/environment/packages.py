@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import re
+import runpy
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -36,7 +36,6 @@ WATCHED = (
 """Distributions whose version can change a result or how it is kept; null in a record says: not installed."""
 
 _FIELD = re.compile(r"^(Name|Version): *(\S+)", re.MULTILINE)
-_ASSIGNED = re.compile(r"^(?P<name>\w+)(?:\s*:[^=]*)?\s*=\s*(?P<value>.+)$", re.MULTILINE)
 
 
 def installed(paths: Sequence[str] | None = None) -> dict[str, str | None]:
@@ -81,15 +80,9 @@ def torch_build(missing: dict[str, str]) -> dict[str, Any] | None:
         if spec is None or spec.origin is None:
             missing["torch"] = "not installed"
             return None
-        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8")
-    except (OSError, ValueError, ImportError) as error:
+        values = runpy.run_path(str(Path(spec.origin).parent / "version.py"))
+    except (OSError, ValueError, ImportError, SyntaxError) as error:
         missing["torch"] = str(error)
         return None
-    values: dict[str, Any] = {}
-    for match in _ASSIGNED.finditer(text):
-        try:
-            values[match["name"]] = ast.literal_eval(match["value"])
-        except (ValueError, SyntaxError):
-            continue
     found = {"version": values.get("__version__")}
     return found | {name: values.get(name) for name in ("git_version", "cuda", "hip", "debug")}

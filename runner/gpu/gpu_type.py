@@ -1,18 +1,14 @@
 """The nouns: GpuType (what is known of a type of GPU), Source (where a value is from), Floors (what it measured).
 
-Every value of a type has a source. Floors are measured by `symlab calibrate`; a type may have others from a trial
-beside them, which stand in until it is calibrated. Floors.origin says which ones they are.
+Every value of a type has a source. Floors are measured by `symlab calibrate`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from simulator.gpu import Gpu
 
@@ -37,15 +33,6 @@ class Source:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
-
-
-class Origin(StrEnum):
-    """Who measured floors."""
-
-    calibrated = "calibrated"
-    """`symlab calibrate`, with records."""
-    trial = "trial"
-    """A trial outside symlab, without records of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +77,8 @@ ByCount = Mapping[int, float]
 class Floors:
     """What the smallest kernels take on a type of GPU: times in microseconds, bandwidths in GB/s (10^9 bytes).
 
-    None, or no value for a count: not measured. origin: who measured them; source: when and on what; ranks: number of
-    GPUs; records: digests of the records that they were computed from, "sha256:<hex>", none of a trial.
+    None, or no value for a count: not measured. source: when and on what they were measured; ranks: number of GPUs;
+    records: digests of the records that they were computed from, "sha256:<hex>"; none if there are no records of ours.
 
     By number of blocks:
     - empty_node_us: a node of a graph whose kernel does nothing, from the start of one node to that of the next;
@@ -112,7 +99,6 @@ class Floors:
     By number of senders: incast_gbps, what arrives at one GPU to which all senders push at once.
     """
 
-    origin: Origin
     source: Source
     ranks: int
     records: tuple[str, ...] = ()
@@ -151,9 +137,7 @@ class Floors:
         return tuple(name for name in FLOOR_NAMES if getattr(self, name) in (None, {}))
 
 
-FLOOR_NAMES = tuple(
-    one.name for one in dataclasses.fields(Floors) if one.name not in ("origin", "source", "ranks", "records")
-)
+FLOOR_NAMES = tuple(one.name for one in dataclasses.fields(Floors) if one.name not in ("source", "ranks", "records"))
 
 
 LINK_FLOORS = (
@@ -185,8 +169,7 @@ class GpuType:
     """What is known of a type of GPU.
 
     devices: names by which CUDA reports such a GPU ("NVIDIA H200"). limits: what it holds at once. sources: where each
-    value is from, by its key in the file ("limits.multiprocessors"). calibrated: floors of `symlab calibrate`; trial:
-    floors of a trial; None: there are none.
+    value is from, by its key in the file ("limits.multiprocessors"). floors: None if there are none.
     """
 
     name: str
@@ -198,31 +181,9 @@ class GpuType:
     links: Links
     switch: Switch
     sources: Mapping[str, Source]
-    calibrated: Floors | None = None
-    trial: Floors | None = None
-
-    @property
-    def floors(self) -> Floors | None:
-        """The floors to compute with: calibrated ones if there are any, else those of a trial; their origin says which.
-        None: neither."""
-        return self.calibrated if self.calibrated is not None else self.trial
+    floors: Floors | None = None
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """The keys of values that are assumed."""
         return tuple(key for key, source in self.sources.items() if source.kind is SourceKind.assumed)
-
-    @property
-    def digest(self) -> str:
-        """ "sha256:<hex>" of all that is known, for a record of what was computed from it."""
-        text = json.dumps(_plain(self), sort_keys=True, separators=(",", ":"))
-        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def _plain(value: object) -> Any:
-    """A value as JSON has it."""
-    if dataclasses.is_dataclass(value):
-        return {one.name: _plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value

@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from runner.gpu.gpu_type import FLOOR_NAMES, Floors, GpuType, Origin, Source, SourceKind, impossible
+from runner.gpu.gpu_type import FLOOR_NAMES, Floors, GpuType, Source, SourceKind, impossible
 from runner.gpu.names import CONF, KEY, SUFFIX, gpu_names
 from runner.gpu.schema import SECTIONS, GpuTypeSchema
 from runner.request_error import RequestError, first_line, near
@@ -37,7 +37,7 @@ class _Told:
     texts: dict[str, Any] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
-    floors: dict[str, Floors] = field(default_factory=dict)
+    floors: Floors | None = None
 
 
 def gpu_type(given: str, folders: Sequence[Path] = (CONF,)) -> GpuType:
@@ -58,9 +58,8 @@ def gpu_type(given: str, folders: Sequence[Path] = (CONF,)) -> GpuType:
                 )
     name = told.texts["name"]
     parts = {section: _section(section, noun, values, name) for section, noun in SECTIONS.items()}
-    for part, floors in told.floors.items():
-        if problem := impossible(floors, parts["links"]):
-            raise RequestError(f"{place}: {problem} ({part})")
+    if told.floors is not None and (problem := impossible(told.floors, parts["links"])):
+        raise RequestError(f"{place}: {problem} (floors)")
     if not re.fullmatch(r"sm_\d+", values["limits.arch"]):
         raise RequestError(f"{place}: '{values['limits.arch']}' is no architecture (limits.arch), give one as sm_90")
     return GpuType(
@@ -68,27 +67,9 @@ def gpu_type(given: str, folders: Sequence[Path] = (CONF,)) -> GpuType:
         title=told.texts.get("title", name),
         devices=tuple(told.texts.get("devices", ())),
         sources=told.sources,
-        calibrated=told.floors.get("floors"),
-        trial=told.floors.get("trial"),
+        floors=told.floors,
         **parts,
     )
-
-
-def type_with_limits(limits: Gpu, folders: Sequence[Path] = (CONF,), like: str = "") -> GpuType:
-    """Return a type with these limits: those of a request, which may have changed some.
-
-    like: the name or the path of the file that all else is from; "": the limits' name. RequestError for a name that no
-    folder has: its floors are unknown.
-    """
-    found = gpu_type(like or limits.name, folders)
-    if found.limits == limits:
-        return found
-    changed = {
-        f"limits.{one.name}": Source(SourceKind.assumed, f"given in the request ({KEY})")
-        for one in dataclasses.fields(Gpu)
-        if getattr(limits, one.name) != getattr(found.limits, one.name)
-    }
-    return dataclasses.replace(found, name=limits.name, limits=limits, sources={**found.sources, **changed})
 
 
 def type_of_device(device: str, folders: Sequence[Path] = (CONF,)) -> str:
@@ -129,9 +110,8 @@ def _told(given: str, folders: Sequence[Path], above: tuple[str, ...]) -> tuple[
         for key, one in read[section].items():
             if one is not None:
                 _take(told, f"{section}.{key}", one, named, place)
-    for part, origin in (("floors", Origin.calibrated), ("trial", Origin.trial)):
-        if read[part] is not None:
-            told.floors[part] = _floors(read[part], origin, named, part, place)
+    if read.floors is not None:
+        told.floors = _floors(read.floors, named, place)
     return place, told
 
 
@@ -221,28 +201,24 @@ def _source(text: str, key: str, place: str, named: Mapping[str, Source]) -> Sou
     return Source(SourceKind(kind), words.strip())
 
 
-def _floors(given: DictConfig, origin: Origin, named: Mapping[str, Source], part: str, place: str) -> Floors:
-    """A section of floors. RequestError for floors that were not measured, and calibrated ones without records."""
+def _floors(given: DictConfig, named: Mapping[str, Source], place: str) -> Floors:
+    """The section of floors. RequestError for floors that were not measured."""
     if missing := sorted(OmegaConf.missing_keys(given)):
         key = missing[0].rpartition(".")[2]
-        raise RequestError(f"{place}: {part} has no {key} ({part}.{key}), give it")
+        raise RequestError(f"{place}: floors have no {key} (floors.{key}), give it")
     values: Any = OmegaConf.to_object(given)
-    source = _source(values.source, f"{part}.source", place, named)
+    source = _source(values.source, "floors.source", place, named)
     if source.kind is not SourceKind.measured:
-        raise RequestError(f"{place}: floors are measured, and '{source}' is not ({part}.source), leave {part} out")
-    if (origin is Origin.calibrated) != bool(values.records):
-        right = "leave records out" if values.records else "symlab calibrate writes them; others belong in trial"
-        raise RequestError(f"{place}: {part} has {len(values.records)} records ({part}.records), {right}")
+        raise RequestError(f"{place}: floors are measured, and '{source}' is not (floors.source), leave them out")
     try:
         return Floors(
-            origin=origin,
             source=source,
             ranks=values.ranks,
             records=tuple(values.records),
             **{name: getattr(values, name) for name in FLOOR_NAMES},
         )
     except ValueError as error:
-        raise RequestError(f"{place}: {error} ({part})") from error
+        raise RequestError(f"{place}: {error} (floors)") from error
 
 
 def _section(section: str, noun: type, values: Mapping[str, Any], name: str) -> Any:

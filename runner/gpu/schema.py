@@ -58,7 +58,7 @@ GpuTypeSchema = make_dataclass(
         ("devices", list[str] | None, None),
         ("sources", dict[str, str], field(default_factory=dict)),
         *((name, (made := _section(noun)), field(default_factory=made)) for name, noun in SECTIONS.items()),
-        *((name, _FLOORS | None, None) for name in ("floors", "trial")),
+        ("floors", _FLOORS | None, None),
     ],
 )
-"""A file of gpu/. floors: of `symlab calibrate`; trial: of a trial, which stand in until there are others."""
+"""A file of gpu/."""

@@ -8,7 +8,7 @@
 
 Nothing here needs locks: a claim is the creation of a file that must not exist, a state is replaced in one step. Both
 hold on NFS. No name ends in .json, so that nothing takes these files for records. The folder goes when the command
-ends; what it says of workers is in command.json then.
+ends.
 """
 
 from __future__ import annotations
@@ -31,25 +31,21 @@ LAUNCH = ".launch"
 class WorkerState:
     """What a worker says of itself.
 
-    number counts from 0. host is the machine, node the scheduler's name for it, submission the scheduler's job ("" if
-    there is none), process the worker's process. gpus are the devices that it may use ("": all). starts counts how
-    often it was started: a scheduler may requeue it. job is the number of the job that it does, None between jobs.
-    lost has why a job's process ended before the job, problems why a job could not begin, both by the job's number.
-    started and ended are ISO 8601 in UTC ("" until then); how says how it ended: finished, a signal's name, or why.
+    number counts from 0. host is the machine, node the scheduler's name for it ("" if there is none), process the
+    worker's process. gpus are the devices that it may use ("": all). starts counts how often it was started: a
+    scheduler may requeue it. job is the number of the job that it does, None between jobs. lost has why a job could not
+    begin, or its process ended before it, by the job's number. how says how the worker ended: finished, a signal's
+    name, or why; "" until then.
     """
 
     number: int
     host: str = ""
     node: str = ""
-    submission: str = ""
     process: int = 0
     gpus: str = ""
     starts: int = 1
     job: int | None = None
     lost: dict[int, str] = field(default_factory=dict)
-    problems: dict[int, str] = field(default_factory=dict)
-    started: str = ""
-    ended: str = ""
     how: str = ""
 
 
@@ -109,7 +105,7 @@ class LaunchFiles:
         """Return what a worker says of itself; None if it has said nothing yet."""
         try:
             return _decoded(json.loads((self.folder / f"worker-{worker}.state").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, KeyError):
             return None
 
     def stop(self) -> None:
@@ -141,6 +137,4 @@ def _decoded(said: dict[str, Any]) -> WorkerState:
     """A state from its JSON, whose keys are texts."""
     known = {one.name for one in fields(WorkerState)}
     values = {key: value for key, value in said.items() if key in known}
-    for name in ("lost", "problems"):
-        values[name] = {int(job): str(why) for job, why in dict(values.get(name) or {}).items()}
-    return WorkerState(**values)
+    return WorkerState(**values | {"lost": {int(job): str(why) for job, why in said["lost"].items()}})

@@ -62,7 +62,7 @@ def check_here(launch: LaunchRequest | None) -> None:
     if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
         raise RequestError(
             f"this machine has no Slurm, {' and '.join(missing)} can't be found (hydra/launcher={LAUNCHER}), start it "
-            "on a machine of the cluster, or use joblib or submitit_local"
+            "on a machine of the cluster, or use joblib"
         )
 
 

@@ -1,5 +1,5 @@
-"""Starts workers: those of joblib in threads of this process, each of which watches a process, all others by Hydra's
-plugin, where it likes and with its own options.
+"""Starts workers: those of joblib in threads of this process, each of which watches a process, Slurm's by Hydra's
+plugin, with its own options.
 
 A worker is one job to Hydra, whose number tells it which worker it is. It gets no overrides: the jobs of the command
 are composed and checked before, here. The launcher's launch() returns when all its jobs have, so it has a thread of its
@@ -12,12 +12,10 @@ import logging
 import pickle
 import re
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Protocol
 
 from hydra import initialize_config_dir
@@ -31,7 +29,7 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from memory.pickling import dumps
-from runner.launch.workers import JOBLIB, SUBMITIT_LOCAL
+from runner.launch.workers import SLURM
 from runner.request.launching import LaunchRequest
 from runner.request_error import RequestError
 
@@ -76,12 +74,12 @@ class Started:
         """Start workers, whose numbers follow each other. options replace the launcher's own; folder takes files."""
         self.workers = tuple(workers)
         self.error: BaseException | None = None
-        if request.name == JOBLIB:
-            runs = [partial(work, number) for number in self.workers]
-        else:
+        self._is_slurms = request.name == SLURM
+        if self._is_slurms:
             made = _made_launcher(request, work, options, folder)
             runs = [partial(made.launch, [[] for _ in self.workers], self.workers[0])]
-        self._blocks = request.name not in (JOBLIB, SUBMITIT_LOCAL)
+        else:
+            runs = [partial(work, number) for number in self.workers]
         self._threads = [threading.Thread(target=self._run, args=(run,), name="launcher", daemon=True) for run in runs]
         for thread in self._threads:
             thread.start()
@@ -93,8 +91,8 @@ class Started:
 
     def _run(self, run: Callable[[], object]) -> None:
         """sbatch gets a terminal's Ctrl-C, too, and does not take it: it is to finish what it submits, which is
-        cancelled then. Workers of this machine have sessions of their own."""
-        if self._blocks:
+        cancelled then. Joblib's workers have sessions of their own."""
+        if self._is_slurms:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             run()
@@ -104,7 +102,7 @@ class Started:
 
 def check_folder(request: LaunchRequest | None, folder: Path) -> None:
     """RequestError for a folder of workers' files whose path submitit, Slurm or Hydra would take for a pattern."""
-    if request is None or not request.name.startswith("submitit"):
+    if request is None or request.name != SLURM:
         return
     if found := re.search(r"%|\$\{", str(folder.absolute())):
         raise RequestError(
@@ -149,12 +147,8 @@ def _made_launcher(request: LaunchRequest, work: Work, options: dict[str, Any], 
 
 
 def _adapt_submitit() -> None:
-    """Keep submitit from asking sacct for workers, whose states come from squeue here, and from saying so. Its local
-    controllers get sessions of their own: Ctrl-C in a terminal is for the command, which tells its workers to end."""
+    """Keep submitit from asking sacct for workers, whose states come from squeue here, and from saying so."""
     logging.getLogger("submitit").setLevel(logging.ERROR)
-    from submitit.local import local
     from submitit.slurm.slurm import SlurmJob
 
     setattr(SlurmJob.watcher, "_make_command", lambda: None)  # noqa: B010
-    of_their_own = SimpleNamespace(Popen=partial(subprocess.Popen, start_new_session=True))
-    setattr(local, "subprocess", of_their_own)  # noqa: B010 its only use of the module in this process

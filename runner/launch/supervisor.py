@@ -22,9 +22,9 @@ from typing import IO
 from memory.owned_folder import is_alive
 from memory.pickling import dumps
 from reports.second_process import module_command
-from runner.environment.host import now_text
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.world.launcher import find
+from runner.world.world import ended
 
 FINISHED = "finished"
 LOOK_S = 0.2
@@ -97,12 +97,9 @@ class _Watch:
             worker,
             host=socket.gethostname(),
             node=os.environ.get("SLURMD_NODENAME", ""),
-            submission=_submission(os.environ),
             gpus=launch.environment(worker).get("CUDA_VISIBLE_DEVICES", ""),
             starts=before.starts + 1 if before else 1,
             lost=before.lost if before else {},
-            problems=before.problems if before else {},
-            started=now_text(),
         )
 
     def run(self) -> WorkerState:
@@ -116,7 +113,7 @@ class _Watch:
                 return self._ended(FINISHED)
             if code in INTERRUPTED or self._is_to_end():
                 return self._ended(INTERRUPTED.get(code, "SIGINT"))
-            why = f"{_ended_by(code)}{f': {said}' if said else ''}"
+            why = f"its process {ended(code)}{f': {said}' if said else ''}"
             job = self._state.job
             if job is None and code < 0 and (without_job := without_job + 1) < MOST_STARTS_BETWEEN:
                 continue
@@ -161,7 +158,7 @@ class _Watch:
         self._state = self._files.state(self._worker) or self._state
 
     def _ended(self, how: str) -> WorkerState:
-        self._state = replace(self._state, ended=now_text(), how=how)
+        self._state = replace(self._state, how=how)
         self._keep()
         return self._state
 
@@ -213,24 +210,6 @@ def _ignored_by_children() -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
-
-
-def _submission(environment: Mapping[str, str]) -> str:
-    """The number of the scheduler's job that this process is of; "" outside one."""
-    array, index = environment.get("SLURM_ARRAY_JOB_ID", ""), environment.get("SLURM_ARRAY_TASK_ID", "")
-    if array:
-        return f"{array}_{index}"
-    return environment.get("SLURM_JOB_ID", "") or environment.get("SUBMITIT_LOCAL_JOB_ID", "")
-
-
-def _ended_by(code: int) -> str:
-    """How a process ended, in words."""
-    if code >= 0:
-        return f"its process ended with exit code {code}"
-    try:
-        return f"its process was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"its process was ended by signal {-code}"
 
 
 def _tail(log: IO[bytes]) -> str:

@@ -16,7 +16,7 @@ from runner.request.launching import LaunchRequest
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer
 
-SLURM, SUBMITIT_LOCAL, JOBLIB = slurm.LAUNCHER, "submitit_local", "joblib"
+SLURM = slurm.LAUNCHER
 
 NOT_COUNTED = 1 << 16
 """Number of GPUs that a node is taken to have if the launcher's options don't say: the scheduler decides."""
@@ -26,14 +26,13 @@ _GPU_OPTIONS = ("gpus_per_node", "gpus_per_task", "gres")
 
 @dataclass(frozen=True, slots=True)
 class JobNeeds:
-    """What a job needs of a worker: its number, its ranks, whether they are simulated, whether it is timed, whether it
-    may be timed beside others (timing.shared), and whether its ranks may share a GPU (fabric.share_gpus)."""
+    """What a job needs of a worker: its number, its ranks, whether they are simulated, whether it is timed, and whether
+    its ranks may share a GPU (fabric.share_gpus)."""
 
     number: int
     world_size: int
     simulated: bool
     timed: bool = False
-    shared: bool = False
     shares_gpus: bool = False
 
     @property
@@ -82,11 +81,11 @@ def groups_of(request: LaunchRequest, jobs: Sequence[JobNeeds], devices: Sequenc
     if request.name != SLURM:
         return groups
     beside = 1 if _is_exclusive(request.options) else sum(group.workers for group in groups)
-    if beside > 1 and any(job.timed and not job.shared for job in jobs):
+    if beside > 1 and any(job.timed for job in jobs):
         raise RequestError(
-            f"{beside} workers may share the links of a node, which their times would show (timing.shared), "
+            f"{beside} workers may share the links of a node, which their times would show (timing.mode), "
             "give +hydra.launcher.additional_parameters.exclusive=true, hydra.launcher.array_parallelism=1, "
-            "timing.mode=none, or timing.shared=true"
+            "or timing.mode=none"
         )
     return [replace(group, beside=beside) for group in groups]
 
@@ -126,11 +125,10 @@ def _group(request: LaunchRequest, gpus: int, jobs: Sequence[JobNeeds], devices:
     most = min(most, len(devices) // gpus)
     if most < 1:
         raise RequestError(f"a job needs {counted(gpus, 'GPU')}, and {len(devices)} are here (world_size)")
-    if most > 1 and any(job.timed and not job.shared for job in jobs):
-        alone = "hydra.launcher.n_jobs=1" if request.name == JOBLIB else "hydra/launcher=basic"
+    if most > 1 and any(job.timed for job in jobs):
         raise RequestError(
-            f"{most} jobs at once on GPUs of one machine share its links, which their times would show "
-            f"(timing.shared), give {alone}, timing.mode=none, or timing.shared=true"
+            f"{most} jobs at once on GPUs of one machine share its links, which their times would show (timing.mode), "
+            "give hydra.launcher.n_jobs=1, or timing.mode=none"
         )
     each_devices = [",".join(devices[worker * gpus : (worker + 1) * gpus]) for worker in range(most)]
     return Group(numbers, most, most, environments=tuple({"CUDA_VISIBLE_DEVICES": text} for text in each_devices))
@@ -146,11 +144,6 @@ def _slurm_options(options: Mapping[str, Any], gpus: int) -> dict[str, Any]:
 def _check_tasks(request: LaunchRequest, jobs: Sequence[JobNeeds]) -> None:
     """RequestError for numbers of tasks and nodes that no job can use."""
     nodes, tasks = (int(request.options.get(name) or 1) for name in ("nodes", "tasks_per_node"))
-    if request.name == SUBMITIT_LOCAL and tasks > 1:
-        raise RequestError(
-            f"submitit_local starts {tasks} tasks that have no world (hydra.launcher.tasks_per_node), leave it out: "
-            "a job starts its own ranks"
-        )
     if nodes * tasks > 1:
         for job in jobs:
             if not job.simulated and job.world_size != nodes * tasks:
@@ -167,8 +160,6 @@ def workers_given(request: LaunchRequest) -> int:
     options = request.options
     if request.name == SLURM:
         found = int(options.get("array_parallelism") or 1)
-    elif request.name == SUBMITIT_LOCAL:
-        found = max(1, usable_cores() // int(options.get("cpus_per_task") or 1))
     else:
         given = int(options.get("n_jobs") or 0)
         found = given if given >= 0 else max(1, usable_cores() + 1 + given)

@@ -74,32 +74,6 @@ class Resumption:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedWorker:
-    """A worker of a launcher that a command's jobs were spread over.
-
-    number counts from 0. resumed is the number of the resumption that it belongs to, 0 of the command's first part.
-    host is the machine, node the scheduler's name for it, submission the scheduler's job, gpus the devices that the
-    worker was given; each is "" if there is none. starts is the number of times that it was started, 0 if it never was;
-    started and ended are ISO 8601 in UTC. how says how it ended: finished, a signal, or what the scheduler said. jobs
-    are the numbers of the jobs that it took, lost those of them without all records.
-    """
-
-    number: int
-    launcher: str
-    resumed: int = 0
-    host: str = ""
-    node: str = ""
-    submission: str = ""
-    gpus: str = ""
-    starts: int = 1
-    started: str = ""
-    ended: str = ""
-    how: str = ""
-    jobs: tuple[int, ...] = ()
-    lost: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class End:
     """How a command ended. outcome: complete (every case ran), interrupted (why: the signal) or stopped (why).
 
@@ -120,8 +94,8 @@ class End:
 class CommandDocument:
     """A command. started is ISO 8601 in UTC; working_folder is a name without a path. end: None without one.
 
-    resumed lists its resumptions, the first one first. launcher has the override lines that chose a launcher, and
-    workers what it started, of each part one after another; both are empty of a command that ran in its own process.
+    resumed lists its resumptions, the first one first. launcher has the override lines that chose a launcher; it is
+    empty of a command that ran in its own process.
     """
 
     command: str
@@ -132,7 +106,6 @@ class CommandDocument:
     end: End | None = None
     resumed: tuple[Resumption, ...] = ()
     launcher: tuple[str, ...] = ()
-    workers: tuple[RecordedWorker, ...] = ()
 
     @property
     def cases(self) -> tuple[tuple[int, str], ...]:
@@ -198,8 +171,6 @@ class CommandDocument:
         document["cases_requested"] = len(self.cases)
         if self.launcher:
             document["launcher"] = self.launcher
-        if self.workers:
-            document["workers"] = [asdict(one) for one in self.workers]
         if self.resumed:
             document["resumed"] = [asdict(one) for one in self.resumed]
         if self.end is not None:
@@ -303,5 +274,4 @@ def _decoded(document: dict[str, Any]) -> CommandDocument:
         end=end,
         resumed=tuple(decoded(Resumption, one, "resumed") for one in document.get("resumed", ())),
         launcher=tuple(document.get("launcher", ())),
-        workers=tuple(decoded(RecordedWorker, one, "workers") for one in document.get("workers", ())),
     )

@@ -15,10 +15,11 @@ from hydra import compose
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.request.gpu_types import NO_GPU, GpuAsked, asked_in, with_limits
+from runner.gpu.names import KEY
+from runner.request.gpu_types import NO_GPU, GpuAsked, gpu_asked, with_limits
 from runner.request.launching import LaunchRequest
 from runner.request.overrides import config_folders, written_out
 from runner.request.schema import KEYS
@@ -74,7 +75,7 @@ class Composer:
         lines = [written_out(line) for line in lines]
         found = self._quickly(lines) or _without_hydra(composed(lines))
         folders = config_folders()
-        gpu = asked_in(found.config, folders)
+        gpu = gpu_asked(OmegaConf.select(found.config, KEY), folders)
         with_limits(found.config, any(line.lstrip("+").startswith("fabric.arch=") for line in lines), folders)
         return replace(found, gpu=gpu)
 

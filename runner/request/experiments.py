@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -15,7 +14,7 @@ SUFFIX = ".yaml"
 def experiments(config_dir: Path | None = None) -> dict[str, str]:
     """Return the experiments of conf/, then of config_dir, by name, each with its first comment that is no directive.
 
-    Of two files of one name Hydra reads that of conf/. A file that can't be read is listed with the reason.
+    Of two files of one name Hydra reads that of conf/. A file that can't be read is listed as such.
     """
     found: dict[str, str] = {}
     for folder in (CONF, *([config_dir] if config_dir else [])):
@@ -33,15 +32,11 @@ def _names(folder: Path) -> list[str]:
 
 
 def _line(path: Path) -> str:
-    """An experiment's line: "(unreadable: why)" for a file that is no UTF-8 text."""
+    """An experiment's line."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a folder; a pipe would be waited for
-            return "(unreadable: not a file)"
         text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        return "(unreadable: not UTF-8)"
-    except OSError as error:
-        return f"(unreadable: {error.strerror})"
+    except (OSError, UnicodeDecodeError):
+        return "(unreadable)"
     comments = (line[1:].strip() for line in text.splitlines() if line.startswith("#"))
     return next((comment for comment in comments if not comment.startswith("@")), "")
 

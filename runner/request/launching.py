@@ -22,14 +22,12 @@ BASIC = "basic"
 
 PACKAGES = {
     "joblib": ("hydra_plugins.hydra_joblib_launcher", "joblib"),
-    "submitit_local": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
     "submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
 }
 """By launcher: its package, and the extra of this project that installs it."""
 
 _CONFIGURATIONS = {
     "joblib": "JobLibLauncherConf",
-    "submitit_local": "LocalQueueConf",
     "submitit_slurm": "SlurmQueueConf",
 }
 """The dataclass with each launcher's options, in the module config of its package."""
@@ -127,9 +125,7 @@ def options_of(name: str) -> list[str]:
     if name not in PACKAGES or not _installed(PACKAGES[name][0]):
         return []
     found = {one.name for one in dataclasses.fields(_configuration(name))} - {"_target_"}
-    if name == "submitit_local":
-        found.add("setup")
-    elif name == "submitit_slurm":
+    if name == "submitit_slurm":
         from submitit.slurm.slurm import SlurmExecutor
 
         found |= SlurmExecutor._valid_parameters()
@@ -161,6 +157,8 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
         least = _LEAST.get(option)
         if least is not None and isinstance(value, int) and value < least:
             raise RequestError(f"{option} is {value} ({where}), give {least} or more")
+        if option == "submitit_folder" and "${hydra.sweep.dir}" not in str(value):
+            raise RequestError(f"submitit's files are in the folder of the records ({where}={value}), leave it out")
         if name == "joblib" and option != "n_jobs" and value != getattr(_configuration(name), option):
             raise RequestError(f"of joblib's options only n_jobs has an effect ({where}={value}), leave it out")
     if name == "joblib" and options.get("n_jobs") == 0:

@@ -32,7 +32,7 @@ def words(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> li
         if name in ("--config-dir", "-cd"):
             config_dir = Path(value)
     found = words_for(incomplete, given, config_dir)
-    return [CompletionItem(word.text, help=word.help, is_open=word.is_open) for word in found]
+    return [CompletionItem(word.text, is_open=word.is_open) for word in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,13 @@ class RunOptions(Overrides):
     cfg: str | None = option("", "-c", type=click.Choice(("job",)))
     help: bool = option("", "-h", default=False)
     shows_all: bool = option("", "--all", default=False)
-    version: bool = option("", default=False)
     quiet: bool = option("", "-q", default=False)
     plan: bool = option("", default=False)
 
     @property
     def runs(self) -> bool:
         """Whether cases are to run; otherwise something is only shown."""
-        return not (self.cfg or self.help or self.version or self.plan)
+        return not (self.cfg or self.help or self.plan)
 
 
 def config_dir_of(arguments: Sequence[str]) -> str:

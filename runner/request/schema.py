@@ -175,7 +175,7 @@ class LibrarySchema:
 
     nccl: Any = key(
         None,
-        "an NCCL by its path or installed version, such as 2.28.9; null: what torch brings",
+        "the path of an NCCL, such as /lib/libnccl.so.2; null: what torch brings",
         of=GPUS,
         rare=True,
     )
@@ -228,12 +228,6 @@ class TimingRequest:
     dependent_launch: bool = key(
         False,
         "whether our kernels begin before the launch before them ends; they wait before they touch memory",
-        of=GPUS,
-        rare=True,
-    )
-    shared: bool = key(
-        False,
-        "whether a launcher's workers may time jobs beside others on one machine, whose links they share",
         of=GPUS,
         rare=True,
     )

@@ -12,7 +12,7 @@ from typing import Any
 from cases.ops import COLLECTIVES, MATMULS
 from kernels.baselines import names_for
 from kernels.catalogue import ALL_SPECS
-from runner.gpu.names import offered_gpu_names
+from runner.gpu.names import gpu_names
 from runner.request.experiments import CONF, experiments
 from runner.request.schema import KEYS, Key
 
@@ -42,7 +42,6 @@ options:
   -q, --quiet             say only errors, warnings, and the last lines: the summary and where the
                           records are
   -h, --help              this text; --help --all has every key
-  --version               the versions of symlab and Hydra
 
 your own experiment: a file conf/exp/NAME.yaml with '# @package _global_' on line 1. The first
   comment after that line is its line in the list above.
@@ -115,7 +114,7 @@ def _keys(config_dir: Path | None, shows_all: bool) -> str:
 
 def _rows(config_dir: Path | None) -> Iterator[tuple[Key, str, str]]:
     """Each key, its name with its default, and what is said of it."""
-    gpus = ", ".join(offered_gpu_names([CONF, *([config_dir] if config_dir else [])]))
+    gpus = ", ".join(gpu_names([CONF, *([config_dir] if config_dir else [])]))
     for key in KEYS.values():
         name = f"{key.name.removesuffix('.name')}={_written(key.default)}"
         others = [word for word in key.words if word != _written(key.default) and key.kind is not bool]

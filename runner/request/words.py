@@ -15,7 +15,7 @@ from cases.ops import OPS
 from cases.stress import Stress
 from kernels.baselines import BASELINES, names_for
 from kernels.catalogue import ALL_SPECS, SPECS
-from runner.gpu.names import offered_gpu_names
+from runner.gpu.names import gpu_names
 from runner.request.experiments import CONF, SUFFIX, experiments
 from runner.request.schema import KEYS, SECTIONS
 from runner.request.sizes import AUTO
@@ -32,7 +32,6 @@ class Word:
     """One way to go on: the whole override so far. is_open: more has to follow, so no space belongs behind it."""
 
     text: str
-    help: str = ""
     is_open: bool = False
 
 
@@ -45,9 +44,9 @@ def words_for(incomplete: str, given: Sequence[str] = (), config_dir: Path | Non
         return list(_values(f"{plus}{key}=", key, value, given, config_dir))
     if plus == "~":
         return []
-    keys = [("exp=", "a named experiment")] if plus == "+" else list(_keys(key))
-    found = [Word(f"{plus}{name}", text, is_open=True) for name, text in keys if name.startswith(key)]
-    return [Word("+exp=", "a named experiment", is_open=True), *found] if not incomplete else found
+    keys = ["exp="] if plus == "+" else list(_keys(key))
+    found = [Word(f"{plus}{name}", is_open=True) for name in keys if name.startswith(key)]
+    return [Word("+exp=", is_open=True), *found] if not incomplete else found
 
 
 def is_folder(incomplete: str) -> bool:
@@ -56,16 +55,16 @@ def is_folder(incomplete: str) -> bool:
     return bool(equals) and key in FOLDERS
 
 
-def _keys(beginning: str) -> Iterator[tuple[str, str]]:
+def _keys(beginning: str) -> Iterator[str]:
     """Keys with their "=", and sections with their "."; those of a section once its name is there."""
     inside = beginning.partition(".")[0] if "." in beginning else ""
     for key in KEYS:
         if key.rpartition(".")[0] == inside:
-            yield f"{key}=", ""
+            yield f"{key}="
     if not inside:
-        yield from ((f"{name}=", "") for name in (*GROUPS, *SHORT))
-        yield from ((f"{name}.", f"keys of {name}") for name in SECTIONS if name)
-        yield "exp=", "a named experiment"
+        yield from (f"{name}=" for name in (*GROUPS, *SHORT))
+        yield from (f"{name}." for name in SECTIONS if name)
+        yield "exp="
 
 
 def _values(before: str, key: str, value: str, given: Sequence[str], config_dir: Path | None) -> Iterator[Word]:
@@ -74,22 +73,21 @@ def _values(before: str, key: str, value: str, given: Sequence[str], config_dir:
     start = max(value.rfind(","), value.rfind("[") if listed else -1) + 1
     earlier, item = value[:start], value[start:]
     taken = re.split(r"[\[\],]", earlier)
-    for word, text in _choices(key, item, listed, given, config_dir):
+    for word in _choices(key, item, listed, given, config_dir):
         if not word.startswith(item) or word in taken:
             continue
         if listed and word == item:
             yield Word(f"{before}{earlier}{word},", is_open=True)
             yield Word(f"{before}{earlier}{word}]")
         else:
-            yield Word(f"{before}{earlier}{word}", text, is_open=listed or word.endswith(("[", "/")))
+            yield Word(f"{before}{earlier}{word}", is_open=listed or word.endswith(("[", "/")))
 
 
-def _choices(
-    key: str, item: str, listed: bool, given: Sequence[str], config_dir: Path | None
-) -> Iterator[tuple[str, str]]:
-    """The words that a key takes, each with its explanation."""
+def _choices(key: str, item: str, listed: bool, given: Sequence[str], config_dir: Path | None) -> Iterator[str]:
+    """The words that a key takes."""
+    folders = (CONF, *([config_dir] if config_dir else []))
     if key == "exp":
-        yield from experiments(config_dir).items()
+        yield from experiments(config_dir)
     elif key in ("algorithms", "baselines"):
         op = _op(given, config_dir)
         words = names_for(op) if key == "baselines" else _algorithms(op)
@@ -98,19 +96,16 @@ def _choices(
             if listed
             else (("auto", "none", "[") if key == "baselines" else ("auto", "all", "device_nvshmem", "best", "["))
         )
-        yield from ((word, "") for word in (*more, *(words or (one.algorithm for one in BASELINES))))
+        yield from (*more, *(words or (one.algorithm for one in BASELINES)))
     elif key in GROUPS:
-        folders = (CONF, *([config_dir] if config_dir else []))
-        names = {path.stem for folder in folders for path in (folder / key).glob(f"*{SUFFIX}")}
-        yield from ((name, "") for name in sorted(names))
+        yield from sorted({path.stem for folder in folders for path in (folder / key).glob(f"*{SUFFIX}")})
     elif key == "fabric.gpu":
-        gpus = offered_gpu_names((CONF, *([config_dir] if config_dir else [])))
-        yield from ((name, "") for name in ("null", *gpus))
+        yield from ("null", *gpu_names(folders))
     elif key == "dtype" and "/" in item:
         dtype = item.partition("/")[0]
-        yield from ((f"{dtype}/{one}", "") for one in ACCUMULATORS.get(dtype, ()))
+        yield from (f"{dtype}/{one}" for one in ACCUMULATORS.get(dtype, ()))
     else:
-        yield from ((word, "") for word in _words(key))
+        yield from _words(key)
 
 
 def _words(key: str) -> tuple[str, ...]:

@@ -7,32 +7,18 @@ environment variable names another. They read it when they start, so it is set b
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from pathlib import Path
 
-NETWORK = Path("/sys/class/net")
-LOOPBACK_TYPE = "772"
-"""What Linux calls a loopback interface's hardware (ARPHRD_LOOPBACK)."""
+LOOPBACK = "lo"
+"""Linux' name of the interface."""
 
 ADDRESSES = ("NCCL_COMM_ID", "NVSHMEM_BOOTSTRAP_UID_SESSION_ID")
 """Variables that name an address to listen at, and so count more than an interface's name."""
 
 
-def loopback_interface(network: Path = NETWORK) -> str:
-    """Return the name of this machine's loopback interface: "lo", unless the kernel says otherwise."""
-    for path in sorted(network.glob("*/type")):
-        try:
-            if path.read_text(encoding="ascii").strip() == LOOPBACK_TYPE:
-                return path.parent.name
-        except (OSError, UnicodeDecodeError):
-            continue
-    return "lo"
-
-
-def keep_on_loopback(environment: MutableMapping[str, str], interface: str | None = None) -> None:
+def keep_on_loopback(environment: MutableMapping[str, str]) -> None:
     """Change the environment of a rank's process so that its libraries listen on loopback only, whatever it said."""
-    interface = interface or loopback_interface()
-    environment["GLOO_SOCKET_IFNAME"] = interface
-    environment["NCCL_SOCKET_IFNAME"] = f"={interface}"  # the name itself, not a prefix
-    environment["NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME"] = interface
+    environment["GLOO_SOCKET_IFNAME"] = LOOPBACK
+    environment["NCCL_SOCKET_IFNAME"] = f"={LOOPBACK}"  # the name itself, not a prefix
+    environment["NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME"] = LOOPBACK
     for name in ADDRESSES:
         environment.pop(name, None)

@@ -45,6 +45,7 @@ from runner.world.world import (
     Result,
     WorldFailure,
     described_place,
+    ended,
     failure_of,
     is_foreign,
 )
@@ -289,7 +290,7 @@ class ProcessWorld:
         one = self._ranks[rank]
         with contextlib.suppress(subprocess.TimeoutExpired):
             one.process.wait(GRACE_S)
-        text = f"its process {_ended(one.process.returncode)}{one.last_words()}"
+        text = f"its process {ended(one.process.returncode)}{one.last_words()}"
         run.errors[rank] = _ProcessEnded(text)
         if self._store is not None:
             from memory.meeting import OPENING, lost
@@ -365,17 +366,6 @@ def _served(listener: socket.socket, port: int) -> Store:
         master_listen_fd=listener.detach(),
     )
     return cast("Store", store)
-
-
-def _ended(code: int | None) -> str:
-    """How a process ended, in words."""
-    if code is None:
-        return "cut its connection"
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"ended by {signal.Signals(-code).name}"
-        return f"ended by signal {-code}"
-    return f"ended with exit code {code}"
 
 
 def _dumped_place(dump: str) -> str:

@@ -7,7 +7,9 @@ run() ends, whatever the ranks do.
 
 from __future__ import annotations
 
+import contextlib
 import linecache
+import signal
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
@@ -192,6 +194,17 @@ def _raised_at(traceback: TracebackType | None) -> str:
         return ""
     file, line = next((place for place in reversed(places) if not is_foreign(place[0])), places[-1])
     return f"{_shown(file)}:{line}"
+
+
+def ended(code: int | None) -> str:
+    """How a process ended, in words; None: it has cut its connection, and goes on."""
+    if code is None:
+        return "cut its connection"
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"ended by {signal.Signals(-code).name}"
+        return f"ended by signal {-code}"
+    return f"ended with exit code {code}"
 
 
 def leak_of(regions: Sequence[Region]) -> FabricError | None:

@@ -17,7 +17,7 @@ from reports.record.bundle import read
 
 JOBS, WORKERS = 1000, 2
 CASE = ("world_size=2", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator", "track=none")
-OPTIONS = {"basic": (), "joblib": ("hydra.launcher.n_jobs=2",), "submitit_local": ("hydra.launcher.cpus_per_task=1",)}
+OPTIONS = {"basic": (), "joblib": ("hydra.launcher.n_jobs=2",)}
 
 
 def measured(launcher, jobs, folder):

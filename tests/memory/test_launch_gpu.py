@@ -9,7 +9,7 @@ import torch
 
 from memory.driver import CudaDriver
 from memory.fabric import Argument, Executable, Launch
-from runner.request.gpu_types import gpu_of
+from runner.gpu.reading import gpu_type
 from simulator.gpu import Need, fit
 from simulator.world import SimulatedWorld, SimulatorOptions
 
@@ -169,8 +169,7 @@ def test_a_gpu_has_no_more_shared_memory_than_it_says(driver):
 @pytest.mark.gpu
 def test_a_gpu_holds_as_many_blocks_as_the_limits_say(driver):
     """A cooperative launch of that many blocks runs, and of one more is refused; the limits of h100 say as many."""
-    limits = gpu_of("h100")
-    limits = replace(limits, multiprocessors=driver.multiprocessors)
+    limits = replace(gpu_type("h100").limits, multiprocessors=driver.multiprocessors)
     given = (Argument("address", 0),)
     for threads in (96, 512, 1024):
         most = fit(limits, Need(threads, 0)).blocks

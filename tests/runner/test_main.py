@@ -1,7 +1,6 @@
 """The command line from end to end on stub worlds: what it prints, what it keeps, how it ends."""
 
 import builtins
-import io
 import json
 import os
 import signal
@@ -15,7 +14,6 @@ import yaml
 from cases.record.record import load
 from memory.held_interrupts import uninterrupted
 from reports.record.seal import digest_of
-from runner.command.console import Console
 from runner.command.means import usual_means
 from runner.interrupt import Interrupted, interruptible
 from runner.world.world import WorldFailure
@@ -145,7 +143,6 @@ def test_ctrl_c_while_the_libraries_are_imported(monkeypatch):
     [
         ("--help", ["usage:", "+exp=allreduce_bf16", "accumulator_study", "world_size", "exit codes", "--multirun"]),
         ("--cfg job +exp=allreduce_fp16", ["dtype: float16", "world_size: 8"]),
-        ("--version", ["symlab"]),
     ],
 )
 def test_looking_without_running(symlab, arguments, parts):
@@ -302,37 +299,6 @@ def test_a_record_says_how_it_was_started(symlab, monkeypatch, first, expected):
     monkeypatch.setattr(sys, "argv", [first, "ignored"])
     done = symlab("sizes=[8]")
     assert done.records[0]["request"]["command_line"] == [*expected, "sizes=[8]", TWO, "track=none"]
-
-
-class Terminal(io.StringIO):
-    """A stream that says it's a terminal."""
-
-    encoding = "utf-8"
-
-    def isatty(self):
-        return True
-
-
-def test_on_a_terminal_a_bar_and_the_failures(monkeypatch, symlab, script):
-    monkeypatch.setenv("TERM", "xterm")
-    script.outcomes = {"two_shot": BAD}
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-    symlab("sizes=[8]")
-    said = terminal.getvalue()
-    assert "[2/2] two_shot 8 n2 WRONG: 3 of 64" in said
-    assert "[1/2]" not in said
-    assert said.rstrip().splitlines()[-1].startswith("records: records/")
-
-
-def test_a_reader_that_leaves_does_not_stop_the_work():
-    reading, writing = os.pipe()
-    os.close(reading)
-    stream = os.fdopen(writing, "w")
-    console = Console(stream)
-    for _ in range(3):
-        console.say("a line")
-    stream.close()
 
 
 REAL = """

@@ -56,7 +56,7 @@ def written_into(path: Path, floors: Floors, name: str, folders: Sequence[Path] 
     else:
         kept = _SECTION.sub("", before).rstrip("\n")
         text = f"{kept}\n\n{section_of(floors)}"
-    if _read_as(path, text, folders).calibrated != floors:
+    if _read_as(path, text, folders).floors != floors:
         raise ValueError(f"{path}: its floors are not those that were written into it, write into a new file")
     with replacing(path) as beside:
         beside.write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ from typing import Any
 
 from cases.record.record import Record, Status
 from reports.record import bundle
-from runner.gpu.gpu_type import Floors, Origin, Source, SourceKind
+from runner.gpu.gpu_type import Floors, Source, SourceKind
 from symlab.speed.calibrate.jobs import is_same_section
 from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, Probe, counted
 
@@ -156,7 +156,6 @@ def _floors(figures: Sequence[Figure], records: Sequence[Record], device: str, r
     at = f" at {', '.join(commits)}" if commits else ""
     text = f"{' and '.join(days)}, {ranks} x {device}, symlab calibrate{at}"
     return Floors(
-        origin=Origin.calibrated,
         source=Source(SourceKind.measured, text),
         ranks=ranks,
         records=(bundle.digest(records),),

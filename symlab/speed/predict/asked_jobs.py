@@ -47,9 +47,7 @@ def asked_jobs(overrides: Sequence[str], multirun: bool, config_dir: Path | None
 def _asked(job: ComposedJob) -> Asked:
     """Return what a job asks for."""
     check_predictable(job.request)
-    limits = job.request.fabric.gpu
-    assert limits is not None, "check_predictable wants a type of GPU"
-    found = job.gpu.type(limits)
+    found = job.gpu.type()
     check_ranks(found, job.request.world_size)
     return Asked(job.request, found)
 

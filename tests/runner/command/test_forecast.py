@@ -39,22 +39,14 @@ def test_a_plan_names_cases_refusals_and_memory_and_creates_nothing(symlab, scri
 
 
 @pytest.mark.slow
-def test_many_cases_are_grouped():
+def test_of_many_cases_the_first_are_listed_and_all_refusals_told():
     command = planned("world_size=range(2,32)", "seed=1,2", "algorithms=[one_shot,ll]", "sizes=[1K,1M]", multirun=True)
     lines = said(command)
     assert command.case_count == 240
-    rows = [line.split() for line in lines if line.startswith("  one_shot ") or line.startswith("  ll ")]
-    assert len(rows) == MAX_LINES
-    assert rows[0] == ["one_shot", "2", "1K", "to", "1M", "4", "0"]
-    assert rows[1] == ["ll", "2", "1K", "to", "1M", "4", "2", "[1]"]
+    assert len([line for line in lines if " one_shot " in line or (" ll " in line and line[:1] != "[")]) == MAX_LINES
+    assert f"and {240 - MAX_LINES} more cases" in lines
     refused = [line for line in lines if line.startswith("[")]
     assert [line.split()[2] for line in refused] == ["2", "58"]  # ll takes up to 512 KiB of 2 ranks, 256 KiB of more
-    wider = planned("world_size=range(2,33)", "algorithms=[one_shot,ll]", "sizes=[1K,1M]", multirun=True)
-    rows = [line.split() for line in said(wider) if line.startswith(("  one_shot ", "  ll "))]
-    assert rows == [
-        ["one_shot", "2", "to", "32", "1K", "to", "1M", "62", "0"],
-        ["ll", "2", "to", "32", "1K", "to", "1M", "62", "31", "[1,", "2]"],
-    ]
 
 
 def test_on_gpus_the_heap_is_named_and_only_what_the_catalogue_refuses():

@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from cases.record.record import Status
 from reports.record.bundle import read
 from reports.sent import parameters_of
 from runner.__main__ import main
@@ -69,10 +68,21 @@ def test_a_record_says_whose_limits_held(tmp_path):
     assert main(["--plan", *SMALL, "fabric.gpu=h100", f"records={tmp_path}"]) == 0
 
 
-def test_what_the_plan_says(capsys):
+@pytest.fixture
+def tiny(tmp_path):
+    """tiny(n): the override that names a GPU of so many multiprocessors."""
+
+    def written(multiprocessors):
+        (tmp_path / "tiny.yaml").write_text(MINE.format(multiprocessors))
+        return f"fabric.gpu={tmp_path}/tiny.yaml"
+
+    return written
+
+
+def test_what_the_plan_says(capsys, tiny):
     assert main(["--plan", *SMALL, "fabric.gpu=h100"]) == 0
     assert "fabric: simulator, limits of h100, 132 multiprocessors (asked for)\n" in capsys.readouterr().out
-    assert main(["--plan", *SMALL, "fabric.gpu={like: h100, name: one, multiprocessors: 1}", "sizes=[4M]"]) == 2
+    assert main(["--plan", *SMALL, tiny(1), "sizes=[4M]"]) == 2
     said = capsys.readouterr()
     assert "this GPU has 1 multiprocessors to run them on" in said.out + said.err
 
@@ -92,22 +102,10 @@ def test_a_replay_has_the_same_limits_also_if_the_gpu_is_described_otherwise_by_
         assert record.fabric.settings["gpu"] == {**H100, "name": "mine", "multiprocessors": 7}
 
 
-@pytest.mark.slow
-def test_a_deadlock_of_a_custom_kernel(custom, tmp_path):
-    tiny = "fabric.gpu={like: h100, name: tiny, multiprocessors: 2}"
-    assert custom("records=without", launch={"grid": 5, "block": 1024}) == 0
-    assert custom("records=fits", tiny, launch={"grid": 4, "block": 1024}) == 0
-    assert custom("records=deadlock", tiny, launch={"grid": 5, "block": 1024}) == 1
-    (record,) = read([tmp_path / "deadlock"])
-    assert record.status is Status.DEADLOCK
-    text = "rank 0: block 4 of 5 waits for a place: tiny holds 4 at once (2 multiprocessors x 2, limited by threads)"
-    assert text in record.reason
-
-
 @pytest.mark.parametrize(
     "launch", [{"grid": 5, "block": 1024, "cooperative": True}, {"grid": 1, "block": 1024, "shared_bytes": 240_000}]
 )
-def test_what_never_fits_is_refused_before_anything_runs(custom, tmp_path, capsys, launch):
-    assert custom("fabric.gpu={like: h100, name: tiny, multiprocessors: 2}", launch=launch) == 2
+def test_what_never_fits_is_refused_before_anything_runs(custom, tiny, tmp_path, capsys, launch):
+    assert custom(tiny(2), launch=launch) == 2
     same_text(capsys.readouterr().err)
     assert not list(tmp_path.rglob("*.json"))

@@ -159,7 +159,7 @@ def test_a_world_that_fails_is_replaced_and_the_next_case_runs(status):
 def test_an_error_of_our_own_is_a_failed_case_with_its_place():
     shelf = done(Script({"one_shot": KeyError("lost")}), "sizes=[8,16]")
     assert [str(record.status) for record in shelf.records] == ["FAILED", "PASSED"] * 2
-    assert shelf.records[0].reason.startswith("KeyError: 'lost' (conftest.py:")
+    assert shelf.records[0].reason.startswith("KeyError: 'lost' (tests/runner/conftest.py:")
 
 
 def test_a_kernel_that_does_not_compile_or_a_world_that_can_not_be_made_fails_each_case():

@@ -1,4 +1,4 @@
-"""How far a command is: the time remaining from the work done, and the line that says it at every width."""
+"""How far a command is: the time remaining from the work done, and what is said of it."""
 
 import pytest
 
@@ -47,12 +47,10 @@ def test_durations():
     assert {seconds: clock_text(seconds) for seconds in texts} == texts
 
 
-def bar(failed=2):
+def test_what_is_said_beside_the_bar():
     progress = after([(case(1 << 20), 2.0)] * 6, [case(1 << 20)] * 6)
-    progress.failed = failed
-    return Bar(progress, jobs=12, job=7, case="multimem_two_shot 1M n4 in place")
-
-
-def test_the_bar_says_less_on_a_narrow_terminal_and_nothing_of_one_job_and_of_no_failure():
+    progress.failed = 2
+    many = Bar(progress, jobs=12, job=7, case="one_shot 1M n4 in place")
+    spread = Bar(progress, jobs=12, spread="3 running, 5 of 12 jobs done")
     one = Bar(Progress.of([case(1024)]), case="one_shot 1K n4")
-    same_text("\n".join([*(bar().line(width) for width in (100, 80, 40, 30, 10)), one.line(100)]))
+    same_text("\n".join(each.line() for each in (many, spread, one)))

@@ -53,7 +53,7 @@ def test_a_changed_file_is_said_and_kept(interrupted, tmp_path):
     done = resumed(interrupted)
     assert done.returncode == 0, done.stderr
     assert "changed since the first part" in done.stdout
-    assert "kernel send_recv/ring: its code changed" in done.stdout
+    assert "kernel send_recv/ring: its files changed" in done.stdout
     entry = json.loads((interrupted / "command.json").read_text())["resumed"][0]
     assert any("send_recv/ring" in line for line in entry["changed"])
     digests = {one.request.brought["ring"]["digest"] for one in read([interrupted])}

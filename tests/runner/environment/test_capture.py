@@ -59,14 +59,6 @@ def test_what_is_captured_is_json_and_true():
         assert (found[name] is None) == (name in found["not_captured"])
 
 
-def test_no_driver_is_said_and_not_taken_for_no_gpu():
-    if Path("/proc/driver/nvidia").is_dir():
-        pytest.skip("this machine has an NVIDIA driver")
-    found = capture(REPOSITORY)
-    assert found["gpus"] is None
-    assert found["not_captured"]["gpus"] == "no driver"
-
-
 def test_no_repository_and_no_git(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     found = capture(tmp_path)

@@ -1,4 +1,4 @@
-"""GPUs: what the driver's files and NVML say by name, and what is missing with its reason. No GPU is needed."""
+"""GPUs: what NVML says by name, and what is missing with its reason. No GPU is needed."""
 
 import ctypes
 import json
@@ -43,19 +43,8 @@ OF_A_DEVICE = {
     "MigMode": [0, 1],
     "EccMode": [1, 1],
     "PersistenceMode": 1,
-    "ComputeMode": 3,
     "EnforcedPowerLimit": 650_500,
     "PowerManagementDefaultLimit": 700_000,
-    "CurrPcieLinkGeneration": 4,
-    "CurrPcieLinkWidth": 8,
-    "MaxPcieLinkGeneration": 5,
-    "MaxPcieLinkWidth": 16,
-    "NvLinkVersion": 4,
-    "NvLinkRemotePciInfo": SimpleNamespace(busId="00000000:00:00.0"),
-    "TopologyCommonAncestor": 40,
-    "Temperature": 41,
-    "PowerUsage": 123_456,
-    "CurrentClocksThrottleReasons": 0x24,
 }
 """What nvmlDeviceGet.. says of each GPU."""
 
@@ -69,144 +58,86 @@ def nvml(**changes):
         "NVML_CLOCK_SM": 1,
         "NVML_CLOCK_MEM": 2,
         "NVML_NVLINK_MAX_LINKS": 36,
-        "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON": 90,
-        "c_nvmlGpuFabricInfo_t": FabricInfo,
+        "c_nvmlGpuFabricInfoV_t": FabricInfo,
         "nvmlSystemGetDriverVersion": lambda: "580.159.04",
         "nvmlSystemGetCudaDriverVersion_v2": lambda: 13020,
         "nvmlDeviceGetCount": lambda: 2,
         "nvmlDeviceGetHandleByIndex": lambda index: f"gpu-{index}",
         "nvmlDeviceGetPciInfo": lambda handle: SimpleNamespace(busId=f"00000000:0{handle[-1]}:00.0"),
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle[-1]}",
-        "nvmlDeviceGetHandleByUUID": lambda uuid: f"gpu-{['GPU-0', 'GPU-1'].index(uuid)}",
-        "NVML_TEMPERATURE_GPU": 0,
-        "nvmlDeviceGetClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
         "nvmlDeviceGetMaxClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
         "nvmlDeviceGetApplicationsClock": lambda handle, kind: {1: 1830, 2: 3200}[kind],
         "nvmlDeviceGetNvLinkState": no_link,
-        "nvmlDeviceGetNvLinkRemoteDeviceType": lambda handle, link: 2 if link else 0,
-        "nvmlDeviceGetFieldValues": lambda handle, ids: [
-            SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=26562)) for _ in ids
-        ],
-        "nvmlDeviceGetGpuFabricInfo": fabric_info,
+        "nvmlDeviceGetGpuFabricInfoV": fabric_info,
         "nvmlDeviceGetComputeRunningProcesses": lambda handle: ["somebody", "else"] if handle == "gpu-1" else [],
-        "nvmlDeviceGetP2PStatus": lambda one, other, index: 0 if index < 3 else 5,
         "calls": calls,
     }
     return SimpleNamespace(**found | changes)
 
 
-TOLD = ("rank", "cores", "device", "torch_cuda", "cudnn", "nccl", "nvshmem")
+TOLD = ("rank", "cores", "device", "torch_cuda", "nccl", "nvshmem")
 
 
 def unsupported(*_):
     raise RuntimeError("Not Supported")
 
 
-@pytest.fixture
-def driver(tmp_path, monkeypatch):
-    """The driver's files, of the first GPU and of one that NVML does not show; and a NUMA node for GPU 1."""
-    for number, uuid in ((0, "GPU-0"), (6, "GPU-hidden")):
-        gpu = tmp_path / "nvidia" / "gpus" / f"0000:0{number}:00.0"
-        gpu.mkdir(parents=True)
-        (gpu / "information").write_text(f"Model: \t NVIDIA H200\nGPU UUID: \t {uuid}\n")
-    (tmp_path / "nvidia" / "version").write_text("NVRM version: NVIDIA Kernel Module  580.159.04  Release  \nGCC: 13\n")
-    node = tmp_path / "pci" / "0000:01:00.0"
-    node.mkdir(parents=True)
-    (node / "numa_node").write_text("1\n")
-    monkeypatch.setattr(module, "PCI_DEVICES", tmp_path / "pci")
-    return tmp_path / "nvidia"
-
-
-def look(monkeypatch, driver, library):
+def look(monkeypatch, folder, library):
+    """What is told on a machine whose driver's files lie in a folder."""
     monkeypatch.setitem(sys.modules, "pynvml", library)
     missing = {}
-    return gpus(missing, driver, "libnothing.so.0"), missing
+    return gpus(missing, folder, "libnothing.so.0"), missing
 
 
-def test_all_that_nvml_tells(driver, monkeypatch):
+def test_all_that_nvml_tells(tmp_path, monkeypatch):
     library = nvml()
-    found, missing = look(monkeypatch, driver, library)
+    found, missing = look(monkeypatch, tmp_path, library)
     assert library.calls == ["init", "shutdown"]
-    first, second, hidden = found["gpus"]
-    assert first["driver"] == "NVRM version: NVIDIA Kernel Module 580.159.04 Release"
-    assert (first["bus"], first["numa_node"]) == ("0000:00:00.0", None)
-    assert hidden["uuid"] == "GPU-hidden"
-    same_text(json.dumps([second, found["gpu_pairs"]], indent=1))
+    assert [gpu["uuid"] for gpu in found["gpus"]] == ["GPU-0", "GPU-1"]
+    same_text(json.dumps(found["gpus"][1], indent=1))
     assert found["cuda_driver"] == "13.2"
     assert set(missing) == {"gpu_clocks"}
     assert "timing.devices" in missing["gpu_clocks"]
 
 
-def test_what_one_question_lacks_the_others_still_tell(driver, monkeypatch):
+def test_a_driver_that_does_not_say_its_version_is_no_gap_in_the_gpus(tmp_path, monkeypatch):
+    found, missing = look(monkeypatch, tmp_path, nvml(nvmlSystemGetCudaDriverVersion_v2=unsupported))
+    assert (len(found["gpus"]), found["cuda_driver"], missing["cuda_driver"]) == (2, None, "Not Supported")
+
+
+def test_what_one_question_lacks_the_others_still_tell(tmp_path, monkeypatch):
     for function, key in {
         "MigMode": "mig",
         "ApplicationsClock": "application_sm_mhz",
-        "GpuFabricInfo": "fabric",
+        "GpuFabricInfoV": "fabric",
         "ComputeRunningProcesses": "other_processes",
-        "MaxPcieLinkWidth": "pcie",
     }.items():
-        found, _ = look(monkeypatch, driver, nvml(**{f"nvmlDeviceGet{function}": unsupported}))
+        found, _ = look(monkeypatch, tmp_path, nvml(**{f"nvmlDeviceGet{function}": unsupported}))
         gpu = found["gpus"][1]
         assert key not in gpu
         assert gpu["not_captured"][key] == "Not Supported"
         assert gpu["ecc"] is True
 
 
-def test_the_newer_question_about_the_fabric_comes_first(driver, monkeypatch):
-    newer = {"c_nvmlGpuFabricInfoV_t": FabricInfo, "nvmlDeviceGetGpuFabricInfoV": fabric_info}
-    found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetGpuFabricInfo=unsupported, **newer))
-    assert found["gpus"][0]["fabric"]["clique"] == 7
-    found, _ = look(monkeypatch, driver, nvml(**newer | {"nvmlDeviceGetGpuFabricInfoV": unsupported}))
-    assert found["gpus"][0]["fabric"]["state"] == "completed"
-
-
-def test_links_that_nvml_can_not_answer_for_are_unknown_not_none(driver, monkeypatch):
-    found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetNvLinkState=Mock(side_effect=RuntimeError("GPU is lost"))))
+def test_links_that_nvml_can_not_answer_for_are_unknown_not_none(tmp_path, monkeypatch):
+    found, _ = look(monkeypatch, tmp_path, nvml(nvmlDeviceGetNvLinkState=Mock(side_effect=RuntimeError("GPU is lost"))))
     assert "nvlink" not in found["gpus"][0]
     assert found["gpus"][0]["not_captured"]["nvlink"] == "GPU is lost"
-    found, _ = look(monkeypatch, driver, nvml(nvmlDeviceGetNvLinkState=unsupported))
+    found, _ = look(monkeypatch, tmp_path, nvml(nvmlDeviceGetNvLinkState=unsupported))
     assert found["gpus"][0]["nvlink"]["count"] == 0
 
 
-def test_links_and_pairs_in_part(driver, monkeypatch):
-    lame = {
-        "nvmlDeviceGetNvLinkRemoteDeviceType": unsupported,
-        "nvmlDeviceGetNvLinkVersion": unsupported,
-        "nvmlDeviceGetFieldValues": unsupported,
-        "nvmlDeviceGetTopologyCommonAncestor": lambda one, other: 77,
-        "nvmlDeviceGetP2PStatus": unsupported,
-        "nvmlSystemGetCudaDriverVersion_v2": unsupported,
-    }
-    found, missing = look(monkeypatch, driver, nvml(**lame))
-    links = found["gpus"][0]["nvlink"]
-    assert links == {"count": 4, "active": 3, "versions": [], "remotes": {"unknown": 3}, "peers": {}}
-    pair = found["gpu_pairs"]["0-1"]
-    assert pair["ancestor"] == "unknown (77)"
-    assert pair["not_captured"] == dict.fromkeys(("read", "write", "nvlink", "atomics"), "Not Supported")
-    assert found["cuda_driver"] is None
-    assert missing["cuda_driver"] == "Not Supported"
-
-
-def test_without_the_library_the_drivers_files_still_tell(driver, monkeypatch):
+def test_without_the_library_the_reason_is_said(tmp_path, monkeypatch):
     for library, why in ((None, "nvidia-ml-py is not installed"), (nvml(nvmlInit=unsupported), "Not Supported")):
-        found, missing = look(monkeypatch, driver, library)
-        assert [gpu["uuid"] for gpu in found["gpus"]] == ["GPU-0", "GPU-hidden"]
-        assert found["gpu_pairs"] is found["cuda_driver"] is None
-        for name in ("gpu_links", "gpu_pairs", "gpu_settings", "cuda_driver"):
-            assert why in missing[name]
-
-
-def test_the_library_alone_tells_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "has_driver", lambda driver, library: True)
-    found, missing = look(monkeypatch, tmp_path / "nothing", nvml())
-    assert [gpu["uuid"] for gpu in found["gpus"]] == ["GPU-0", "GPU-1"]
-    assert found["gpus"][0]["driver"] == "580.159.04"
-    assert set(missing) == {"gpu_clocks"}
+        found, missing = look(monkeypatch, tmp_path, library)
+        assert found == {"gpus": None, "cuda_driver": None}
+        assert why in missing["gpus"]
+        assert why in missing["cuda_driver"]
 
 
 def test_no_driver_is_said_and_not_taken_for_no_gpu(tmp_path, monkeypatch):
     found, missing = look(monkeypatch, tmp_path / "nothing", nvml(nvmlInit=lambda: pytest.fail("asked")))
-    assert found == {"gpus": None, "gpu_pairs": None, "cuda_driver": None}
+    assert found == {"gpus": None, "cuda_driver": None}
     assert missing == {"gpus": "no driver"}
 
 
@@ -219,7 +150,6 @@ def test_a_rank_says_what_it_has_and_what_it_lacks(monkeypatch):
     torch.cuda.current_device.return_value = 3
     torch.cuda.nccl.version.return_value = (2, 28, 9)  # what torch was built with
     torch.cuda.get_device_properties.return_value = properties
-    torch.backends.cudnn.version.return_value = 91200
     version = SimpleNamespace(libnvshmem_version="3.8.0", nvshmem4py_version="0.3.1")
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "nvshmem.core", SimpleNamespace(get_version=lambda: version))

@@ -3,7 +3,6 @@
 import os
 import platform
 import resource
-from datetime import UTC, datetime
 from unittest.mock import Mock
 
 import pytest
@@ -11,16 +10,7 @@ import pytest
 from runner.environment import host as host_module
 from runner.environment.host import available_bytes, container, host, launch, load
 
-MAY_BE_ABSENT = {
-    "governor",
-    "numa_nodes",
-    "sockets",
-    "physical_cores",
-    "cpu_model",
-    "distribution",
-    "container",
-    "libc",
-}
+MAY_BE_ABSENT = {"numa_nodes", "cpu_model", "container"}
 
 
 def test_it_is_this_machine():
@@ -30,28 +20,20 @@ def test_it_is_this_machine():
     assert found["kernel"] == platform.release()
     assert found["memory_bytes"] > 1 << 28
     assert found["limits"]["open_files"] in (resource.getrlimit(resource.RLIMIT_NOFILE)[0], None)
-    assert datetime.fromisoformat(found["booted"]) < datetime.now(UTC)
-    assert found["physical_cores"] is None or 1 <= found["physical_cores"] <= found["cores"]
     assert set(missing) <= MAY_BE_ABSENT
-    for name in ("user", "distribution", "libc", "cpu_model", "sockets", "physical_cores", "numa_nodes", "governor"):
+    for name in ("user", "cpu_model", "numa_nodes"):
         assert (found[name] is None) == (name in missing)
 
 
 def test_what_fails_is_a_reason(monkeypatch):
     fails = Mock(side_effect=OSError("not today"))
-    for name in (
-        "getpass.getuser",
-        "platform.freedesktop_os_release",
-        "Path.read_text",
-        "os.sysconf",
-        "os.getloadavg",
-    ):
+    for name in ("getpass.getuser", "Path.read_text", "os.sysconf", "os.getloadavg"):
         monkeypatch.setattr(f"runner.environment.host.{name}", fails)
     missing = {}
     found = host(missing)
     assert missing["user"] == "this process's user has no name"
-    assert missing["distribution"] == missing["memory_bytes"] == "not today"
-    assert {"cpu_model", "container", "governor"} <= set(missing)
+    assert missing["memory_bytes"] == "not today"
+    assert {"cpu_model", "container"} <= set(missing)
     assert found["user"] is found["cpu_model"] is found["memory_bytes"] is found["load"] is None
 
 

@@ -60,7 +60,7 @@ def test_torch_says_how_it_was_built():
 
 
 def test_a_build_for_cuda_and_none_at_all(tmp_path, monkeypatch):
-    lines = "__version__ = '2.13.0+cu130'\ncuda: Optional[str] = '13.0'\ndebug = False\nodd = f()\n"
+    lines = "__version__ = '2.13.0+cu130'\ncuda: str | None = '13.0'\ndebug = False\n"
     (tmp_path / "version.py").write_text(lines)
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: spec)

@@ -6,11 +6,10 @@ import re
 
 import pytest
 
-from runner.gpu.gpu_type import Floors, Origin, Source, SourceKind
+from runner.gpu.gpu_type import Floors, Source, SourceKind
 from runner.gpu.names import CONF, gpu_names
-from runner.gpu.reading import gpu_type, type_of_device, type_with_limits
+from runner.gpu.reading import gpu_type, type_of_device
 from runner.gpu.schema import SECTIONS
-from runner.request.gpu_types import type_asked
 from runner.request_error import RequestError
 from tests.golden import refused
 
@@ -43,49 +42,25 @@ def test_every_named_source_is_used(name):
         assert f"source: {one}}}" in rest, one
 
 
-def test_a_trials_floors_stand_in_and_say_so(tmp_path):
+def test_a_files_own_floors_take_the_place_of_all_that_it_is_like(tmp_path):
     assert gpu_type("b200").floors is None
-    trial = "{source: 'measured: a trial (2026-11-22)', ranks: 2, relaxed_us: 0.62, release_acquire_us: {0: 2.13}}"
-    write(tmp_path, f"like: b200\ntrial: {trial}\n")
-    mine = gpu_type("mine", (CONF, tmp_path))
-    assert mine.calibrated is None, "then the page and the model say who measured"
-    assert mine.floors is mine.trial
-    assert (mine.floors.origin, mine.floors.records) == (Origin.trial, ())
-    assert "trial (2026-11-22)" in mine.floors.source.text
-    assert mine.floors.release_acquire_us == {0: 2.13}
-    assert "load_own_l2_us" in mine.floors.missing
-    assert "relaxed_us" not in mine.floors.missing
+    write(
+        tmp_path,
+        "like: h200\nfloors:\n  source: 'measured: 2026-12-01, a test'\n  ranks: 2\n"
+        "  relaxed_us: 0.5\n  push_gbps: {8: 90, 1: 12.5}\n",
+    )
+    found = gpu_type("mine", (CONF, tmp_path)).floors
+    assert (found.relaxed_us, found.records, found.source.text) == (0.5, (), "2026-12-01, a test")
+    assert list(found.push_gbps.items()) == [(1, 12.5), (8, 90.0)]
+    assert "load_own_l2_us" in found.missing
+    assert "relaxed_us" not in found.missing
 
 
 @pytest.mark.parametrize("name", ["h100", "h200"])
-def test_what_a_trial_measured_calibration_found_too(name):
-    """Two programs on two days: nothing that both measured differs by more than a quarter."""
-    found = gpu_type(name)
-    assert found.floors is found.calibrated
-    assert found.calibrated.missing == ()
-    for key in ("relaxed_us", "load_remote_hot_us"):
-        assert getattr(found.calibrated, key) == pytest.approx(getattr(found.trial, key), rel=0.25)
-    assert found.calibrated.release_acquire_us[0] == pytest.approx(found.trial.release_acquire_us[0], rel=0.25)
-
-
-def test_calibrated_floors_go_first(tmp_path):
-    write(
-        tmp_path,
-        "like: h200\nfloors:\n  source: 'measured: 2026-12-01, a test'\n  ranks: 2\n  records: ['sha256:00']\n"
-        "  relaxed_us: 0.5\n  push_gbps: {8: 90, 1: 12.5}\n",
-    )
-    found = gpu_type("mine", (CONF, tmp_path))
-    assert found.floors is found.calibrated
-    assert (found.floors.origin, found.floors.relaxed_us) == (Origin.calibrated, 0.5)
-    assert list(found.floors.push_gbps.items()) == [(1, 12.5), (8, 90.0)]
-    assert found.trial == H200.trial
-    assert found.digest != H200.digest
-
-
-def test_the_digest_tells_types_apart():
-    assert gpu_type("h200").digest == H200.digest
-    assert dataclasses.replace(H200, clocks=dataclasses.replace(H200.clocks, sm_mhz=1)).digest != H200.digest
-    assert re.fullmatch("sha256:[0-9a-f]{64}", H200.digest)
+def test_types_that_were_measured_have_all_floors_and_their_records(name):
+    found = gpu_type(name).floors
+    assert found.missing == ()
+    assert found.records
 
 
 def test_like_takes_over_values_with_their_sources(tmp_path):
@@ -108,28 +83,6 @@ def test_a_changed_file_is_read_again(tmp_path):
     assert gpu_type(str(path)).title == "another"
 
 
-def test_the_limits_of_a_request_hold():
-    limits = dataclasses.replace(H200.limits, multiprocessors=16)
-    found = type_with_limits(limits)
-    assert (found.limits, found.floors) == (limits, H200.floors)
-    assert found.sources["limits.multiprocessors"] == Source(SourceKind.assumed, "given in the request (fabric.gpu)")
-    assert type_with_limits(H200.limits) == H200
-    with refused(RequestError):
-        type_with_limits(dataclasses.replace(limits, name="few"))
-
-
-def test_a_request_means_the_file_that_it_names(tmp_path):
-    path = write(tmp_path, "like: h200\nname: h200\ntrial: {source: 'measured: 2026-11, x', ranks: 2, relaxed_us: 7}\n")
-    mine = gpu_type(str(path))
-    assert mine.limits == H200.limits
-    assert type_asked(str(path), mine.limits) == mine
-    assert type_asked({"like": str(path)}, mine.limits).floors == mine.floors
-    assert type_asked(dataclasses.asdict(H200.limits), H200.limits) == H200
-    few = dataclasses.replace(H200.limits, name="few", multiprocessors=16)
-    found = type_asked({"like": str(path), "name": "few", "multiprocessors": 16}, few)
-    assert (found.name, found.limits, found.floors) == ("few", few, mine.floors)
-
-
 def test_sums_in_own_memory_are_not_bounded_by_links(tmp_path):
     path = write(tmp_path, f"{FLOORS}reduce_gbps: {{128: 2000}}}}\n")
     assert gpu_type(str(path)).floors is not None
@@ -144,7 +97,7 @@ def test_a_device_has_its_type():
 
 
 SMS = "like: h200\nlimits: {multiprocessors: "
-FLOORS = "like: h200\ntrial: {source: 'measured: 2026-11, x', ranks: 2, "
+FLOORS = "like: h200\nfloors: {source: 'measured: 2026-11, x', ranks: 2, "
 
 
 @pytest.mark.parametrize(
@@ -168,10 +121,9 @@ FLOORS = "like: h200\ntrial: {source: 'measured: 2026-11, x', ranks: 2, "
         "like: h200\nlimits: {arch: {value: hopper, source: 'assumed: x'}}\n",
         "like: h200\nlimits: 3\n",
         "name: mine\n",
-        "like: h200\ntrial: {source: 'assumed: x', ranks: 2}\n",
-        "like: h200\ntrial: {source: 'measured: x', ranks: 2}\n",
-        "like: h200\ntrial: {ranks: 2}\n",
-        f"{FLOORS}records: ['sha256:00']}}\n",
+        "like: h200\nfloors: {source: 'assumed: x', ranks: 2}\n",
+        "like: h200\nfloors: {source: 'measured: x', ranks: 2}\n",
+        "like: h200\nfloors: {ranks: 2}\n",
         f"{FLOORS}relaxed_us: -1}}\n",
         f"{FLOORS}relaxed_us: 0.7, release_acquire_us: {{0: 0.6}}}}\n",
         f"{FLOORS}push_gbps: {{0: 3}}}}\n",
@@ -179,7 +131,6 @@ FLOORS = "like: h200\ntrial: {source: 'measured: 2026-11, x', ranks: 2, "
         f"{FLOORS}push_gbps: 3}}\n",
         f"{FLOORS}incast_gbps: {{1: 2560}}}}\n",
         f"{FLOORS}pushed: 3}}\n",
-        f"{FLOORS.replace('trial', 'floors')}relaxed_us: 1}}\n",
         "[1]\n",
         "name: [\n",
     ],
@@ -198,6 +149,6 @@ def test_a_file_that_is_not_there(tmp_path):
 def test_floors_that_cannot_be():
     source = Source(SourceKind.measured, "2026-11")
     with refused(ValueError):
-        Floors(origin=Origin.trial, source=source, ranks=2, relaxed_us=float("inf"))
-    floors = Floors(origin=Origin.trial, source=source, ranks=2, release_acquire_us={64: 2.0, 0: 1.0})
+        Floors(source=source, ranks=2, relaxed_us=float("inf"))
+    floors = Floors(source=source, ranks=2, release_acquire_us={64: 2.0, 0: 1.0})
     assert list(floors.release_acquire_us) == [0, 64]

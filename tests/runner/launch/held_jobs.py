@@ -55,7 +55,7 @@ class HeldJobs:
     def workers(self, records):
         """Return the workers that wait in a job of the command whose folder of records this is."""
         states = LaunchFiles(records).states()
-        return [one for one in states if one.process == self._process(one.job) and not one.ended]
+        return [one for one in states if one.process == self._process(one.job) and not one.how]
 
     def release(self):
         """Let all jobs go on."""

@@ -29,7 +29,7 @@ def test_each_job_is_taken_once(tmp_path):
 def test_a_state_comes_back_as_it_was(tmp_path):
     files = LaunchFiles(tmp_path)
     files.create("token", "joblib sweep")
-    state = WorkerState(2, host="here", job=4, lost={3: "killed"}, problems={5: "no GPU"}, starts=2)
+    state = WorkerState(2, host="here", job=4, lost={3: "killed", 5: "no GPU"}, starts=2)
     files.write_state(state)
     assert files.state(2) == state
     assert files.states() == [state]

@@ -30,7 +30,6 @@ def run(line, folder, environment):
 def test_the_page_has_a_line_for_each_launcher():
     assert {name for line in LINES for name in re.findall("hydra/launcher=([a-z_]+)", line)} == {
         "joblib",
-        "submitit_local",
         "submitit_slurm",
     }
 

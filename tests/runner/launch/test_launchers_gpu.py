@@ -10,7 +10,6 @@ import pytest
 
 from cases.record.record import Status, load
 from reports.record.bundle import record_files
-from runner.records.command_json import command_document_of
 from tests.patience import NEVER_S, PATIENCE_S
 from tests.runner.launch.slurm_cluster import cluster, why_not
 
@@ -35,7 +34,7 @@ def gpus():
 
 
 def swept(folder, environment, *words):
-    """The workers and records of a sweep over seeds, all of whose cases passed and whose audit has no finding."""
+    """The records of a sweep over seeds, all of whose cases passed and whose audit has no finding."""
     environment = {**environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment.pop("CUDA_VISIBLE_DEVICES", None)  # gpus() counts all
     seeds = "seed=" + ",".join(map(str, range(1, JOBS + 1)))
@@ -53,23 +52,22 @@ def swept(folder, environment, *words):
     assert audited.returncode != NOT_AUDITABLE, audited.stdout + audited.stderr
     assert "who vouches" in audited.stdout, audited.stdout + audited.stderr
     assert "FINDING" not in audited.stdout.replace("0 FINDING", ""), audited.stdout
-    document = command_document_of(records)
     found = [load(path) for path in record_files(records)]
     assert [one.status for one in found] == [Status.PASSED] * JOBS
-    return list(document.workers), found
+    return found
 
 
-def at_work(worker):
-    return datetime.fromisoformat(worker.started), datetime.fromisoformat(worker.ended)
+def gpus_of(record):
+    """The GPUs of the worker that a record is of."""
+    return set((record.environment.launch or {})["worker"]["gpus"].split(","))
 
 
-def check_none_shared(workers):
-    """Workers that were there at the same time had no GPU in common."""
-    assert all(worker.gpus for worker in workers)
-    for one, other in combinations(workers, 2):
-        (begun, ended), (other_begun, other_ended) = at_work(one), at_work(other)
-        if begun < other_ended and other_begun < ended:
-            assert not set(one.gpus.split(",")) & set(other.gpus.split(",")), (one, other)
+def check_none_shared(records):
+    """Cases that ran at the same time had no GPU in common."""
+    for one, other in combinations(records, 2):
+        times = [datetime.fromisoformat(text) for text in (one.started, one.ended, other.started, other.ended)]
+        if times[0] < times[3] and times[2] < times[1]:
+            assert not gpus_of(one) & gpus_of(other), (one.id, other.id)
 
 
 def test_workers_of_joblib_have_gpus_of_their_own(tmp_path):
@@ -77,12 +75,9 @@ def test_workers_of_joblib_have_gpus_of_their_own(tmp_path):
     if not (count := gpus()):
         pytest.skip("no GPU")
     most = ("hydra/launcher=joblib", f"hydra.launcher.n_jobs={JOBS}")
-    workers, records = swept(tmp_path, dict(os.environ), "world_size=1", *most)
-    assert len(workers) == min(count, JOBS)
-    assert sorted(worker.gpus for worker in workers) == [str(number) for number in range(min(count, JOBS))]
-    check_none_shared(workers)
-    used = {(one.environment.launch or {})["worker"]["gpus"] for one in records}
-    assert used <= {worker.gpus for worker in workers}
+    records = swept(tmp_path, dict(os.environ), "world_size=1", *most)
+    check_none_shared(records)
+    assert set().union(*map(gpus_of, records)) <= {str(number) for number in range(min(count, JOBS))}
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +95,8 @@ def test_slurm_gives_no_gpu_to_two_workers(slurm_of_gpus, tmp_path):
     """More workers are asked for than there are GPUs, so some have to wait for others' GPUs."""
     workers = min(JOBS, gpus() + 1)
     most = ("hydra/launcher=submitit_slurm", f"hydra.launcher.array_parallelism={workers}")
-    found, _ = swept(tmp_path, slurm_of_gpus.environment, "world_size=1", *most)
-    assert {worker.node for worker in found} == {"node1"}
-    assert all(len(worker.gpus.split(",")) == 1 for worker in found)
+    found = swept(tmp_path, slurm_of_gpus.environment, "world_size=1", *most)
+    assert {len(gpus_of(one)) for one in found} == {1}
     check_none_shared(found)
     assert slurm_of_gpus.queue() == []
 
@@ -112,6 +106,6 @@ def test_ranks_that_srun_started_are_joined(slurm_of_gpus, tmp_path):
         pytest.skip("needs two GPUs: a world of one rank is joined to nothing")
     most = ("hydra/launcher=submitit_slurm", "hydra.launcher.array_parallelism=1")
     each = (f"world_size={ranks}", f"hydra.launcher.tasks_per_node={ranks}")
-    workers, records = swept(tmp_path, slurm_of_gpus.environment, *each, *most)
-    assert {len(worker.gpus.split(",")) for worker in workers} == {ranks}
+    records = swept(tmp_path, slurm_of_gpus.environment, *each, *most)
+    assert {len(gpus_of(one)) for one in records} == {ranks}
     assert {one.case.world_size for one in records} == {ranks}

@@ -1,4 +1,4 @@
-"""Ctrl-C in a terminal under joblib and submitit_local: the signal comes to all processes of its foreground group."""
+"""Ctrl-C in a terminal under joblib: the signal comes to all processes of its foreground group."""
 
 import os
 import signal
@@ -46,11 +46,6 @@ def blocked_by(process):
     """The signals that a process blocks, a bit each."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("SigBlk")).split()[1], 16)
-
-
-def test_the_command_ends_submitits_workers(tmp_path):
-    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
-    interrupted(tmp_path, ["hydra/launcher=submitit_local"], lambda _: at_work(tmp_path))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -93,10 +93,10 @@ def test_a_cancelled_job_and_a_dead_node_cost_what_they_did(slurm, tmp_path):
     begun_in = held.environment(slurm.environment)
     process = begun(begun_in, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=4")
     folder = folder_of(tmp_path / "records")
-    by_node = {one.node: one for one in at_work(held, folder, 4)}
-    first, other = by_node["node1"], by_node["node2"]
-    slurm.said("scancel", first.submission)
-    waited(lambda: not any(line.startswith(f"{first.submission} ") for line in slurm.queue(with_completing=True)))
+    at_work(held, folder, 4)
+    job, *_ = next(line for line in slurm.queue() if line.endswith("node1")).split()
+    slurm.said("scancel", job)
+    waited(lambda: not any(line.startswith(f"{job} ") for line in slurm.queue(with_completing=True)))
     assert any(is_step_daemon(one) for one in slurm.processes_of("node2"))
     with slurm.node_lost("node2"):
         assert slurm.processes_of("node2") == []
@@ -104,24 +104,19 @@ def test_a_cancelled_job_and_a_dead_node_cost_what_they_did(slurm, tmp_path):
         held.release()
         said = ended(process)
     found = document(folder)
-    workers = {one.number: one for one in found.workers}
-    assert workers[first.number].how.startswith("CANCELLED"), said
+    lost = {job for job, _ in found.end.cases_not_run}
+    assert process.returncode == 1, said
+    assert f"Slurm job {job}: CANCELLED" in said
     # Slurm gives the dead node's jobs another start, or calls them failed: either way the worker is accounted for.
-    assert workers[other.number].starts > 1 or workers[other.number].lost or workers[other.number].how != "finished", (
-        said
-    )
-    lost = {job for one in found.workers for job in one.lost}
-    assert process.returncode == (1 if lost else 0), said
-    assert lost == {job for job, _ in found.end.cases_not_run}
+    assert "was requeued and goes on" in said or len(lost) > 1, said
     for job in lost:
         assert f"lost: job {job + 1} (" in said
     assert not (folder / LAUNCH).exists()
     assert slurm.queue() == []
     before = {path: path.stat().st_mtime_ns for path in record_files(folder)}
     assert len(before) == 8 - len(found.end.cases_not_run) >= 4
-    if lost:
-        again = resumed(slurm, folder)
-        assert again.returncode == 0, again.stdout + again.stderr
+    again = resumed(slurm, folder)
+    assert again.returncode == 0, again.stdout + again.stderr
     after = {path: path.stat().st_mtime_ns for path in record_files(folder)}
     assert len(after) == 8
     # Two workers of one core each may be on a node of two.
@@ -135,19 +130,16 @@ def test_a_requeued_worker_goes_on(slurm, tmp_path):
     held = HeldJobs(tmp_path / "held", (1,))
     process = begun(held.environment(slurm.environment), tmp_path, "seed=1,2,3", "hydra.launcher.array_parallelism=1")
     folder = folder_of(tmp_path / "records")
-    (first,) = at_work(held, folder, 1)
+    at_work(held, folder, 1)
     assert len(record_files(folder)) == 1
-    slurm.said("scontrol", "requeue", first.submission)
+    slurm.said("scontrol", "requeue", slurm.queue()[0].split()[0])
     slurm.start_requeued()
     waited(lambda: [one for one in held.workers(folder) if one.starts == 2])
     held.release()
     said = ended(process)
     assert process.returncode == 0, said
     assert "was requeued and goes on (start 2)" in said
-    found = document(folder)
-    (worker,) = found.workers
-    assert (worker.starts, worker.jobs, worker.lost, worker.how) == (2, (0, 1, 2), (), "finished")
-    assert found.end.cases_not_run == ()
+    assert document(folder).end.cases_not_run == ()
     ids = [(one.request.job, one.id) for one in map(load, record_files(folder))]
     assert len(ids) == len(set(ids)) == 3
     assert slurm.queue() == []
@@ -172,7 +164,7 @@ def test_an_interrupt_leaves_nothing_in_the_queue(slurm, tmp_path):
     assert again.returncode == 0, again.stdout + again.stderr
     new = [load(path) for path in set(record_files(folder)) - before]
     assert {(one.request.job, one.id) for one in new} == left
-    assert {one.launcher for one in document(folder).workers} == {"submitit_slurm", "joblib"}
+    assert {(one.environment.launch or {})["worker"]["launcher"] for one in new} == {"joblib"}
     audit = subprocess.run(
         [sys.executable, "-m", "symlab", "audit", str(folder), "--rerun", "2"],
         env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -181,21 +173,6 @@ def test_an_interrupt_leaves_nothing_in_the_queue(slurm, tmp_path):
         timeout=NEVER_S,
     )
     assert (audit.returncode, audit.stdout.splitlines()[-1][:14]) == (0, "DATA VERIFIED:"), audit.stdout
-
-
-def test_two_sweeps_at_once_keep_to_themselves(slurm, tmp_path):
-    processes = []
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-        processes.append(begun(slurm.environment, tmp_path / name, "seed=1,2", "hydra.launcher.array_parallelism=1"))
-    for process, name in zip(processes, ("one", "other"), strict=True):
-        said = ended(process)
-        assert process.returncode == 0, said
-        folder = folder_of(tmp_path / name / "records")
-        assert "2 cases: 2 passed" in said
-        assert {load(path).request.command for path in record_files(folder)} == {folder.name}
-        assert all(one.how == "finished" for one in document(folder).workers)
-    assert slurm.queue() == []
 
 
 def test_a_second_interrupt_says_what_is_still_there(slurm, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from memory.owned_folder import began_at
 from runner.launch.files import LaunchFiles
-from runner.launch.supervisor import MOST_STARTS_BETWEEN, Supervisor, _ended_by
+from runner.launch.supervisor import MOST_STARTS_BETWEEN, Supervisor
 from tests.patience import PATIENCE_S, until
 
 STUB = "tests.runner.launch.stub_worker"
@@ -41,7 +41,7 @@ def test_a_job_that_kills_its_process_costs_that_job_alone(tmp_path):
     state = LaunchFiles(tmp_path).state(3)
     assert state == returned
     assert (state.how, state.starts, state.job, state.gpus) == ("finished", 1, None, "2,3")
-    killed = "its process was ended by SIGKILL"
+    killed = "its process ended by SIGKILL"
     assert state.lost == {1: killed, 4: killed}
     assert (tmp_path / "did-5.json").read_text() == "2,3"
 
@@ -54,12 +54,6 @@ def launched(folder, *steps):
 def test_a_process_that_ends_before_any_job_is_not_started_again(tmp_path):
     state = supervised(tmp_path, [("code", 1)])
     assert state.how == "its process ended with exit code 1: what it said last"
-    assert state.ended
-
-
-def test_the_end_of_a_process_is_told_by_its_code():
-    ends = ("ended with exit code 0", "was ended by SIGKILL", "was ended by signal 99")
-    assert [_ended_by(code) for code in (0, -9, -99)] == [f"its process {one}" for one in ends]
 
 
 def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path):
@@ -67,7 +61,7 @@ def test_a_process_that_is_killed_between_jobs_is_started_again(tmp_path):
     killed = [("killed",)] * MOST_STARTS_BETWEEN
     assert launched(tmp_path / "one", *killed[1:], ("job", 1))(0).how == "finished"
     assert (tmp_path / "one" / "did-1.json").exists()
-    assert launched(tmp_path / "other", *killed)(1).how == "its process was ended by SIGKILL"
+    assert launched(tmp_path / "other", *killed)(1).how == "its process ended by SIGKILL"
 
 
 def test_a_stopped_launch_ends_its_processes(tmp_path):

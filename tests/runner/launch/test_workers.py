@@ -32,8 +32,6 @@ def test_the_number_of_workers():
         (asked("joblib", n_jobs=-1), 8),
         (asked("joblib", n_jobs=-2), 7),
         (asked("joblib", n_jobs=3), 3),
-        (asked("submitit_local", cpus_per_task=None), 8),
-        (asked("submitit_local", cpus_per_task=4), 2),
         (asked("submitit_slurm", array_parallelism=256), 256),
     ]
     assert [workers_given(request) for request, _ in expected] == [number for _, number in expected]
@@ -53,7 +51,7 @@ def test_simulated_jobs_share_the_cores():
 
 def test_workers_have_disjoint_gpus():
     """Jobs of as many ranks form a group, and no GPU belongs to two workers of it."""
-    jobs = on_gpus(2, 4, 2, 8, 2, 2, timed=True, shared=True)
+    jobs = on_gpus(2, 4, 2, 8, 2, 2)
     two, four, eight = groups_of(asked("joblib", n_jobs=-1), jobs, tuple("01234567"))
     assert (two.jobs, devices_of(two)) == ((0, 2, 4, 5), ["0,1", "2,3", "4,5", "6,7"])
     assert (four.jobs, devices_of(four)) == ((1,), ["0,1,2,3"])
@@ -72,13 +70,11 @@ def test_gpus_are_those_that_the_command_was_given(monkeypatch):
     assert workers.visible_devices(2) == ("0", "1")
 
 
-@pytest.mark.parametrize("name", ["joblib", "submitit_local"])
-def test_timed_jobs_beside_others_are_refused(name):
-    every, pair = asked(name, n_jobs=-1), on_gpus(2, 2, timed=True)
+def test_timed_jobs_beside_others_are_refused():
+    every, pair = asked("joblib", n_jobs=-1), on_gpus(2, 2, timed=True)
     with refused(RequestError):
         groups_of(every, pair, tuple("0123"))
     assert groups_of(every, pair, tuple("012"))[0].workers == 1
-    assert groups_of(every, on_gpus(2, 2, timed=True, shared=True), tuple("0123"))[0].workers == 2
     assert groups_of(every, on_gpus(2, 2), tuple("0123"))[0].workers == 2
 
 
@@ -100,7 +96,6 @@ def test_timed_jobs_on_slurms_nodes_need_them_alone(exclusive):
     alone = groups_of(asked("submitit_slurm", array_parallelism=9, **exclusive), timed, ())
     assert [group.beside for group in alone] == [1, 1]
     assert len(groups_of(nine, on_gpus(2, 4), ())) == 2
-    assert len(groups_of(nine, on_gpus(2, 4, timed=True, shared=True), ())) == 2
     assert groups_of(asked("submitit_slurm", array_parallelism=1), on_gpus(2, 2, timed=True), ())[0].beside == 1
 
 
@@ -117,8 +112,6 @@ def test_sruns_ranks_are_the_jobs():
     assert groups_of(joined, on_gpus(4), ())[0].workers == 1
     with refused(RequestError):
         groups_of(joined, on_gpus(4, 2), ())
-    with refused(RequestError):
-        groups_of(asked("submitit_local", tasks_per_node=2), on_gpus(2), tuple("01"))
 
 
 def test_ranks_that_share_a_gpu_ask_for_one():

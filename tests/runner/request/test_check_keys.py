@@ -67,6 +67,8 @@ def test_an_older_configuration_in_todays_form():
     assert overrides_today(["timing.lead_in_calls=3"]) == ("timing.lead_in_calls=3",), "calls that ran, today's do not"
     timing = {"predict": True, "lead_in_calls": 3, "l2": "hot"}
     assert as_today({"isolation": "none", "timing": timing}) == {"timing": {"lead_in_calls": 3, "l2": "hot"}}
+    assert as_today({"timing": {"shared": False, "calls": 2}}) == {"timing": {"calls": 2}}
+    assert overrides_today(["timing.shared=false", "timing.shared=true"]) == ("timing.shared=true",)
 
 
 def test_the_configurations_of_an_older_commit_may_have_keys_that_are_gone(tmp_path):

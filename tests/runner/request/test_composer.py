@@ -30,85 +30,28 @@ OF_HYDRA = "# @package _global_\n# its records lie in a folder named by Hydra\nr
 
 BROKEN = "# @package _global_\n# a word where a number belongs\nworld_size: many\n"
 
-GROUPS = [
-    [],
-    ["+exp=allreduce_bf16"],
-    ["+exp=barrier"],
-    ["+exp=allreduce_gpus"],
-    ["+exp=accumulator_study"],
-    ["+exp=mine"],
-    ["fabric=simulator"],
-    ["fabric=nvshmem", "track=none"],
-    ["+exp=mine", "track=none", "fabric=nvshmem"],
-]
+GROUPS = (
+    " / +exp=allreduce_bf16 / +exp=barrier / +exp=allreduce_gpus / +exp=accumulator_study / +exp=mine / "
+    "fabric=simulator / fabric=nvshmem track=none / +exp=mine track=none fabric=nvshmem"
+)
 
-VALUES = [
-    "seed=3",
-    "'op'=broadcast",
-    "op='all_gather'",
-    'op="reduce"',
-    "dtype=bfloat16/native",
-    "baselines=null",
-    "algorithms=[one_shot,two_shot]",
-    "algorithms=[]",
-    "sizes.list=[1K,4K]",
-    "sizes.max=1M",
-    "sizes={min:1K,max:4K}",
-    "check=yes",
-    "deadline_s=1e2",
-    "placement=in_place",
-    "timing.samples=5",
-    "timing={mode:none,samples:9}",
-    "timing.calls=null",
-    "fabric.name=simulator",
-    "fabric={seed:7,schedule:random}",
-    "fabric.heap_bytes=1M",
-    "track.experiment='two words, a comma'",
-    "track.experiment=a\\,b",
-    "records=out/${op}",
-    "seed=${world_size}",
-    "records=${hydra.job.name}",
-    "launches=${timing.samples}",
-    "cache_dir=${oc.env:HOME}/cache",
-]
+VALUES = (
+    "seed=3 / 'op'=broadcast / op='all_gather' / op=\"reduce\" / dtype=bfloat16/native / baselines=null / "
+    "algorithms=[one_shot,two_shot] / algorithms=[] / sizes.list=[1K,4K] / sizes.max=1M / "
+    "sizes={min:1K,max:4K} / check=yes / deadline_s=1e2 / placement=in_place / timing.samples=5 / "
+    "timing={mode:none,samples:9} / timing.calls=null / fabric.name=simulator / "
+    "fabric={seed:7,schedule:random} / fabric.heap_bytes=1M / track.experiment='two words, a comma' / "
+    "track.experiment=a\\,b / records=out/${op} / seed=${world_size} / records=${hydra.job.name} / "
+    "launches=${timing.samples} / cache_dir=${oc.env:HOME}/cache"
+)
 
-WRONG = [
-    "world_size=two",
-    "world_size=null",
-    "world_size=[2]",
-    "wurld_size=2",
-    "sizes.mni=1K",
-    "sizes={mox:1K}",
-    "sizes=null",
-    "timing=null",
-    "timing=[1]",
-    "timing.mode=grph",
-    "inputs=random",
-    "fabric.nme=x",
-    "fabric=cuda",
-    "fabric=[]",
-    "check=maybe",
-    "op=[1]",
-    "op=${nowhere}",
-    "seed=${hydra.job.num}",
-    "+xyz=1",
-    "++seed=4",
-    "++world_siz=2",
-    "+seed=1",
-    "~op",
-    "~sizes",
-    "~sizes.max",
-    "~fabric",
-    "hydra.foo=1",
-    "hydra.mode=FAST",
-    "hydra.job.name=mine",
-    "+exp=broken",
-    "+exp=allreduce_bf17",
-    "seed@here=1",
-    "a b",
-    "seed",
-    "sizes.list.0=4",
-]
+WRONG = (
+    "world_size=two / world_size=null / world_size=[2] / wurld_size=2 / sizes.mni=1K / sizes={mox:1K} / "
+    "sizes=null / timing=null / timing=[1] / timing.mode=grph / inputs=random / fabric.nme=x / fabric=cuda / "
+    "fabric=[] / check=maybe / op=[1] / op=${nowhere} / seed=${hydra.job.num} / +xyz=1 / ++seed=4 / "
+    "++world_siz=2 / +seed=1 / ~op / ~sizes / ~sizes.max / ~fabric / hydra.foo=1 / hydra.mode=FAST / "
+    "hydra.job.name=mine / +exp=broken / +exp=allreduce_bf17 / seed@here=1 / a b / seed / sizes.list.0=4"
+)
 
 
 @pytest.fixture(scope="module")
@@ -153,11 +96,12 @@ def by_composer(composer, lines):
 def samples(count):
     """Command lines in any order: a choice of groups, values, and now and then something wrong."""
     chosen = random.Random(11)
-    found = [[line] for line in VALUES + WRONG]
+    groups, values, wrong = (text.split(" / ") for text in (GROUPS, VALUES, WRONG))
+    found = [[line] for line in values + wrong]
     while len(found) < count:
-        lines = [*chosen.choice(GROUPS), *chosen.sample(VALUES, chosen.randint(1, 5))]
+        lines = [*chosen.choice(groups).split(), *chosen.sample(values, chosen.randint(1, 5))]
         if chosen.random() < 0.4:
-            lines += chosen.sample(WRONG, chosen.randint(1, 2))
+            lines += chosen.sample(wrong, chosen.randint(1, 2))
         chosen.shuffle(lines)
         found.append(lines)
     return found
@@ -196,39 +140,23 @@ def test_a_sweep_is_one_compose_a_combination_of_groups(monkeypatch):
     assert len(seen) <= 2 * 2, "one to look for a sweep, one for all jobs"
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["seed=3", "seed=4"],
-        ["seed=3", "++seed=4"],
-        ["++seed=4", "seed=3"],
-        ["launches=3", "launches=${world_size}"],
-        ["timing.samples=3", "++timing={samples:4}"],
-        ["timing={samples:4}", "timing.samples=3"],
-        ["op=reduce", "~op"],
-        ["fabric.seed=4", "fabric=simulator"],
-        ["fabric={seed:7}", "fabric.seed=4", "fabric=simulator"],
-    ],
+ORDERS = (
+    "seed=3 seed=4 / seed=3 ++seed=4 / ++seed=4 seed=3 / launches=3 launches=${world_size} / "
+    "timing.samples=3 ++timing={samples:4} / timing={samples:4} timing.samples=3 / op=reduce ~op / "
+    "fabric.seed=4 fabric=simulator / fabric={seed:7} fabric.seed=4 fabric=simulator"
 )
-def test_the_order_of_lines_about_one_key_is_kept(folder, lines):
+OF_HYDRAS_SECTION = (
+    "records=${hydra.job.name} / +exp=of_hydra records=here / timing=${hydra.job} timing.samples=3 / "
+    "+exp=of_hydra seed=${seed}"
+)
+
+
+def test_the_order_of_lines_about_one_key_is_kept_and_interpolations_are_hydras(folder):
+    orders, others = ([line.split() for line in text.split(" / ")] for text in (ORDERS, OF_HYDRAS_SECTION))
     with hydra_over(folder):
         composer = Composer()
-        assert by_composer(composer, lines) == by_hydra(lines)
-        assert by_composer(composer, lines[::-1]) == by_hydra(lines[::-1])
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["records=${hydra.job.name}"],
-        ["+exp=of_hydra", "records=here"],
-        ["timing=${hydra.job}", "timing.samples=3"],
-        ["+exp=of_hydra", "seed=${seed}"],
-    ],
-)
-def test_interpolations_are_hydras(folder, lines):
-    with hydra_over(folder):
-        assert by_composer(Composer(), lines) == by_hydra(lines)
+        for lines in [*orders, *(one[::-1] for one in orders), *others]:
+            assert by_composer(composer, lines) == by_hydra(lines), lines
 
 
 def test_a_folder_that_is_searched_may_make_a_group_of_a_key(folder, tmp_path):

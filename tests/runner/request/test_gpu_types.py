@@ -12,7 +12,7 @@ from runner.request.validate import validate
 from runner.request_error import RequestError
 from runner.world.fabrics import FabricName, HostOffer, resolve, settings
 from simulator.gpu import Gpu
-from tests.golden import same_text
+from tests.golden import refused, same_text
 from tests.runner.conftest import refusals
 
 H100 = dataclasses.asdict(gpu_type("h100").limits)
@@ -50,8 +50,6 @@ def test_the_composed_configuration_has_the_numbers():
     again = validate(merged(job.configuration))  # as a record has it: from there a replay takes it
     assert again.fabric == job.request.fabric
     assert plain_configuration(configured(job.configuration)) == job.configuration
-    (job,) = composed("fabric=simulator", "fabric.gpu={name: few, like: h100, multiprocessors: 3}")
-    assert job.request.fabric.gpu == dataclasses.replace(Gpu(**H100), name="few", multiprocessors=3)
 
 
 @pytest.mark.slow
@@ -95,23 +93,7 @@ def test_where_the_fabric_is_open_it_asks_for_the_simulator():
     assert (found.name, why) == (FabricName.simulator, "fabric.gpu asked for")
 
 
-WRONG = (
-    "h10",
-    "[h100]",
-    "7",
-    "{like: 7}",
-    "{like: x}",
-    "{name: few}",
-    "{like: h100, sms: 3}",
-    "{like: h100, multiprocessors: 0}",
-    "{like: h100, multiprocessors: true}",
-    "{like: h100, partitions: many}",
-    "{like: h100, name: 4}",
-    "{like: h100, arch: hopper}",
-    "round",
-    "list",
-    "broken",
-)
+WRONG = ("h10", "[h100]", "7", "{like: h100, multiprocessors: 4}", "round", "list", "broken")
 
 
 def test_what_is_wrong_is_said_in_a_line(tmp_path):
@@ -126,6 +108,25 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path):
             said.append(str(caught.value))
             assert "\n" not in said[-1]
     same_text("\n".join(said))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"multiprocessors": 0},
+        {"multiprocessors": True},
+        {"partitions": "many"},
+        {"name": 4},
+        {"arch": "hopper"},
+        {"sms": 3},
+    ],
+    ids=str,
+)
+def test_a_record_whose_limits_were_changed_is_refused(changes):
+    (job,) = composed("fabric=simulator", "fabric.gpu=h100")
+    job.configuration["fabric"]["gpu"] = {**H100, **changes}
+    with refused(RequestError):
+        validate(merged(job.configuration))
 
 
 @pytest.mark.parametrize(

@@ -34,16 +34,17 @@ ONE = ("hydra/launcher=joblib",)
 REFUSED = {
     "launchers": (
         ("hydra/launcher=ray",),
+        ("hydra/launcher=submitit_local",),
         (*ONE, "hydra.launcher.n_jobs=1,2"),
         ("+hydra/launcher=joblib",),
-        (*ONE, "hydra/launcher=submitit_local"),
+        (*ONE, "hydra/launcher=submitit_slurm"),
         ("hydra.launcher.n_jobs=2",),
         ("+hydra.launcher.n_jobs=2",),
     ),
     "options": (
         (*ONE, "hydra.launcher.jobs=2"),
         (*ONE, "+hydra.launcher.foo=1"),
-        ("hydra/launcher=submitit_local", "+hydra.launcher.foo=1"),
+        ("hydra/launcher=submitit_slurm", "hydra.launcher.submitit_folder=here"),
         ("hydra/launcher=submitit_slurm", "+hydra.launcher.foo=1"),
         (*ONE, "hydra.launcher._target_=os.system"),
         ("hydra/launcher=submitit_slurm", "hydra.launcher.additional_parameters.exclusive=true"),
@@ -55,7 +56,6 @@ REFUSED = {
     ),
     "submitit": (
         ("hydra/launcher=submitit_slurm", "hydra.launcher.name='a,b'"),
-        ("hydra/launcher=submitit_local", "hydra.launcher.cpus_per_task=0"),
         ("hydra/launcher=submitit_slurm", "hydra.launcher.cpus_per_task=-3"),
     ),
 }

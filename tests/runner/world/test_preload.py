@@ -1,6 +1,5 @@
 """library.nccl: which library is found for a path or a version, and how the ranks get it."""
 
-import os
 import signal
 import subprocess
 from dataclasses import replace
@@ -10,7 +9,7 @@ import pytest
 from memory.fabric import FabricError, Traits
 from runner.command.job import _refuse_other_nccl
 from runner.request_error import RequestError
-from runner.world import fabrics, preload, processes
+from runner.world import fabrics, processes
 from runner.world.fabrics import FabricName, HostOffer, resolve
 from runner.world.preload import LOADED_FIRST, Preloaded, loaded_first, nccl_of
 from tests.golden import refused
@@ -36,27 +35,6 @@ def test_a_path_is_asked_for_its_version(tmp_path):
     for given in (other, tmp_path / "none.so"):
         with refused(RequestError):
             nccl_of(str(given))
-
-
-def test_a_version_is_looked_for_among_those_installed(tmp_path):
-    new, old = library(tmp_path / "new", 23203), library(tmp_path / "old", 22809)
-    link = tmp_path / "link"
-    link.symlink_to(new.parent)
-    folders = [tmp_path / "none", old.parent, link, new.parent]
-    assert nccl_of("2.32.3", folders) == Preloaded(str(new), "2.32.3")
-    assert nccl_of("2.28.9", folders) == Preloaded(str(old), "2.28.9")
-    for wrong, among in (("2.30.1", folders), ("2.30.1", []), (2.28, folders), ("latest", folders), (2, folders)):
-        with refused(RequestError):
-            nccl_of(wrong, among)
-
-
-def test_a_file_that_changed_is_asked_again(tmp_path):
-    path = library(tmp_path / "one", 23203)
-    assert preload._version(path) == "2.32.3"
-    changed = library(tmp_path / "two", 22809)
-    os.replace(changed, path)
-    os.utime(path, ns=(1, 1))
-    assert preload._version(path) == "2.28.9"
 
 
 def test_it_is_loaded_before_what_was_to_be_loaded_first():

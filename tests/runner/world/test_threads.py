@@ -24,7 +24,6 @@ class Machine:
         self.condition = threading.Condition()
         self.arrived = 0
         self.rounds = 0
-        self.spins = 0
         self.lost = None
         self.aborted = None
         self.deadline_s = None
@@ -48,13 +47,6 @@ class Machine:
                 if self.lost is not None:
                     raise PeerLost(self.lost)
                 self.condition.wait(0.02)
-
-    def spin(self):
-        """A kernel without end: the machine itself stops it at the deadline."""
-        while self.deadline_s is None or threads_module.time.monotonic() < self.deadline_s:
-            self.spins += 1
-            time.sleep(0.01)
-        raise DeadlineExceeded("the deadline passed in a kernel")
 
     def leave(self, rank, error):
         with self.condition:
@@ -247,18 +239,6 @@ def test_a_rank_stuck_after_anothers_failure_does_not_hide_it():
         failure = fail(world, program, deadline_s=None)
     release.set()
     assert (failure.status, failure.message) == ("FAILED", "rank 1: a wrong size")
-
-
-def test_a_kernel_beyond_the_deadline_is_a_timeout(clock):
-    world, machine = make(2)
-
-    def program(fabric, argument):
-        fabric.machine.spin()
-
-    clock.skip_when(lambda: machine.spins > 1)
-    failure = fail(world, program)
-    assert (failure.status, failure.rank) == ("TIMEOUT", None)
-    assert "deadline" in failure.message
 
 
 @pytest.mark.usefixtures("ctrl_c_raises")

@@ -11,7 +11,6 @@ from memory.pool import SymmetricPool
 from runner.interrupt import Interrupted, interruptible
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
-from simulator.isa import UnknownInstruction
 from simulator.run import schedule
 from simulator.world import SimulatorOptions
 from tests.golden import refused
@@ -121,24 +120,6 @@ def test_no_batch_starves_while_several_take_turns():
     world = simulated(2, step_budget=20_000)
     program = launched(kernel(COUNTED_SPIN), kernel(SIGNALLED_SPIN), block=32, peer=1)
     assert world.run(program, None, NEVER_S) == [None, None]
-
-
-def test_the_lane_of_a_guarded_instruction_is_named():
-    misaligned = kernel(
-        """
-    ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 21; cvt.u64.u32 %rd2, %r1;
-    add.u64 %rd3, %rd1, %rd2; @%p1 st.global.b32 [%rd3], %r1;
-    ret;
-"""
-    )
-    assert "rank 0, block 0, thread 21: " in fail(simulated(1), launched(misaligned, block=32)).message
-
-
-def test_an_unknown_instruction_is_the_cause_and_not_a_lost_peer():
-    failure = fail(simulated(2), launched(kernel("ret;"), kernel("bramble.b32 %r1, %r2;\n ret;")))
-    assert isinstance(failure.__cause__, UnknownInstruction)
-    assert (failure.status, failure.rank) == ("FAILED", 1)
-    assert "rank 1, block 0, thread 0: the simulator has no bramble.b32 yet; PTX line" in failure.message
 
 
 def test_launched_work_that_nobody_waited_for_is_an_error_of_its_own_run():

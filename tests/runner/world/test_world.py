@@ -4,7 +4,7 @@ import pytest
 
 from memory.fabric import DeadlineExceeded, Deadlock, DeviceFault, FabricError, HeapFull, PeerLost, work_of
 from runner.world.rank import failure_answer, take_answer
-from runner.world.world import Outcomes, failure_of
+from runner.world.world import Outcomes, ended, failure_of
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,8 @@ def test_of_ranks_that_waited_the_one_that_knows_for_what_is_heard(sent):
     failure = failure_of(run, 5.0)
     assert (failure.status, failure.rank, failure.message) == ("TIMEOUT", 1, str(errors[1]))
     assert [work_of(one) for one in failure.errors.values()] == ["", "nvshmem 256M"]
+
+
+def test_the_end_of_a_process_is_told_by_its_code():
+    ends = ["ended with exit code 0", "ended by SIGKILL", "ended by signal 99", "cut its connection"]
+    assert [ended(code) for code in (0, -9, -99, None)] == ends

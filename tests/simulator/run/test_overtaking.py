@@ -1,12 +1,13 @@
 """Launches that overtake: each rank's streams go on by themselves, and a report says which launch it is about."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from memory.fabric import Deadlock
-from runner.request.gpu_types import gpu_of
+from runner.gpu.reading import gpu_type
 from tests.patience import NEVER_S, PATIENCE_S
 from tests.simulator.harness import executable, get, make_world, module, put, ran, run, start, succeed
 
@@ -104,7 +105,7 @@ SIGNAL = executable(module("st.release.sys.global.u32 [%flag], 7;", ["u64 flag"]
 WAIT = executable(
     module("SPIN: ld.acquire.sys.global.u32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;", ["u64 flag"])
 )
-GPU = gpu_of({"like": "h100", "multiprocessors": 2})
+GPU = replace(gpu_type("h100").limits, multiprocessors=2)
 
 
 def waiting(second, waits_for_first=False):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memory.fabric import DeadlineExceeded, Deadlock
-from runner.request.gpu_types import gpu_of
+from runner.gpu.reading import gpu_type
 from simulator.gpu import Fit
 from simulator.ptx import assembler
 from simulator.run.residency import Places, Resident
@@ -32,8 +32,7 @@ ORDER_IDS = ["fair", *(f"seed{seed}" for seed in range(6))]
 
 def gpu(multiprocessors):
     """A GPU of few multiprocessors, each of which holds two blocks of 1,024 threads."""
-    found = gpu_of({"like": "h100", "multiprocessors": multiprocessors})
-    return replace(found, name="small")
+    return replace(gpu_type("h100").limits, name="small", multiprocessors=multiprocessors)
 
 
 TWO_PHASES = module(

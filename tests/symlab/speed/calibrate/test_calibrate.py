@@ -10,7 +10,7 @@ from cases.record.record import KernelInfo, Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from reports.record.bundle import read
 from runner.command import runnable_jobs, session
-from runner.gpu.gpu_type import FLOOR_NAMES, Origin
+from runner.gpu.gpu_type import FLOOR_NAMES
 from runner.gpu.names import CONF
 from runner.gpu.reading import gpu_type
 from runner.request_error import RequestError
@@ -153,8 +153,7 @@ def test_a_whole_calibration_on_stand_ins(tmp_path, capsys):
     assert f"use them with fabric.gpu={place}" in said
     found = gpu_type(str(place))
     assert (found.name, found.limits) == ("h200", gpu_type("h200").limits)
-    assert found.floors is found.calibrated
-    assert (found.calibrated.origin, found.calibrated.relaxed_us) == (Origin.calibrated, 0.7)
+    assert found.floors.relaxed_us == 0.7
 
 
 @pytest.mark.slow
@@ -181,7 +180,6 @@ def test_floors_go_into_a_committed_file_and_nothing_else_changes(tmp_path):
     for floors in (one, other, one):
         written_into(place, floors, "b200")
         assert place.read_text() == f"{before}\n{section_of(floors)}"
-    assert gpu_type(str(place)).trial == gpu_type("b200").trial
     wrong = tmp_path / "mine.yaml"
     wrong.write_text("size: 3\n")
     with refused(RequestError):
@@ -226,7 +224,7 @@ def test_floors_of_before_that_cannot_be_are_replaced(tmp_path):
     with refused(RequestError):
         gpu_type(str(place))
     assert calibrate(Options(records=(kept(tmp_path / "records", records()),), output=place)) == 0
-    assert gpu_type(str(place)).calibrated == floors
+    assert gpu_type(str(place)).floors == floors
 
 
 def test_simulated_records_and_probes_that_were_not_run_give_no_floors():
