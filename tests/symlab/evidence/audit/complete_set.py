@@ -118,7 +118,7 @@ RERUN = Recomputed(1, 2, 1, kernels=("all_reduce/one_shot",))
 
 def answer(level=RERUN, problem="", **points):
     """What the worker says where nothing is wrong, but for these items."""
-    names = ("configuration", "kernels", "variables", "inputs", "data", "cases", "replay")
+    names = ("configuration", "kernels", "variables", "data", "cases", "replay")
     good = {name: [Point(Outcome.VERIFIED, f"{name} recomputed", Ground.RECOMPUTED, (8, 8))] for name in names}
     return Answer({} if problem else {**good, **points}, Recomputed() if problem else level, problem)
 

@@ -1,4 +1,4 @@
-"""Items "inputs" and "data": checks, digests against what they promise, races, and worlds against each other."""
+"""Item "data": checks, digests against what they promise, races, and worlds against each other."""
 
 import dataclasses
 

@@ -119,13 +119,3 @@ def test_samples_that_were_taken_until_the_median_was_precise():
     assert "66 samples, asked were parts of 6, 10 at most" in found((10.123,) * 66)
     assert "12 samples with a median to " in found((10.123, 12.5) * 6)
     assert found((10.123, 12.5) * 30) == "", "all that there may be"
-
-
-def test_two_modes_and_lag_1_of_samples_are_named():
-    """The 3 samples of the invented set are too few for either, so that nothing is said."""
-    members = records()
-    members = [with_request(one, configuration={}) for one in members]
-    levels = [10 + 2 * (at // 10 % 2) + 0.01 * (at % 7) for at in range(60)]
-    two = [with_timing(members[0], samples_us=(tuple(levels),) * 4), *members[1:]]
-    assert "two modes (dip test): 1 of 8" in evidence(audited(two), "samples", Outcome.CAPTURED)
-    assert "two modes" not in evidence(audited(), "samples", Outcome.CAPTURED)

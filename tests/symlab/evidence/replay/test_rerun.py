@@ -306,7 +306,7 @@ def test_by_the_reference_no_number_of_launches_fills_the_memory():
 def test_in_the_simulator_the_data_of_a_gpus_record_is_the_recorded():
     """The real worker, on one published case and on the same with one edited figure."""
     record = published("one_shot", 1024, "float16")
-    said = asked([record], inputs_up_to_bytes=0, rerun=Rerun(1, 0, None))
+    said = asked([record], up_to_bytes=0, rerun=Rerun(1, 0, None))
     assert "data VERIFIED: 1 of 1 cases recomputed (1 in the simulator (seed 0)): all agree" in said
 
 
