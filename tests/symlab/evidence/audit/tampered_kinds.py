@@ -509,7 +509,7 @@ DATA = (
     Kind("digests taken away", "measured", first(put("check.output_digests", [[], [], [], []])), "data"),
     Kind("other bits of one rank", "measured", first(put("check.output_digests.1", ["2" * 64] * 2)), "data"),
     Kind("another input", "run", first(put("check.input_digests.0", "3" * 64)), "data", by_rerun=True),
-    Kind("another seed", "run", every(_other_seed), "data", by_rerun=True),
+    Kind("another seed", "run", every(_other_seed), "cases"),
     Kind("other counts per peer", "run", every(_other_counts), "cases"),
     Kind("more instructions", "run", first(put("counters.instructions", 1)), "replay", by_rerun=True),
     Kind("fewer accesses", "run", first(put("counters.accesses.own_write.count", 1)), "replay", by_rerun=True),
