@@ -169,46 +169,36 @@ def repository(project, monkeypatch):
     return project
 
 
-def of_tree(records, commit, **git):
+def of_tree(records, commit):
     """Records that were composed from an experiment that conf/ of a commit lacks."""
-    git = {"commit": commit, "dirty": True, "changed": [], "untracked": []} | git
+    git = {"commit": commit, "dirty": True}
     return [
         with_environment(with_request(one, overrides=["+exp=mine"]), sources={"conf": "sha256:0"}, git=git)
         for one in records
     ]
 
 
-MINE, ALLREDUCE = "conf/exp/mine.yaml", "conf/exp/allreduce_bf16.yaml"
+ALLREDUCE = "conf/exp/allreduce_bf16.yaml"
 
 
-@pytest.mark.parametrize(
-    "git",
-    [
-        {"untracked": [MINE, "notes.txt"]},
-        {"untracked": ["conf/exp/a.yaml", "conf/new/"]},
-        {"changed": [ALLREDUCE]},
-        {"changed": [MINE], "kept_diff": {"file": "source.diff"}},
-        {"untracked": ["a"], "untracked_files": 51},
-    ],
-)
-def test_what_a_changed_conf_of_no_commit_gave_is_not_comparable(two, repository, git):
-    """An experiment that was never committed, and another file of conf/ that came, went or changed since."""
-    found = composed_again(of_tree(two, repository[1], **git))
+def test_what_a_changed_conf_of_no_commit_gave_is_not_comparable(two, repository):
+    """An experiment that was never committed, and another file of conf/ that came since."""
+    found = composed_again(of_tree(two, repository[1]))
     ((_, said),) = found.unsure
     assert found.different == []
     same_text(said)
 
 
 def test_a_changed_conf_excuses_another_value_and_no_disagreement(two, repository):
-    git = {"commit": repository[1], "dirty": True, "changed": [ALLREDUCE], "untracked": []}
+    git = {"commit": repository[1], "dirty": True}
     records = [with_environment(one, sources={"conf": "sha256:0"}, git=git) for one in two]
     assert is_same(records)
     others = [with_configuration(one, seed=7) for one in records]
     ((_, said),) = composed_again(others).unsure
-    assert said.endswith("they were not kept; seed: recorded 7, composed 3")
+    assert said.endswith("they are not applied here; seed: recorded 7, composed 3")
     line = ("-m", *records[0].request.command_line, "root=0,1")
     ((_, said),) = composed_again([with_request(one, command_line=line) for one in records]).unsure
-    assert said.endswith("they were not kept; the command line asks for 2 jobs, the record says 1")
+    assert said.endswith("they are not applied here; the command line asks for 2 jobs, the record says 1")
     ((_, said),) = composed_again([records[0], others[1]]).different
     assert "not one request" in said
 
@@ -218,7 +208,7 @@ def test_a_claim_of_changes_that_the_digest_denies_is_no_excuse(two, repository)
     commit = repository[1]
     with recomposed._configurations_of(commit) as (conf, _):
         digest = recomposed.source_digests(conf.parent)["conf"]
-    liars = [with_environment(one, sources={"conf": digest}) for one in of_tree(two, commit, untracked=[MINE])]
+    liars = [with_environment(one, sources={"conf": digest}) for one in of_tree(two, commit)]
     assert len(composed_again(liars).different) == 1
 
 
