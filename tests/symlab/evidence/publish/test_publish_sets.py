@@ -6,7 +6,6 @@ What worlds give here is invented; test_publish_worlds.py runs real ones in the 
 import json
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from symlab.evidence.publish.plan import Plan, PlannedWorld, missing_text, read_
 from symlab.evidence.publish.running import Ran
 from tests.golden import refused, same_text
 from tests.reports.synthetic import KIB, MIB, record, study
+from tests.repository import git
 
 ASKED = ("fabric=simulator", "world_size=4")
 
@@ -267,12 +267,6 @@ def test_an_interrupt_leaves_what_is_stored_and_says_so(machine):
     assert [(one.world, one.why) for one in machine.plan.failures] == [("barrier-world1", "rank 2 was lost")]
     assert machine.plan.seconds == {"barrier-world2": 60.0}
     assert "- barrier-world1 failed at" in machine.page
-
-
-def git(folder, *arguments):
-    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
-    done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 @pytest.fixture

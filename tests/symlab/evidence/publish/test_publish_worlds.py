@@ -105,20 +105,6 @@ def test_why_a_world_failed_names_no_place_of_this_machine(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_simulated_set_is_whole_and_audited(tmp_path, own):
-    folder = tmp_path / "simulated-x2"
-    done = subprocess.run(
-        asked(folder, own), env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    names = {path.name for path in folder.iterdir()}
-    assert names == {"tiny-world1.jsonl.xz", "tiny-world2.jsonl.xz", PLAN_NAME, "README.md", "table.md"}
-    records = read([folder])
-    assert len({one.request.command for one in records}) == 2
-    assert {one.check.output_digests != () for one in records if one.check is not None} == {True}
-
-
-@pytest.mark.slow
 def test_an_interrupt_ends_the_world_and_says_what_is_stored(tmp_path, own):
     folder = tmp_path / "set"
     process = subprocess.Popen(
@@ -157,6 +143,11 @@ def test_a_kill_leaves_no_world_behind_and_the_next_call_goes_on(tmp_path, own):
     assert done.returncode == 0, done.stderr + done.stdout
     assert "2 worlds, 1 to run" in done.stdout
     assert (folder / "tiny-world1.jsonl.xz").read_bytes() == first
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"tiny-world1.jsonl.xz", "tiny-world2.jsonl.xz", PLAN_NAME, "README.md", "table.md"}
+    records = read([folder])
+    assert len({one.request.command for one in records}) == 2
+    assert {one.check.output_digests != () for one in records if one.check is not None} == {True}
 
 
 AT_FORK = """
