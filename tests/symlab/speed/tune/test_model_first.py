@@ -88,13 +88,13 @@ def test_the_exhaustive_search_measures_all(tmp_path):
 
 def test_the_models_time_ends_and_that_is_said(tmp_path, capsys):
     invented = Invented(most=2)
-    assert ranked(tmp_path, "sizes=[16K]", profiles=invented, model_seconds=3.0)[0] == 0
+    assert ranked(tmp_path, "sizes=[16K]", profiles=invented, seconds=1e3)[0] == 0
     (one,) = read(tmp_path / "t.json").entries
-    assert invented.limits_s[0] == pytest.approx(3.0, abs=1.0)
+    assert invented.limits_s[0] == pytest.approx(500.0, abs=50.0)
     assert one.searched.ranked == 5, "the catalogue's two, two of the grid, and all that is beside the best two"
     assert one.searched.left_out > 20
     said = capsys.readouterr().out
-    assert f"its time ended (--model-seconds, --seconds): {one.searched.left_out} not predicted" in said
+    assert f"its time ended (--seconds): {one.searched.left_out} not predicted" in said
     assert f"{one.searched.left_out} not tried" in said
 
 
@@ -139,7 +139,7 @@ def test_where_none_of_the_best_passes_all_are_measured(tmp_path, capsys):
 
 
 def test_where_nothing_is_predicted_in_time_all_are_measured(tmp_path, capsys):
-    code, bench, _ = ranked(tmp_path, "sizes=[16K]", profiles=Invented(most=0), model_seconds=0.1)
+    code, bench, _ = ranked(tmp_path, "sizes=[16K]", profiles=Invented(most=0))
     assert code == 0
     assert len(bench.names[1 << 14]) > 20
     assert read(tmp_path / "t.json").entries[0].searched.how == "exhaustive"
@@ -165,10 +165,12 @@ def test_without_a_model_all_are_measured_and_the_reason_is_said(tmp_path, more,
     (said,) = [line for line in capsys.readouterr().out.splitlines() if "all candidates are measured: " in line]
     same_text(said)
     with refused(RequestError):
-        ranked(tmp_path, "sizes=[16K]", *more, device=gpu, model_seconds=5.0, output=tmp_path / "u.json")
+        ranked(tmp_path, "sizes=[16K]", *more, device=gpu, gpu="h200" if more else "a100", output=tmp_path / "u.json")
 
 
 def test_another_types_floors_rank_on_request(tmp_path):
+    with refused(RequestError):
+        ranked(tmp_path, "sizes=[16K]", gpu="h200", exhaustive=True)
     assert ranked(tmp_path, "sizes=[16K]", device="an unknown GPU", gpu="h200")[0] == 0
     assert read(tmp_path / "t.json").entries[0].searched.model.startswith("h200, sha256:")
     with hydra_over():
