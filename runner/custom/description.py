@@ -24,8 +24,8 @@ from kernels.own.code import LAUNCH_KEYS, OwnCode, code_at, launch_of
 from kernels.sources import Source
 from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_size
 from memory.fabric import Launch, Traits, refuses_shared_bytes
-from runner.case.allowed_code import AllowedCode, allowed_code, start_of
-from runner.case.bringing import custom_digest, custom_sources, differs_here, refuse_recorded
+from runner.case.allowed_code import start_of
+from runner.case.bringing import custom_digest, custom_sources
 from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_launches
 from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
@@ -33,7 +33,6 @@ from runner.request.validate import CUSTOM
 from runner.request_error import RequestError, naming, near
 
 if TYPE_CHECKING:
-    from cases.record.record import Record
     from runner.custom.nouns import Contents
 
 OP = CUSTOM
@@ -224,19 +223,6 @@ def case_of_section(section: Mapping[str, Any], world_size: int, seed: int) -> C
         for name, values in section["buffers"].items()
     ]
     return _case(_name(str(section["kernel"]).rpartition(":")[2]), buffers, world_size, seed)
-
-
-def recorded_job(record: Record, folder: Path | None = None, code: AllowedCode | None = None) -> CustomJob:
-    """Return the job of a record, unchecked, from the files of this machine. folder: where relative paths begin.
-
-    code: what may run; None: what may by default. Raises ValueError, in one line and before any file runs, for what is
-    not here, for files that may not run, and for files that are not those that ran.
-    """
-    refuse_recorded(record, folder, code or allowed_code(folder=folder))
-    if problem := differs_here(record, folder):
-        raise ValueError(problem)
-    section = (record.request.configuration or {})["custom"]
-    return custom_job(section, record.case.world_size, record.case.seed, is_checked=False, folder=folder)
 
 
 def _case(name: str, buffers: Sequence[BufferSpec], world_size: int, seed: int) -> Case:

@@ -26,7 +26,6 @@ from symlab.evidence.audit.material import Answer, Material, name_of
 from symlab.evidence.audit.worker import Wanted
 from symlab.evidence.replay.commits import commits
 from symlab.evidence.replay.expected_cases import cases
-from symlab.evidence.replay.inputs_again import inputs
 from symlab.evidence.replay.recomposed import configurations, jobs_of, sources_of
 
 Say = Callable[[str], None]
@@ -68,9 +67,8 @@ def answer(material: Material, wanted: Wanted, say: Say) -> Answer:
     from symlab.evidence.replay.refusals_again import refusals
     from symlab.evidence.replay.rerun import rerun
 
-    again = rerun(records, wanted.rerun, say, code, wanted.inputs_up_to_bytes)
+    again = rerun(records, wanted.rerun, say, code, wanted.up_to_bytes)
     parts = again.parts
-    made = inputs(records, wanted.inputs_up_to_bytes, say, code=code, patience_s=wanted.rerun.patience_s)
     names = [name_of(folder, document) for folder, document in material.commands.items()]
     not_run = {name: material.not_run.get(name, frozenset()) for name in names}
     is_whole = any(place.suffix != ".json" for place in material.places)
@@ -81,7 +79,6 @@ def answer(material: Material, wanted: Wanted, say: Say) -> Answer:
         "variables": secrets(records).points(
             "different environments, requests and reasons, searched for secrets and home folders"
         ),
-        "inputs": made,
         "data": (*again.data(), *again.part(parts.races, "findings of the race checker")),
         "cases": (
             *cases(jobs, composed).points(not_run, is_whole),

@@ -201,21 +201,6 @@ def _place(name: str, published: Mapping[str, Sequence[Record]]) -> str:
     return f"\n## {title}\n\n<!-- published: {name} -->\n<!-- end -->\n"
 
 
-def machine_texts(root: Path, name: str, records: list[Record]) -> dict[str, tuple[str, str]]:
-    """Return one machine's table and its sections of the READMEs, by name: the text found and the text expected."""
-    table_path = root / PLACE / name / "table.md"
-    found = {table_path.relative_to(root).as_posix(): (_read(table_path), machine_table(name, records))}
-    for readme, place, make in _readmes(root):
-        there = {match[2]: match[3] for match in place.finditer(_read(readme))}
-        if name in there or place is _SECTION:
-            title = f"{name} in {readme.relative_to(root).as_posix()}"
-            found[title] = (
-                there.get(name, ""),
-                make(name, {other: [] for other in published_sets(root)} | {name: records}),
-            )
-    return found
-
-
 def _filled(text: str, place: re.Pattern[str], make: _Make, published: dict[str, list[Record]]) -> str:
     """Return a README's text with each of its places filled."""
     return place.sub(lambda match: f"{match[1]}{make(match[2], published)}{match[4]}", text)

@@ -29,9 +29,9 @@ from symlab.evidence.audit.statistics import parse_band
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option(
-    "--inputs-up-to",
+    "--up-to",
     metavar="SIZE",
-    help="Of one set: maximum size of cases whose inputs are made again; 0 for none.  [default: 1M]",
+    help="Of one set: maximum size of cases that are compared with the reference; 0 for none.  [default: 1M]",
 )
 @click.option(
     "--code",

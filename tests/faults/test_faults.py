@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ from tests.faults.made import KINDS, faults_of, found_again
 from tests.faults.reached import Reached
 from tests.faults.trial import Found, copy_of, tried
 from tests.marked import included
+from tests.repository import git
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,11 +56,6 @@ def test_the_later_one():
 def test_that_always_fails():
     assert turns.nobody_looks(7) == 8
 """
-
-
-def git(folder, *words):
-    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")

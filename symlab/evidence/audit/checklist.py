@@ -21,7 +21,6 @@ from symlab.evidence.audit import (
     completeness,
     configuration,
     correctness,
-    figures,
     machine,
     samples,
     signatures,
@@ -42,11 +41,9 @@ ITEMS: Mapping[str, Callable[[Material], Iterable[Point]]] = {
     "machine": machine.machine,
     "variables": machine.variables,
     "clocks": clocks.clocks,
-    "inputs": correctness.inputs,
     "data": correctness.data,
     "timing": timing.timing,
     "samples": samples.samples,
-    "figures": figures.figures,
     "worlds": worlds.worlds,
     "baselines": worlds.baselines,
     "limit": timing.limit,
@@ -57,7 +54,7 @@ ITEMS: Mapping[str, Callable[[Material], Iterable[Point]]] = {
 }
 """What gives the points of each item, by its name; beside them "signatures" is who vouches."""
 
-RECOMPUTED = ("configuration", "commit", "kernels", "variables", "inputs", "data", "cases", "replay")
+RECOMPUTED = ("configuration", "commit", "kernels", "variables", "data", "cases", "replay")
 """The items that the worker recomputes a part of."""
 
 _COLUMNS = ("item", "outcome", "ground", "evidence")
@@ -173,7 +170,7 @@ def recomputed(
     places: Sequence[Path], records: Sequence[Record] | None, wanted: worker.Wanted, say: Callable[[str], None]
 ) -> Answer:
     """Return what is recomputed of records, None: of those in places, see worker.ask."""
-    say("making configurations, cases and inputs again")
+    say("making configurations and cases again")
     return worker.ask(places, records, wanted, say)
 
 

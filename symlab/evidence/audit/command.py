@@ -79,16 +79,16 @@ class AuditOptions:
     """What to audit: one place of records, or two to compare; as click gives it.
 
     band: the share within which changes of times do not matter, such as "2%". gate: the findings of a comparison that
-    decide the exit code; None, as for one place, is any. form: one of FORMATS. inputs_up_to: the maximum size of cases
-    whose inputs are made again (1M). code: folders whose files may be run for records, too. rerun, seed: see rerun_of.
-    signers: a list of signers, as ssh-keygen takes it. output: a file for the result, too.
+    decide the exit code; None, as for one place, is any. form: one of FORMATS. up_to: the maximum size of cases that
+    are compared with the reference (1M). code: folders whose files may be run for records, too. rerun, seed: see
+    rerun_of. signers: a list of signers, as ssh-keygen takes it. output: a file for the result, too.
     """
 
     records: tuple[str, ...]
     band: str = "2%"
     gate: str | None = None
     form: str = "text"
-    inputs_up_to: str | None = None
+    up_to: str | None = None
     code: tuple[Path, ...] = ()
     rerun: str | None = None
     seed: int | None = None
@@ -98,8 +98,8 @@ class AuditOptions:
 
 def run(options: AuditOptions) -> int:
     """Audit what the options name. Returns the exit code. ValueError for a wrong request, or what can't be read."""
-    if len(options.records) == 2 and (options.inputs_up_to, options.rerun, options.seed) != (None, None, None):
-        names = "--inputs-up-to, --rerun, --seed"
+    if len(options.records) == 2 and (options.up_to, options.rerun, options.seed) != (None, None, None):
+        names = "--up-to, --rerun, --seed"
         raise ValueError(f"{names}: two places are compared with each other, give one, or use symlab replay")
     band = parse_band(options.band)
     wanted = _wanted(options) if len(options.records) == 1 else Wanted()
@@ -197,8 +197,8 @@ def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mappin
 def _wanted(options: AuditOptions) -> Wanted:
     from runner.request.sizes import parse_bytes
 
-    asked = "1M" if options.inputs_up_to is None else options.inputs_up_to
-    up_to_bytes = parse_bytes(asked, "--inputs-up-to", 0)
+    asked = "1M" if options.up_to is None else options.up_to
+    up_to_bytes = parse_bytes(asked, "--up-to", 0)
     return Wanted(up_to_bytes, options.code, rerun_of(options.rerun, options.seed))
 
 

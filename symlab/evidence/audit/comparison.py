@@ -28,7 +28,6 @@ from symlab.evidence.audit.data import Data, Finding, data_of
 from symlab.evidence.audit.differences import Difference, differences, sheet_of
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.items import listed
-from symlab.evidence.audit.modes import modes_of
 from symlab.evidence.audit.order import APART
 from symlab.evidence.audit.pairing import Pair, paired, why_times_differ_in_kind
 from symlab.evidence.audit.races import FoundRaces, Races, races_of
@@ -56,15 +55,13 @@ CHANGES = (Speed.FASTER, Speed.SLOWER, Speed.OUTSIDE)
 
 _COLUMNS = (
     *("algorithm", "size", "data", "races", "speed", "before (us)", "after (us)", "ratio", "95 % interval"),
-    *("p", "p (Holm)", "lag 1", "worlds", "notes"),
+    *("p", "p (Holm)", "worlds", "notes"),
 )
-_NUMERIC = frozenset({"size", "before (us)", "after (us)", "ratio", "p", "p (Holm)", "lag 1"})
+_NUMERIC = frozenset({"size", "before (us)", "after (us)", "ratio", "p", "p (Holm)"})
 _TIMED = frozenset(_COLUMNS[5:-1])
 """Columns shown only if some times could be compared."""
 _TESTED = frozenset({"95 % interval", "p", "p (Holm)"})
 """Columns shown only if some case had a verdict on speed."""
-_IN_A_ROW = frozenset({"lag 1"})
-"""Column shown only if some case had enough worlds for it."""
 
 _GOOD, _BAD, _OPEN = "green", "bold red", "yellow"
 
@@ -344,7 +341,6 @@ def _sheets(comparison: Comparison) -> tuple[Sheet, ...]:
     absent = (frozenset() if judged else _TIMED) | (frozenset() if tested else _TESTED)
     checked = any(case.races.races is not Races.NOT_CHECKED for case in comparison.cases)
     absent |= frozenset() if checked else frozenset({"races"})
-    absent |= frozenset() if any(case.speed.lag1 is not None for case in comparison.cases) else _IN_A_ROW
     columns = tuple(column for column in _COLUMNS if column not in absent)
     found: dict[str, list[Line]] = {}
     for case in sorted(comparison.cases, key=lambda one: one.pair.first.case.size_bytes):
@@ -367,7 +363,7 @@ def _captions(comparison: Comparison) -> tuple[str, ...]:
             "before, after: the median over worlds of each world's median time a call; ratio: Hodges-Lehmann, after "
             "over before, above 1 is slower; where there is a verdict it has a bootstrap interval (expanded "
             "percentile), the p-value of the exact two-sided Mann-Whitney test over worlds, and that corrected by Holm "
-            "for all cases here; lag 1: the correlation of worlds with the next in time, each side's mean taken off",
+            "for all cases here",
             f"SAME: the interval lies within {comparison.band * 100:.3g} % of 1; FASTER, SLOWER: it does not, lies on "
             "one side of 1, and p (Holm) < 0.05; INCONCLUSIVE: neither; INSIDE, OUTSIDE: the ratio of medians against "
             "the band, where there are too few worlds for more, or where the sides do not alternate in time",
@@ -397,7 +393,6 @@ def _cells(case: Compared, numbers: dict[str, int]) -> dict[str, str]:
         "95 % interval": f"{speed.low:.4f} .. {speed.high:.4f}" if speed.low and speed.high else "-",
         "p": f"{speed.p:.2g}" if speed.p is not None else "-",
         "p (Holm)": f"{speed.corrected:.2g}" if speed.corrected is not None else "-",
-        "lag 1": f"{speed.lag1:+.2f}" if speed.lag1 is not None else "-",
         "worlds": f"{speed.worlds[0]} and {speed.worlds[1]}" if show_times else "-",
         "notes": " ".join(f"[{numbers[note]}]" for note in _notes(case)),
     }
@@ -409,10 +404,6 @@ def _notes(case: Compared) -> list[str]:
     notes += [f"speed: {case.speed.advice}"] if case.speed.advice else []
     if case.recorded is not None and case.recorded.ratio is not None:
         notes += [f"the recorded times: {case.recorded.speed}, ratio {case.recorded.ratio:.4f}, apart in time"]
-    if case.speed.ratio is not None:
-        for side, records in (("before", case.times.before), ("after", case.times.after)):
-            modes = modes_of(tuple(world_medians(records).values()))
-            notes += [f"bimodal {side}: {modes.text('worlds')}"] if modes else []
     return notes
 
 

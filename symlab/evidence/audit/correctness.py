@@ -1,6 +1,6 @@
-"""Items "inputs" and "data": the checks of the data, digests of inputs and outputs, and races.
+"""Item "data": the checks of the data, digests of inputs and outputs, and races.
 
-The worker makes inputs again, runs cases again, and compares others with the reference; all that follows from a case
+The worker runs cases again, and compares others with the reference, inputs too; all that follows from a case
 and its data is held to that. Here the records' digests are held to what they promise, and worlds to each other.
 """
 
@@ -17,11 +17,6 @@ from symlab.evidence.audit.data import Data, data_of
 from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
 from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.statistics import world_of
-
-
-def inputs(material: Material) -> Iterator[Point]:
-    """The seeds; the worker makes inputs again."""
-    yield Point(Outcome.CAPTURED, f"seed of {counted(len(material.records), 'record')}")
 
 
 def data(material: Material) -> Iterator[Point]:

@@ -11,11 +11,10 @@ after.
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from itertools import groupby, pairwise
+from itertools import groupby
 
 BEFORE, AFTER = "A", "B"
 
@@ -25,9 +24,6 @@ LONGEST_RUN = 2
 MOST_AHEAD = 1.0
 """Maximum difference of the two sides' mean places in sides that alternate; that of pairs is 1 at most. Linear
 drift then adds at most the drift of one place, which is far below the spread that it gives each side."""
-
-LEAST_IN_A_ROW = 8
-"""Minimum number of worlds or samples for a lag-1 correlation: of fewer it is mostly chance."""
 
 APART = "apart in time: the worlds of the two sides do not alternate in pairs, so drift can't be told from a change"
 """What is said where no verdict on times is given because of the order."""
@@ -66,31 +62,3 @@ def alternates(order: str) -> bool:
     longest = max(len(list(run)) for _, run in groupby(order))
     means = [sum(some) / len(some) for some in places.values()]
     return longest <= LONGEST_RUN and abs(means[0] - means[1]) <= MOST_AHEAD
-
-
-def worlds_lag1(order: str, before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Return the lag-1 correlation of worlds' log times in their order, each side's mean taken off, so that a change
-    between the sides is none of it. before and after are in order. None for few worlds, or if all times are equal."""
-    sides = {BEFORE: _centred(before), AFTER: _centred(after)}
-    taken = {side: iter(values) for side, values in sides.items()}
-    return lag1([next(taken[side]) for side in order])
-
-
-def samples_lag1(times: Sequence[float]) -> float | None:
-    """Return the lag-1 correlation of consecutive samples' log times. None for few samples, or if all are equal."""
-    return lag1(_centred(times))
-
-
-def lag1(values: Sequence[float]) -> float | None:
-    """Return the lag-1 correlation of values whose mean is 0: the sum of products of neighbours over that of squares.
-    None below LEAST_IN_A_ROW values, or if all are 0 but for rounding."""
-    squares = sum(value * value for value in values)
-    if len(values) < LEAST_IN_A_ROW or squares < 1e-24:
-        return None
-    return sum(one * other for one, other in pairwise(values)) / squares
-
-
-def _centred(times: Sequence[float]) -> list[float]:
-    logs = [math.log(time) for time in times]
-    middle = sum(logs) / len(logs) if logs else 0.0
-    return [log - middle for log in logs]

@@ -1,4 +1,4 @@
-"""Item "samples": the number of raw samples, whether they look edited, their modes, and how neighbours resemble.
+"""Item "samples": the number of raw samples, and whether they look edited.
 
 Honest samples are noise around a level that may drift, in steps of the clock's resolution. Editing leaves three traces:
 
@@ -16,7 +16,6 @@ fewer than 0.1 % with a finding. Samples that were redrawn from honest ones leav
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -28,10 +27,8 @@ from cases.record.timing import Timing
 from reports.record.intervals import MOST_PARTS, half_width
 from reports.table.text import counted
 from symlab.evidence.audit.clocks import untimed
-from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
+from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted
 from symlab.evidence.audit.material import Material
-from symlab.evidence.audit.modes import modes_of
-from symlab.evidence.audit.order import samples_lag1
 from symlab.evidence.audit.timing import asked_timing
 
 _PLACES = {1: "tenths", 2: "hundredths"}
@@ -97,7 +94,6 @@ def samples(material: Material) -> Iterator[Point]:
         rounded = [f"{record.id}: {text}" for record in several if (text := _rounded(record))]
         good = f"no one of {counted(len(several), 'timing')} has only whole hundredths of a microsecond"
         yield captured_or(rounded, good, len(several), "timings look rounded")
-    yield from _shapes(material.timed)
     for name, world in material.worlds.items():
         yield from contradicted(_edited(world), f"{name}: ")
 
@@ -126,21 +122,6 @@ def _rounded(record: Record) -> str:
 def _is_many(record: Record) -> bool:
     """Whether a record has enough samples to tell rounded ones from chance."""
     return record.timing is not None and sum(map(len, record.timing.samples_us)) >= _FEW
-
-
-def _shapes(timed: Sequence[Record]) -> Iterator[Point]:
-    """Yield which timings have two modes, and the lag-1 correlations of samples, of timings with enough samples."""
-    found = [(record, record.timing.per_iteration_us) for record in timed if record.timing is not None]
-    correlations = [(one, record.id) for record, times in found if (one := samples_lag1(times)) is not None]
-    if not correlations:
-        return
-    two = [f"{record.id}: {modes.text('samples')}" for record, times in found if (modes := modes_of(times)) is not None]
-    total = counted(len(found), "timing")
-    yield Point(Outcome.CAPTURED, f"two modes (dip test): {len(two)} of {total}{': ' if two else ''}{listed(two)}")
-    strongest, case = max(correlations, key=lambda one: abs(one[0]))
-    middle = statistics.median(one for one, _ in correlations)
-    says = f"lag-1 correlation of samples: median {middle:+.2f}, strongest {strongest:+.2f} ({case})"
-    yield Point(Outcome.CAPTURED, says)
 
 
 def _edited(world: Sequence[Record]) -> Iterator[str]:

@@ -41,7 +41,7 @@ from typing import Any
 
 from cases.gathered import gathered
 from cases.record.record import Record
-from symlab.evidence.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of, worlds_lag1
+from symlab.evidence.audit.order import AFTER, APART, BEFORE, alternates, in_pairs, order_of
 
 BAND = 0.02
 """Default band: changes within 2 % do not matter."""
@@ -83,9 +83,8 @@ class Judgement:
     """What is said about one case's times. worlds are those before and after.
 
     ratio is after over before, above 1 is slower; low and high are its 95 % interval; p is the test's p-value, and
-    corrected that of Holm's procedure. lag1 is the lag-1 correlation of the worlds in the order in which they ran. None
-    where there is no such figure. advice says what would help, or the reason why nothing can be compared; "" if there
-    is nothing to say.
+    corrected that of Holm's procedure; None where there is no such figure. advice says what would help, or the reason
+    why nothing can be compared; "" if there is nothing to say.
     """
 
     speed: Speed
@@ -96,7 +95,6 @@ class Judgement:
     p: float | None = None
     corrected: float | None = None
     advice: str = ""
-    lag1: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +191,7 @@ def judge(cases: Sequence[Sides], band: float = BAND) -> list[Judgement]:
         found = _verdict(test, p, pair, band, len(testable))
         if found.speed in (Speed.FASTER, Speed.SLOWER) and not _pairs_agree(cases[index]):
             found = replace(found, speed=Speed.INCONCLUSIVE, advice="too few pairs of worlds differ in this direction")
-        judged[index] = replace(found, lag1=worlds_lag1(cases[index].order, *pair))
+        judged[index] = found
     return [one for one in judged if one is not None]
 
 
@@ -207,16 +205,10 @@ def _pairs_agree(case: Sides) -> bool:
     holds whatever disturbs the machine. True where worlds did not run in pairs."""
     if not in_pairs(case.order):
         return True
+    from scipy import stats
+
     logs = [math.log(after / before) for before, after in zip(case.before, case.after, strict=True)]
-    ordered = sorted(logs, key=abs)
-    least = min(sum(rank for rank, log in enumerate(ordered, 1) if log * sign > 0) for sign in (1, -1))
-    ways = [1]  # of each sum of ranks, how many sets of pairs have it
-    for rank in range(1, len(logs) + 1):
-        ways = [
-            (ways[at] if at < len(ways) else 0) + (ways[at - rank] if at >= rank else 0)
-            for at in range(len(ways) + rank)
-        ]
-    return bool(2 * sum(ways[: least + 1]) / 2 ** len(logs) <= PAIRS_AGREE)
+    return bool(stats.wilcoxon(logs, method="exact").pvalue <= PAIRS_AGREE)
 
 
 def corrected(p_values: Sequence[float]) -> list[float]:
@@ -303,8 +295,7 @@ def without_test(case: Sides, band: float, why: str) -> Judgement:
     """Return INSIDE or OUTSIDE the band, with the reason why there is no verdict."""
     ratio = statistics.median(case.after) / statistics.median(case.before)
     inside = 1 / (1 + band) <= ratio <= 1 + band
-    speed = Speed.INSIDE if inside else Speed.OUTSIDE
-    return Judgement(speed, case.worlds, ratio, advice=why, lag1=worlds_lag1(case.order, case.before, case.after))
+    return Judgement(Speed.INSIDE if inside else Speed.OUTSIDE, case.worlds, ratio, advice=why)
 
 
 def _verdict(

@@ -1,4 +1,4 @@
-"""Runs audit_worker.py in a process of its own: it composes configurations, makes inputs and runs cases again.
+"""Runs audit_worker.py in a process of its own: it composes configurations and runs cases again.
 
 So the memory of Hydra, torch and the simulator is gone before the audit reads the records with their timings. The
 worker gets one pickle, its question, and sends texts of progress, and last an Answer.
@@ -23,11 +23,10 @@ CLOSING_S = 20.0
 """Time limit for the worker to end after SIGTERM: git may have to remove a worktree."""
 
 PATIENCE_S = 600.0
-"""Time limit of the worker, beside that of running again. Inputs of 2,000 cases up to 1 MiB on 8 ranks take half a
-minute."""
+"""Time limit of the worker, beside that of running again."""
 
 RERUN_S = 20.0
-"""By default, no case is run again that is not begun within this time, and no input made again after as long."""
+"""By default, no case is run again or compared with the reference that is not begun within this time."""
 
 _LITTLE_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
 """Of glibc: ranks are threads, each of which would keep memory of its own; and arrays of 128 KiB or more are given back
@@ -49,11 +48,11 @@ class Rerun:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to recompute. inputs_up_to_bytes: maximum size of the cases whose inputs are made again, and of those that
-    are compared with the reference: 256 MiB on 8 ranks take half a minute a case. code: folders whose files may be run
-    for records, beside those of the project and of the working folder."""
+    """What to recompute. up_to_bytes: maximum size of cases that are compared with the reference: 256 MiB on 8 ranks
+    take half a minute a case. code: folders whose files may be run for records, beside those of the project and of the
+    working folder."""
 
-    inputs_up_to_bytes: int = 1 << 20
+    up_to_bytes: int = 1 << 20
     code: Sequence[Path] = ()
     rerun: Rerun = field(default_factory=Rerun)
 

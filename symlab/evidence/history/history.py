@@ -1,4 +1,4 @@
-"""The history of a set of records: its series with their change points, as tables and as JSON."""
+"""The history of a set of records: its series with what changed from day to day, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -20,12 +20,20 @@ from reports.table.text import counted, size_text
 from symlab.evidence.audit.data import Data
 from symlab.evidence.audit.differences import differences
 from symlab.evidence.audit.items import listed
-from symlab.evidence.history.changes import ALPHA, LEAST_WORLDS, Change, changes, family
-from symlab.evidence.history.series import PACKAGES, DataStep, Point, Series, Version, data_steps, series_of
-from symlab.evidence.history.states import States, are_clocked, states_of
+from symlab.evidence.history.series import (
+    PACKAGES,
+    DataStep,
+    Point,
+    Series,
+    TimeStep,
+    Version,
+    data_steps,
+    series_of,
+    time_changes,
+)
 
 _COLUMNS = ("algorithm", "size", "worlds", "versions", "first (us)", "last (us)", "last/first", "times", "data")
-_NUMERIC = frozenset({"size", "worlds", "versions", "first (us)", "last (us)", "last/first", "ranks", "p", "ratio"})
+_NUMERIC = frozenset({"size", "worlds", "versions", "first (us)", "last (us)", "last/first", "ranks", "ratio"})
 _TIMED = frozenset({"first (us)", "last (us)", "last/first"})
 _REST_OF_CASE = ("op", "dtype", "accumulator", "ranks", "machine")
 _LONG_HEX = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
@@ -35,12 +43,11 @@ _MOST_DIFFERENCES = 4
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A series, the change points of its times, what became of its data, and the machine's states that it shows."""
+    """A series, the changes of its times, and what became of its data."""
 
     series: Series
-    changes: tuple[Change, ...]
+    changes: tuple[TimeStep, ...]
     data: tuple[DataStep, ...]
-    states: States | None = None
 
     @property
     def data_changes(self) -> list[DataStep]:
@@ -57,16 +64,13 @@ class Told:
     @property
     def times_text(self) -> str:
         """What is said of its times."""
-        worlds = len(self.series.timed)
         if self.series.is_simulated:
             return "simulated: no times"
-        if not worlds:
+        if not self.series.timed:
             return "no times"
-        if worlds < LEAST_WORLDS:
-            return f"too few worlds ({worlds} of {LEAST_WORLDS})"
-        found = counted(len(self.changes), "change") if self.changes else "no change found"
-        unknown = "" if are_clocked(self.series.timed) else "; clocks not recorded: states of the machine are unknown"
-        return f"{found}; {self.states.text}" if self.states is not None else f"{found}{unknown}"
+        if len(self.series.stretches) < 2:
+            return "one version on one day"
+        return counted(len(self.changes), "change") if self.changes else "within the band"
 
     @property
     def data_text(self) -> str:
@@ -83,35 +87,31 @@ class Told:
 
 @dataclass(frozen=True)
 class History:
-    """The result. band: the share within which changes of times are not named. tests: the number of tests of all
-    series. records: their number, refused ones too."""
+    """The result. band: the share within which changes of times are not named. records: their number, refused ones
+    too."""
 
     told: tuple[Told, ...]
     band: float
-    tests: int
     records: int
 
     @cached_property
     def verdict(self) -> str:
         """The result in one line."""
         timed = [one for one in self.told if one.series.timed]
-        few = sum(len(one.series.timed) < LEAST_WORLDS for one in timed)
+        apart = [one for one in timed if len(one.series.stretches) > 1]
         simulated = sum(one.series.is_simulated for one in self.told)
         compared = sum(one.is_compared for one in self.told)
         machines = len({one.series.machine for one in self.told})
         worlds = len({point.world for point in self.points()})
-        states = sum(one.states is not None for one in timed)
-        changed = [
-            sum(map(bool, some)) for some in ((one.changes for one in timed), (o.data_changes for o in self.told))
-        ]
         says = {
             f"{counted(len(self.told), 'case')} on {counted(machines, 'machine')}, {counted(worlds, 'world')}, "
             f"{counted(len(self.versions), 'version')}": True,
-            f"times changed in {changed[0]:,} of {counted(len(timed) - few, 'case')}": len(timed) > few,
-            f"two states of the machine in {counted(states, 'case')}": states,
-            f"too few worlds for change points in {counted(few, 'case')} ({LEAST_WORLDS} are the minimum)": few,
+            f"times changed in {sum(bool(one.changes) for one in apart):,} of {counted(len(apart), 'case')}": apart,
+            f"times of one version on one day in {counted(len(timed) - len(apart), 'case')}": len(timed) - len(apart),
             f"{counted(simulated, 'case')} simulated, which have no times": simulated,
-            f"data changed in {changed[1]:,} of {counted(compared, 'case')}": compared,
+            f"data changed in {sum(bool(one.data_changes) for one in self.told):,} of {counted(compared, 'case')}": (
+                compared
+            ),
             f"no data could be compared in {counted(len(self.told) - compared, 'case')}": len(self.told) - compared,
         }
         return "; ".join(text for text, is_so in says.items() if is_so)
@@ -142,7 +142,7 @@ class History:
 
     def change_sheets(self) -> list[Sheet]:
         """Return the tables of changes of times and of data, those that have a line."""
-        of_times = ("algorithm", "size", "ratio", "95 % interval", "p", "before", "after", "what differs")
+        of_times = ("algorithm", "size", "ratio", "before", "after", "what differs")
         of_data = ("algorithm", "size", "before", "after", "what changed")
         times = tuple(self._change_line(one, change) for one in self.told for change in one.changes)
         data = tuple(self._data_line(one, step) for one in self.told for step in one.data_changes)
@@ -169,9 +169,9 @@ class History:
     @property
     def captions(self) -> tuple[str, ...]:
         times = (
-            f"changes of times: steps that stand out from drift and noise, whatever their correlation; in fewer than "
-            f"{100 * ALPHA:.0f} of 100 sets without a change one is named; from {LEAST_WORLDS} worlds on; changes "
-            f"within {self.band:.1%} are not named; a changed machine looks like changed code"
+            "changes of times: the median of worlds in a row, of one version on one day, is more than "
+            f"{self.band:.1%} from that of the last ones named, or of the first; such worlds are apart in time: a "
+            "changed machine or drift looks like changed code, and symlab replay --launches tells them apart"
         )
         simulated = "simulated cases have no times: there is no clock of real hardware; their data is compared"
         return (
@@ -208,10 +208,7 @@ class History:
         return {
             "kind": "history",
             "verdict": self.verdict,
-            "alpha": ALPHA,
             "band": self.band,
-            "least_worlds": LEAST_WORLDS,
-            "tests": self.tests,
             "records": self.records,
             "versions": versions,
             "series": [self._series_document(one) for one in self.told],
@@ -221,9 +218,10 @@ class History:
         series = one.series
         changes = [
             {
-                **asdict(change),
-                "what_differs": differing(series, change),
-                "worlds": [series.timed[at].world for at in (change.first - 1, change.last)],
+                "ratio": change.ratio,
+                "what_differs": differing(change),
+                "before": [point.world for point in change.before],
+                "after": [point.world for point in change.after],
             }
             for change in one.changes
         ]
@@ -251,13 +249,11 @@ class History:
             "data_digest": point.data_digest or None,
         }
 
-    def _change_line(self, one: Told, change: Change) -> Line:
+    def _change_line(self, one: Told, change: TimeStep) -> Line:
         cells = {
-            **self._cells(one, one.series.timed[change.first - 1], one.series.timed[change.last]),
+            **self._cells(one, change.before[-1], change.after[0]),
             "ratio": f"{change.ratio:.4f}",
-            "95 % interval": f"{change.low:.4f} .. {change.high:.4f}",
-            "p": f"{change.p:.2g}",
-            "what differs": listed(differing(one.series, change), _MOST_DIFFERENCES) or "nothing that the records say",
+            "what differs": listed(differing(change), _MOST_DIFFERENCES) or "nothing that the records say",
         }
         return Line(cells, {"ratio": _BAD if change.ratio > 1 else _GOOD, "what differs": "text"}, _raw(one.series))
 
@@ -277,22 +273,12 @@ class History:
 
 
 def history(records: Sequence[Record], band: float) -> History:
-    """Return the history of records.
-
-    All series are judged together: the more there are, the more a change has to stand out. Raises ValueError if no
-    record is of a case that ran.
-    """
+    """Return the history of records. band: a share. Raises ValueError if no record is of a case that ran."""
     found = series_of(records)
     if not found:
         raise ValueError("no record here is of a case that ran: all were refused, and have no history")
-    tests = sum(family(len(one.timed)) for one in found)
-    told = []
-    for one in found:
-        times = [point.us for point in one.timed if point.us is not None]
-        states = states_of(one.timed)
-        times = states.taken_off(times) if states is not None else times
-        told.append(Told(one, tuple(changes(times, tests, band)), tuple(data_steps(one)), states))
-    return History(tuple(told), band, tests, len(records))
+    told = [Told(one, tuple(time_changes(one, band)), tuple(data_steps(one))) for one in found]
+    return History(tuple(told), band, len(records))
 
 
 def line_of(one: Told) -> Line:
@@ -320,9 +306,7 @@ def line_of(one: Told) -> Line:
 
 
 def _times_style(one: Told) -> str:
-    if one.changes:
-        return _BAD if any(change.ratio > 1 for change in one.changes) else _GOOD
-    return _OPEN if one.times_text.startswith("too") else ""
+    return "" if not one.changes else _BAD if any(change.ratio > 1 for change in one.changes) else _GOOD
 
 
 def case_cells(series: Series) -> dict[str, str]:
@@ -340,9 +324,9 @@ def case_cells(series: Series) -> dict[str, str]:
     }
 
 
-def differing(series: Series, change: Change) -> list[str]:
+def differing(change: TimeStep) -> list[str]:
     """Return what the records say that differs between the worlds around a change, the most important first."""
-    before, after = (series.timed[at].records for at in (change.first - 1, change.last))
+    before, after = change.before[-1].records, change.after[0].records
     found = [
         _LONG_HEX.sub(r"\1..", f"{one.what}: {' | '.join(one.before) or '-'} to {' | '.join(one.after) or '-'}")
         for one in differences(before, after)

@@ -7,13 +7,15 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby, pairwise
 
 from cases.gathered import gathered
 from cases.record.nccl_settings import said_settings
 from cases.record.record import Record, Status
 from reports.table.compare import device_text, is_simulated, setup_text
 from symlab.evidence.audit.data import Data, data_of
-from symlab.evidence.audit.statistics import world_of
+from symlab.evidence.audit.order import APART
+from symlab.evidence.audit.statistics import Speed, sides_of, without_test, world_of
 
 PACKAGES = {
     "torch": "torch",
@@ -94,6 +96,12 @@ class Series:
         return [point for point in self.points if point.us is not None]
 
     @property
+    def stretches(self) -> list[list[Point]]:
+        """The timed points, those in a row that ran one version on one day together."""
+        groups = groupby(self.timed, key=lambda point: (point.version, point.started.date()))
+        return [list(some) for _, some in groups]
+
+    @property
     def is_simulated(self) -> bool:
         return is_simulated(self.first)
 
@@ -106,6 +114,29 @@ class Series:
         """Return the median time of a version's worlds; None if none was timed."""
         times = [point.us for point in self.points if point.us is not None and point.version == version]
         return statistics.median(times) if times else None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeStep:
+    """A change of times: the stretches before and after, and the ratio of their medians, above 1 slower."""
+
+    before: list[Point]
+    after: list[Point]
+    ratio: float
+
+
+def time_changes(series: Series, band: float) -> list[TimeStep]:
+    """Return the stretches whose median lies outside the band around that of the stretch of the last change, at first
+    that of the first stretch: so slow drift is named, too."""
+    found: list[TimeStep] = []
+    stretches = series.stretches
+    for before, after in pairwise(stretches):
+        level = found[-1].after if found else stretches[0]
+        sides = sides_of(*([record for point in some for record in point.records] for some in (level, after)))
+        judged = without_test(sides, band, APART)
+        if judged.speed is Speed.OUTSIDE and judged.ratio is not None:
+            found.append(TimeStep(before, after, judged.ratio))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,9 @@ from pathlib import Path
 from cases.record.record import Record
 from reports.record import bundle
 from reports.record.bundle import PLAN_NAME
-from reports.table.sheet import Line, Sheet, room_here
-from reports.table.sheet import text as sheet_text
 from reports.table.text import counted, reason_of
 from runner.command.console import summary
-from runner.environment.repository import git, source_digests
+from runner.environment.repository import source_digests
 from runner.environment.worktree import SHORT, said
 from runner.interrupt import shielded
 from runner.records.lock import FolderInUse, FolderLock
@@ -66,10 +64,6 @@ def publish(options: Options, seams: Seams | None = None) -> int:
     audit has a finding, LATER the time limit came first. RequestError for a wrong request."""
     seams = seams or Seams()
     folder = options.folder
-    if options.plan:
-        plan = _planned(options, seams)
-        print(_plan_text(plan, folder, pages.stored_worlds(plan, folder)))
-        return 0
     try:
         with _made(folder), FolderLock(folder):
             plan = _planned(options, seams)  # with the lock: another call may have changed what is there until now
@@ -201,45 +195,6 @@ def _digest_of(plan: Plan, experiment: str, config_dir: Path | None) -> str:
     return f"sha256:{hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()}"
 
 
-def _plan_text(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> str:
-    """Return what is done and what would run, in order, with its time so far as that was measured."""
-    known = {one.world: one for one in stored}
-    why = {one.world: one.why for one in plan.failures}
-    lines = []
-    for world in plan.order():
-        there = known.get(world)
-        state = "stored" if there else "to run again" if world.name in why else "to run"
-        cells = {"world": world.name, "state": state, "took": "-", "cases": "-"}
-        if there is not None:
-            cells |= {"took": f"{there.seconds / 60:.1f} min", "cases": str(len(there.records))}
-        lines.append(Line({**cells, "why": why.get(world.name, "") if there is None else ""}))
-    columns = (
-        "world",
-        "state",
-        "took",
-        "cases",
-        *(["why"] if any(one.cells["why"] for one in lines) else []),
-    )
-    text = sheet_text([Sheet("worlds", columns, (tuple(lines),), frozenset({"took", "cases"}))], [], room_here())
-    left = [one for one in plan.order() if one not in known]
-    if not left:
-        return f"{text.rstrip()}\n\nnothing is left to run"
-    times = _expected_s(stored)
-    known_s = [times[one.experiment] for one in left if one.experiment in times]
-    says = f"about {sum(known_s) / 60:.1f} min" if known_s else "time not measured"
-    if known_s and len(known_s) < len(left):
-        says += f" for {counted(len(known_s), 'world')}, not measured for the others"
-    return f"{text.rstrip()}\n\n{counted(len(left), 'world')} to run: {says}"
-
-
-def _expected_s(stored: Sequence[StoredWorld]) -> dict[str, float]:
-    """Return the longest time that a world of each experiment took, of those that are there."""
-    found: dict[str, float] = {}
-    for one in stored:
-        found[one.world.experiment] = max(found.get(one.world.experiment, 0.0), one.seconds)
-    return found
-
-
 @dataclass(slots=True)
 class _Publication:
     """One call: its plan, what is stored, and which experiments were refused by whose code."""
@@ -265,8 +220,6 @@ class _Publication:
         total = len(self.plan.order())
         self.begun_s = self.seams.now()
         self._say(f"symlab publish: {counted(total, 'world')}, {len(left)} to run")
-        if left and (why := self._not_of_a_commit()):
-            self._say(f"note: {why}: without their commit no kernels and no profiles can be made of these records")
         try:
             self._run_all(left)
             self._write_all()
@@ -275,16 +228,6 @@ class _Publication:
             interrupt.add_note(f"{done} of {counted(total, 'world')} are in {self.folder}; the same command goes on")
             raise
         return self._end()
-
-    def _not_of_a_commit(self) -> str:
-        """Return why the worlds' code is not that of a commit, "" if it is. Simulated worlds have no times to score."""
-        if "fabric=simulator" in self.plan.overrides:
-            return ""
-        reasons: dict[str, str] = {}
-        found = git(self.seams.root, reasons)
-        if found is None:
-            return f"git can't say of which commit this code is ({reasons['git']})"
-        return "this code differs from its commit, or files beside it are untracked" if found["dirty"] else ""
 
     def _run_all(self, left: Sequence[PlannedWorld]) -> None:
         """Run worlds one after another."""
@@ -299,7 +242,7 @@ class _Publication:
         """Return whether a world would end after the limit. RequestError if the limit is too short for it even where
         nothing ran before it, so that no call would ever run it."""
         limit_s = self.options.limit_s
-        expected_s = _expected_s(self.stored).get(world.experiment, 0.0)
+        expected_s = max((one.seconds for one in self.stored if one.world.experiment == world.experiment), default=0.0)
         if limit_s is not None and not self.ran and expected_s >= limit_s:
             raise RequestError(
                 f"a world of {world.experiment} took {expected_s / 60:.1f} min (--limit-minutes), give more"
@@ -369,7 +312,7 @@ class _Publication:
         if self.plan.left(self.folder):
             return
         if not self._is_over():
-            pages.write_kernels(self.folder, records, self.seams.root, self._say)
+            pages.write_kernels(self.folder, records, self._say)
         self.is_unaudited = self._is_over()
         if not self.is_unaudited:
             rerun = Rerun(self.options.rerun, secrets.randbelow(1_000_000), None)

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import SubprocessError
 from typing import Any
 
 from cases.record.record import Record
@@ -20,7 +19,6 @@ from reports.record.writing import write_file
 from reports.table.text import counted
 from runner.request.experiments import CONF
 from runner.request_error import RequestError
-from runner.world.world import WorldFailure
 from symlab.evidence import published as tables
 from symlab.evidence.publish import pages
 from symlab.rooms import has, part_of
@@ -75,8 +73,8 @@ def _derived(name: str, records: Sequence[Record], means: Means) -> bool:
     place = means.root / tables.PLACE / name
     try:
         if has(_SET):
-            part_of(_SET)(place, records, means.root, _say)
-    except (OSError, ValueError, SubprocessError, WorldFailure) as error:
+            part_of(_SET)(place, records, _say)
+    except (OSError, RuntimeError, ValueError) as error:
         _say(f"{name}: {' '.join(str(error).split())}")
         return False
     return True

@@ -104,10 +104,10 @@ def write_figure(place: Path, records: Sequence[Record]) -> None:
             write_file(path, picture(shown))
 
 
-def write_kernels(place: Path, records: Sequence[Record], root: Path, say: Callable[[str], None]) -> None:
-    """Compile the kernels that timed records name from their commit, unless they are there."""
+def write_kernels(place: Path, records: Sequence[Record], say: Callable[[str], None]) -> None:
+    """Compile the kernels that timed records name, unless they are there."""
     if has("publish, kernels"):
-        part_of("publish, kernels")(place, records, root, say)
+        part_of("publish, kernels")(place, records, say)
     else:
         say(f"{KERNELS_NAME} is not written: symlab/speed is not installed")
 

@@ -52,7 +52,6 @@ class Options:
         type=click.IntRange(0),
         metavar="N",
     )
-    plan: bool = option("Print what is done and what would run, and run nothing.", default=False)
     derive: bool = option(
         "Alone, without FOLDER: make all that follows from the bundles in reports/published.", default=False
     )

@@ -221,29 +221,12 @@ def _commit_to_ask(record: Record) -> str:
 
 
 def _not_kept(record: Record, conf: Path) -> str:
-    """Which files of the conf/ that a record was composed from are not in conf, which is that of its commit; "" where
-    its tree was clean, or its digest of conf/ says that these were the commit's. A record that claims changes is one of
-    a changed tree, as the last line of the audit says."""
-    git = record.environment.git or {}
+    """Why the conf/ that a record was composed from is not conf, which is that of its commit; "" where its tree was
+    clean, or its digest of conf/ says that it is the commit's. A record that claims changes is one of a changed tree,
+    as the last line of the audit says."""
     digest = (record.environment.sources or {}).get("conf")
-    if git.get("dirty") is not True or digest == sources_of(conf.parent)["conf"]:
-        return ""
-    reasons = []
-    kept = git.get("kept_diff")
-    changes = "they were kept, and are not applied here" if isinstance(kept, dict) else "they were not kept"
-    for part, says in (
-        ("untracked", "is in no commit and was not kept"),
-        ("changed", f"has changes that its commit lacks: {changes}"),
-    ):
-        told, number = git.get(part), git.get(f"{part}_files")
-        names = [str(name).strip('"') for name in told] if isinstance(told, list) else []
-        here = [name for name in names if name.startswith(f"{CONF.name}/")]
-        if here:
-            more = f" (and {len(here) - 1} more of {CONF.name}/)" if here[1:] else ""
-            reasons.append(f"{here[0]}{more} {says}")
-        elif type(number) is int and number > len(names):
-            reasons.append(f"the record does not name all {number} {part} files of its tree: some may be in conf/")
-    return "; ".join(reasons)
+    is_changed = (record.environment.git or {}).get("dirty") is True and digest != sources_of(conf.parent)["conf"]
+    return "its tree had changes in conf/ that its commit lacks, and they are not applied here" if is_changed else ""
 
 
 @contextmanager

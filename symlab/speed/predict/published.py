@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from subprocess import SubprocessError
 
 from cases.record.record import Record
 from memory.fabric import Launch
@@ -66,10 +65,10 @@ def evidence(root: Path, sets: Mapping[str, Sequence[Record]] | None = None) -> 
     return tuple(found)
 
 
-def derive_set(place: Path, records: Sequence[Record], root: Path, say: Callable[[str], None]) -> None:
+def derive_set(place: Path, records: Sequence[Record], say: Callable[[str], None]) -> None:
     """Make the kernels and profiles of a published set, where they are missing and the model is scored by it."""
     if mine := scored_of({place.name: records}).get(place.name):
-        make_set(place, mine, root, say)
+        make_set(place, mine, say)
 
 
 def derive_score(root: Path, sets: Mapping[str, Sequence[Record]], keep: Callable[[Score], None] = write) -> str:
@@ -90,31 +89,34 @@ def missing(place: Path, records: Iterable[Record]) -> list[str]:
     return [name for name, keys in there.items() if wanted and keys != wanted]
 
 
-def write_kernels(place: Path, records: Sequence[Record], root: Path, say: Callable[[str], None]) -> None:
-    """Compile the kernels that timed records name from their commit, unless they are there. What is missing is said,
-    and is no failure: a machine with git makes them with the same call."""
+def write_kernels(place: Path, records: Sequence[Record], say: Callable[[str], None]) -> None:
+    """Compile the kernels that timed records name, unless they are there. What is missing is said, and is no failure:
+    a checkout of the commit makes them with the same call."""
     wanted = list({profile_key(one): one for one in records if is_evidence(one)}.values())
     path = place / KERNELS_NAME
     if not wanted or path.is_file():
         return
-    say(f"compiling the kernels of {counted(len(wanted), 'case')} from their commit")
+    say(f"compiling the kernels of {counted(len(wanted), 'case')}")
     try:
-        with tempfile.TemporaryDirectory(prefix="symlab-predict-") as cache:
-            recorded_kernels.write(recorded_kernels.compiled(wanted, root, Path(cache)), path)
-    except (OSError, ValueError, SubprocessError) as error:
+        _compile(wanted, path)
+    except (OSError, RuntimeError, ValueError) as error:
         say(f"{path.name} is not written: {' '.join(str(error).split())}")
 
 
-def make_set(place: Path, records: Sequence[Record], root: Path, say: Callable[[str], None]) -> None:
+def _compile(records: Sequence[Record], path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="symlab-predict-") as cache:
+        recorded_kernels.write(recorded_kernels.compiled(records, Path(cache)), path)
+
+
+def make_set(place: Path, records: Sequence[Record], say: Callable[[str], None]) -> None:
     """Compile and simulate what is missing in a set's folder, unless a set beside it has it of the same code. What was
     simulated until an interrupt is kept.
 
-    records: those of the set that the model is scored by. root: the repository. RequestError if the commit can't be
-    compiled.
+    records: those of the set that the model is scored by. RequestError if they ran other code than is compiled here.
     """
     if not missing(place, records):
         return
-    kernels = _kernels(place / KERNELS_NAME, records, root, say)
+    kernels = _kernels(place / KERNELS_NAME, records, say)
     known = {
         key: work for path in sorted(place.parent.glob(f"*/{PROFILES}")) for key, work in read_profiles(path).items()
     }
@@ -149,7 +151,7 @@ def runnable_of(kernels: RecordedKernels, key: str) -> Runnable:
     return Runnable(one.case, one.spec(), kernels.executable(one), launch, least_blocks)
 
 
-def _kernels(path: Path, records: Sequence[Record], root: Path, say: Callable[[str], None]) -> RecordedKernels:
+def _kernels(path: Path, records: Sequence[Record], say: Callable[[str], None]) -> RecordedKernels:
     """Return the kernels of a machine's records, compiled if the file lacks any."""
     wanted = {profile_key(record): record for record in records}
     commits = {str((record.environment.git or {}).get("commit")) for record in records}
@@ -159,10 +161,8 @@ def _kernels(path: Path, records: Sequence[Record], root: Path, say: Callable[[s
             if there != path:
                 write_file(path, there.read_bytes())
             return found
-    say(f"{path.parent.name}: compiling the kernels of {len(wanted)} cases from their commit")
-    with tempfile.TemporaryDirectory(prefix="symlab-predict-") as cache:
-        document = recorded_kernels.compiled(list(wanted.values()), root, Path(cache))
-    recorded_kernels.write(document, path)
+    say(f"{path.parent.name}: compiling the kernels of {len(wanted)} cases")
+    _compile(list(wanted.values()), path)
     return recorded_kernels.read(path)
 
 

@@ -1,8 +1,9 @@
 """The kernels that published records name: their PTX, and how each case launched it, kept beside the records.
 
-Today's sources give other code than those of the recorded commit, and it's the recorded code that was timed. So it is
-compiled once from that commit, in a worktree, and kept: one file of a machine, kernels.json.xz. That its digests are
-those of the records is tested (tests/symlab/speed), so the file can be made again at any time, and not be changed.
+Later sources give other code than those of the recorded commit, and it's the recorded code that was timed. So it is
+compiled once by the code that ran, when a set is published, and kept: one file of a machine, kernels.json.xz. That its
+digests are those of the records is tested (tests/symlab/speed), so the file can be made again in a checkout of the
+commit, and not be changed.
 """
 
 from __future__ import annotations
@@ -11,9 +12,6 @@ import contextlib
 import hashlib
 import json
 import lzma
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +19,11 @@ from typing import Any
 
 from cases.case import UNIFORM, Case
 from cases.record.record import Record
+from kernels.catalogue import find
+from kernels.compile import executable
 from kernels.spec import KernelSpec, Parameter, Workspace
 from memory.fabric import Executable, Launch
 from reports.record.writing import write_file
-from runner.environment.worktree import SAME, recorded_commit, worktree
 from runner.request_error import RequestError
 from symlab.speed.predict.case_work import CaseWork
 
@@ -36,11 +35,6 @@ FORM, PROFILES_FORM = 1, 3
 
 MOST_BYTES = 1 << 28
 """Maximum size of the text: 108 kernels have 6 MB."""
-
-COMPILING_S = 1800.0
-"""Time limit for compiling all kernels of a machine's records."""
-
-_SHEETS = Path(__file__).with_name("sheets_at_commit.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,49 +145,38 @@ def _named(path: Path, what: str) -> Iterator[None]:
         raise ValueError(f"{path}: not a file of {what} ({error})") from error
 
 
-def compiled(records: Sequence[Record], root: Path, cache_dir: Path) -> dict[str, Any]:
-    """Compile the kernels that records name from their commit; return the document of a file of recorded kernels.
+def compiled(records: Sequence[Record], cache_dir: Path) -> dict[str, Any]:
+    """Compile the kernels that records name; return the document of a file of recorded kernels. cache_dir: where
+    compiled kernels are kept.
 
-    root: the repository. RequestError if the records are of several commits, git does not have it, or what it gives
-    has other digests than the records.
+    RequestError if the records are of several commits, or ran other code than is compiled here; RuntimeError if a
+    kernel can't be compiled.
     """
-    (arch,) = {record.kernel.arch for record in records if record.kernel is not None}
-    asked = [_asked(record) for record in records]
-    with _recorded_code(records, root) as (commit, code):
-        # The compiler may be on Python's path alone, as where nothing can be installed.
-        paths = [str(code), *filter(None, [os.environ.get("PYTHONPATH", "")])]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-        script = [sys.executable, "-c", _SHEETS.read_text(encoding="utf-8"), arch, str(cache_dir)]
-        done = subprocess.run(
-            script, cwd=code, env=environment, input=json.dumps(asked), capture_output=True, text=True,
-            timeout=COMPILING_S,
-        )  # fmt: skip
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no message"]
-        raise RequestError(f"commit {commit[:12]} did not compile the recorded kernels: {lines[-1]}")
-    found = json.loads(done.stdout)
+    commits = {str((record.environment.git or {}).get("commit") or "unknown") for record in records}
+    if len(commits) > 1:
+        raise RequestError(f"the records are of several commits ({', '.join(sorted(commits))}): a set is of one")
+    (commit,), (arch,) = commits, {record.kernel.arch for record in records if record.kernel is not None}
+    kernels, launches = {}, {}
     for record in records:
         assert record.kernel is not None
-        if record.kernel.ptx_digest not in found["kernels"]:
+        spec = find(record.case.name)
+        made = executable(spec, record.case, arch, cache_dir)
+        if made.digest != record.kernel.ptx_digest:
             raise RequestError(
-                f"commit {commit[:12]} compiles here to other code than {record.id} ran, "
-                f"{record.kernel.compiler} made that"
+                f"{record.id} ran other code than is compiled here: do it in a checkout of its commit, {commit[:12]}, "
+                f"with its compiler, {record.kernel.compiler}"
             )
-    return {"form": FORM, "commit": commit, "arch": arch, **found}
-
-
-@contextlib.contextmanager
-def _recorded_code(records: Sequence[Record], root: Path) -> Iterator[tuple[str, Path]]:
-    """Within, the commit of records and a folder with its sources: a worktree, or root where they are there already.
-    RequestError if there is no such commit."""
-    commit, reason = recorded_commit(records, root)
-    if commit:
-        with worktree(root, commit) as code:
-            yield commit, code
-    elif reason.startswith(SAME):
-        yield str((records[0].environment.git or {})["commit"]), root
-    else:
-        raise RequestError(f"the recorded kernels can't be compiled: {reason}")
+        launch, spaces = spec.launch(record.case), spec.workspaces(record.case)
+        kernels[made.digest] = {"entry": made.entry, "ptx": made.ptx}
+        launches[f"{record.id} {made.digest}"] = {
+            "case": _values_of(record.case),
+            "digest": made.digest,
+            "blocks": launch.grid[0],
+            "threads": launch.block[0],
+            "parameters": [[parameter.kind, parameter.of] for parameter in spec.parameters],
+            "workspaces": [[space.name, space.numel, space.dtype, space.zeroed, space.fill.hex()] for space in spaces],
+        }
+    return {"form": FORM, "commit": commit, "arch": arch, "kernels": kernels, "launches": launches}
 
 
 def digest_of(text: str) -> str:
@@ -201,14 +184,10 @@ def digest_of(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _asked(record: Record) -> dict[str, Any]:
-    """Return what the commit's code has to know of a record."""
-    assert record.kernel is not None
-    case = record.case
-    # Commits of before know neither; nothing is timed under stress, and most ops have neither counts nor gemm.
+def _values_of(case: Case) -> dict[str, Any]:
+    """Return the fields of a case, but for those that few cases have: nothing is timed under stress."""
     left_out = {"stress", *(("counts",) if case.counts == UNIFORM else ()), *(() if case.gemm else ("gemm",))}
-    values = {name: getattr(case, name) for name in Case.__slots__ if name not in left_out}
-    return {"key": f"{record.id} {record.kernel.ptx_digest}", "case": values}
+    return {name: getattr(case, name) for name in Case.__slots__ if name not in left_out}
 
 
 def _launch(one: Mapping[str, Any]) -> RecordedLaunch:

@@ -41,7 +41,7 @@ SUFFIX = ".search"
 """What the name of the file with the search so far has behind that of the table."""
 
 MODELS_SHARE = 0.5
-"""The most of --seconds that the model takes, where --model-seconds does not say."""
+"""The most of --seconds that the model takes."""
 
 
 def tune(options: Options, given: Sequence[str] = (), seams: Seams | None = None) -> int:
@@ -78,17 +78,16 @@ class _Tuning:
             self._choose_way(folders)
 
     def _choose_way(self, folders: Sequence[Path]) -> None:
-        """Decide whether the model ranks candidates first. RequestError if an option wants it to and it can't."""
-        asked = "--model-seconds" if self.options.model_seconds is not None else "--gpu" if self.options.gpu else ""
+        """Decide whether the model ranks candidates first. RequestError if --gpu wants it to and it can't."""
         if self.options.exhaustive:
-            if asked:
-                raise RequestError(f"--exhaustive asks no model ({asked}), leave one of them out")
+            if self.options.gpu:
+                raise RequestError("--exhaustive asks no model (--gpu), leave one of them out")
             return
         try:
             requests = [job.composed.request for job in self.jobs]
             self.model = model_for(requests, self.gpu, self.options.gpu, folders)
         except RequestError as error:
-            if asked:
+            if self.options.gpu:
                 raise
             self.no_model = str(error)
 
@@ -208,9 +207,8 @@ class _Tuning:
         """Return what the model says of the candidates of points, by the id of their case; nothing without a model."""
         if self.model is None or not points:
             return {}
-        begun, limit_s = self.seams.now(), self.options.model_seconds
-        if limit_s is None:
-            limit_s = self._left_s() * MODELS_SHARE
+        begun = self.seams.now()
+        limit_s = self._left_s() * MODELS_SHARE
         asked = []
         for point in points:
             _, traits = bench.at(point.job)
@@ -225,7 +223,7 @@ class _Tuning:
             profiler.close()
         took_s = self.seams.now() - begun
         ranked, left_out = (sum(values) for values in zip(*((len(one.us), one.left_out) for one in found), strict=True))
-        late = f"; its time ended (--model-seconds, --seconds): {left_out} not predicted" if left_out else ""
+        late = f"; its time ended (--seconds): {left_out} not predicted" if left_out else ""
         print(f"model of {self.model.known.name}: {ranked} predictions in {took_s:.0f} s{late}", flush=True)
         return {point.case.id: one for point, one in zip(points, found, strict=True)}
 

@@ -35,14 +35,12 @@ class Options(Overrides):
 
     output: Path | None = option("The table, in which other entries stay; default: tuned-GPU.json.", "-o")
     seconds: float | None = option(
-        "Seconds for the search from the command's start, without the finalists; default: no limit.",
+        "Seconds for the search from the command's start, without the finalists; the model takes half of them at most; "
+        "default: no limit.",
         type=Seconds(0, min_open=True),
         metavar="S",
     )
     exhaustive: bool = option("Measure all candidates; ask no model first.", default=False)
-    model_seconds: float | None = option(
-        "Seconds for the model; default: half of --seconds, else no limit.", type=Seconds(0, min_open=True), metavar="S"
-    )
     gpu: str = option(
         "The type of GPU whose floors the model takes; default: the device's own.", default="", metavar="NAME"
     )
@@ -79,10 +77,8 @@ def tune(options: Options, given: tuple[str, ...], tools: Any) -> int:
         raise RequestError("--regret only reads records (--regret), leave overrides and --unseen out")
     if options.sample and (options.regret or options.unseen or options.exhaustive or options.gpu or options.output):
         raise RequestError("--sample only runs tunings (--sample), leave other options out")
-    if options.unseen and (options.exhaustive or options.gpu or options.model_seconds is not None):
-        raise RequestError(
-            "--unseen runs the choices of a table (--unseen), leave --exhaustive, --gpu and --model-seconds out"
-        )
+    if options.unseen and (options.exhaustive or options.gpu):
+        raise RequestError("--unseen runs the choices of a table (--unseen), leave --exhaustive and --gpu out")
     if not (options.overrides or options.regret or options.unseen):
         raise RequestError(
             "a search times kernels on GPUs at each size, for --seconds or to its end, and needs an op (op), such as: "

@@ -49,7 +49,7 @@ def test_what_can_not_be_resumed_is_not_counted(tmp_path, text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", [["table"], ["table", "--format", "json"], ["audit", "--inputs-up-to", "0"]])
+@pytest.mark.parametrize("verb", [["table"], ["table", "--format", "json"], ["audit", "--up-to", "0"]])
 def test_table_and_audit_say_it_on_standard_error(verb, tmp_path, capsys):
     folder = command(tmp_path / "cut", *RECORDS)
     main([*verb, str(folder)])

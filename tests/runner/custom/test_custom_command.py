@@ -416,16 +416,17 @@ def test_the_op_needs_its_section(tmp_path, monkeypatch, said):
 @needs("evidence")
 @pytest.mark.slow
 def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(run, tmp_path, capsys):
+    from symlab.evidence.audit.worker import Rerun
     from tests.symlab.evidence.audit.complete_set import asked
 
     assert run() == 0
     assert main(["replay", "records", "--records", "new"]) == 0
     assert "1 BIT-EQUAL" in capsys.readouterr().out
     records = read(["records"])
-    said = asked(records)
+    said = asked(records, rerun=Rerun(1))
     assert "kernels VERIFIED: sources as today: custom/add_peers" in said
     assert "cases VERIFIED: 1 of 1 cases" in said
-    assert "inputs VERIFIED: 1 of 1 records" in said
+    assert "data VERIFIED: 1 of 1 cases recomputed" in said
     (tmp_path / "conf" / "exp" / "add_peers.py").rename(tmp_path / "away.py")
     found = sources(records, tmp_path, print)
     assert "there is no file" in found["not_comparable"][0][1]
@@ -490,8 +491,6 @@ def poisoned(record, place):
 @pytest.mark.parametrize("place", ["posix:getpid", "json.tool:main", "evil/fill.py:fill", "own/fill.py:fill"])
 def test_a_record_chooses_no_code_but_the_users(run, tmp_path, place):
     """The digest is right: it is the record's own claim."""
-    from symlab.evidence.audit.items import Outcome
-    from symlab.evidence.replay.inputs_again import inputs
     from symlab.evidence.replay.rebuild import Wishes, rebuilt
 
     assert run() == 0
@@ -501,10 +500,6 @@ def test_a_record_chooses_no_code_but_the_users(run, tmp_path, place):
         (tmp_path / folder / "fill.py").write_text(text)
     changed = poisoned(record_in(tmp_path / "records"), place)
     code = allowed_code([tmp_path / "evil"])
-    (point,) = inputs([changed], 1 << 20, lambda text: None, tmp_path, code)
-    assert point.outcome is Outcome.NOT_COMPARABLE
-    assert changed.id in point.evidence
-    same_text(point.evidence, r"\S*/json/\S*")
     with refused(RequestError, r"\S*/json/\S*"):
         rebuilt([changed], Wishes(records="new", code=code))
     assert not list(tmp_path.glob("**/ran"))
@@ -513,14 +508,15 @@ def test_a_record_chooses_no_code_but_the_users(run, tmp_path, place):
 @needs("evidence")
 @pytest.mark.slow
 def test_changed_files_are_not_run(run, tmp_path):
+    from symlab.evidence.audit.worker import Rerun
     from tests.symlab.evidence.audit.complete_set import asked
 
     assert run() == 0
     file = tmp_path / "conf" / "exp" / "add_peers.py"
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{file.read_text()}")
-    said = asked(read(["records"]))
+    said = asked(read(["records"]), rerun=Rerun(1))
     assert "changed since: custom/add_peers" in said
-    assert re.search("inputs NOT COMPARABLE: .* is not made of the files that ran", said)
+    assert re.search("data CAPTURED: .* is not made of the files that ran", said)
     # By another process: this one has read the file.
     command = [sys.executable, "-m", "runner", "replay", "records", "--records", "new"]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)

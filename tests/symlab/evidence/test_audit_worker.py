@@ -1,6 +1,5 @@
 """What records say was asked for is made again, and what comes out differently is named."""
 
-import dataclasses
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,12 +8,10 @@ import pytest
 
 from reports.record.bundle import read
 from runner.__main__ import main
-from runner.case.inputs import digest_of, make_input
 from symlab.evidence import audit_worker
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay import recomposed
 from symlab.evidence.replay.expected_cases import Expected, cases
-from symlab.evidence.replay.inputs_again import inputs
 from symlab.evidence.replay.recomposed import configurations, jobs_of
 from tests.golden import same_text
 from tests.reports.synthetic import with_case, with_environment, with_request
@@ -172,46 +169,36 @@ def repository(project, monkeypatch):
     return project
 
 
-def of_tree(records, commit, **git):
+def of_tree(records, commit):
     """Records that were composed from an experiment that conf/ of a commit lacks."""
-    git = {"commit": commit, "dirty": True, "changed": [], "untracked": []} | git
+    git = {"commit": commit, "dirty": True}
     return [
         with_environment(with_request(one, overrides=["+exp=mine"]), sources={"conf": "sha256:0"}, git=git)
         for one in records
     ]
 
 
-MINE, ALLREDUCE = "conf/exp/mine.yaml", "conf/exp/allreduce_bf16.yaml"
+ALLREDUCE = "conf/exp/allreduce_bf16.yaml"
 
 
-@pytest.mark.parametrize(
-    "git",
-    [
-        {"untracked": [MINE, "notes.txt"]},
-        {"untracked": ["conf/exp/a.yaml", "conf/new/"]},
-        {"changed": [ALLREDUCE]},
-        {"changed": [MINE], "kept_diff": {"file": "source.diff"}},
-        {"untracked": ["a"], "untracked_files": 51},
-    ],
-)
-def test_what_a_changed_conf_of_no_commit_gave_is_not_comparable(two, repository, git):
-    """An experiment that was never committed, and another file of conf/ that came, went or changed since."""
-    found = composed_again(of_tree(two, repository[1], **git))
+def test_what_a_changed_conf_of_no_commit_gave_is_not_comparable(two, repository):
+    """An experiment that was never committed, and another file of conf/ that came since."""
+    found = composed_again(of_tree(two, repository[1]))
     ((_, said),) = found.unsure
     assert found.different == []
     same_text(said)
 
 
 def test_a_changed_conf_excuses_another_value_and_no_disagreement(two, repository):
-    git = {"commit": repository[1], "dirty": True, "changed": [ALLREDUCE], "untracked": []}
+    git = {"commit": repository[1], "dirty": True}
     records = [with_environment(one, sources={"conf": "sha256:0"}, git=git) for one in two]
     assert is_same(records)
     others = [with_configuration(one, seed=7) for one in records]
     ((_, said),) = composed_again(others).unsure
-    assert said.endswith("they were not kept; seed: recorded 7, composed 3")
+    assert said.endswith("they are not applied here; seed: recorded 7, composed 3")
     line = ("-m", *records[0].request.command_line, "root=0,1")
     ((_, said),) = composed_again([with_request(one, command_line=line) for one in records]).unsure
-    assert said.endswith("they were not kept; the command line asks for 2 jobs, the record says 1")
+    assert said.endswith("they are not applied here; the command line asks for 2 jobs, the record says 1")
     ((_, said),) = composed_again([records[0], others[1]]).different
     assert "not one request" in said
 
@@ -221,7 +208,7 @@ def test_a_claim_of_changes_that_the_digest_denies_is_no_excuse(two, repository)
     commit = repository[1]
     with recomposed._configurations_of(commit) as (conf, _):
         digest = recomposed.source_digests(conf.parent)["conf"]
-    liars = [with_environment(one, sources={"conf": digest}) for one in of_tree(two, commit, untracked=[MINE])]
+    liars = [with_environment(one, sources={"conf": digest}) for one in of_tree(two, commit)]
     assert len(composed_again(liars).different) == 1
 
 
@@ -273,48 +260,6 @@ def test_a_job_of_a_sweep_that_is_gone_is_named(sweep, made):
     assert what == "the command line asks for 2 jobs, the record says 1"
 
 
-def digested(record):
-    """The record with the digests of its inputs."""
-    case = record.case
-    digests = tuple(digest_of(make_input(case, rank, case.numel)) for rank in range(case.world_size))
-    outputs = (("0" * 64,) * record.check.launches,) * case.world_size
-    return dataclasses.replace(
-        record, check=dataclasses.replace(record.check, input_digests=digests, output_digests=outputs)
-    )
-
-
-def told(points):
-    return [f"{one.outcome}: {one.evidence}" for one in points]
-
-
-def test_inputs_are_made_again_from_their_seeds(made):
-    records = [digested(record) for record in made("sizes=[8,64]", "seed=5")]
-    assert told(inputs(records, 1 << 20, silent)) == ["VERIFIED: 4 of 4 records, their inputs made again: all agree"]
-    wrong = (records[0].check.input_digests[0], "f" * 64)
-    tampered = dataclasses.replace(records[0], check=dataclasses.replace(records[0].check, input_digests=wrong))
-    other = with_case(records[0], seed=6)
-    for some, count, said in (
-        ([tampered], 1, "rank 1"),
-        ([other], 1, "rank 0, 1"),
-        ([records[1], other], 2, "rank 0, 1"),
-    ):
-        says = f"FINDING: 1 of {count} records, their inputs made again: {some[-1].id}: {said}"
-        assert told(inputs(some, 1 << 20, silent)) == [says]
-
-
-def test_what_is_not_made_again_is_counted(made):
-    records = made("sizes=[8,64]")
-    (said,) = told(inputs(records, 1 << 20, silent))
-    assert said.startswith("NOT CAPTURED: digests of inputs: 4 checked records")
-    same, large = told(inputs([digested(record) for record in records], 8, silent))
-    assert (same.partition(" records")[0], large.partition(" of")[0]) == (
-        "VERIFIED: 2 of 2",
-        "NOT COMPARABLE: 2 records",
-    )
-    (said,) = told(inputs([with_case(digested(records[0]), inputs="strange")], 1 << 20, silent))
-    assert "strange" in said
-
-
 def test_secrets_and_home_folders_are_found_wherever_they_are(two):
     clean = audit_worker.secrets(two)
     assert (clean.different, len(clean.agree) >= 2) == ([], True)
@@ -330,10 +275,9 @@ def test_secrets_and_home_folders_are_found_wherever_they_are(two):
 
 @pytest.mark.slow
 def test_the_worker_answers_in_points(two):
-    said = asked(two, inputs_up_to_bytes=100)
+    said = asked(two, up_to_bytes=100)
     assert "configuration VERIFIED: 1 of 1 jobs composed again" in said
     assert "cases VERIFIED: 2 of 2 cases that configurations ask for" in said
-    assert "inputs NOT CAPTURED: digests of inputs: 2 checked records" in said
     assert "kernels VERIFIED: sources as today: all_reduce/one_shot; all_reduce/two_shot" in said
 
 

@@ -118,7 +118,7 @@ RERUN = Recomputed(1, 2, 1, kernels=("all_reduce/one_shot",))
 
 def answer(level=RERUN, problem="", **points):
     """What the worker says where nothing is wrong, but for these items."""
-    names = ("configuration", "kernels", "variables", "inputs", "data", "cases", "replay")
+    names = ("configuration", "kernels", "variables", "data", "cases", "replay")
     good = {name: [Point(Outcome.VERIFIED, f"{name} recomputed", Ground.RECOMPUTED, (8, 8))] for name in names}
     return Answer({} if problem else {**good, **points}, Recomputed() if problem else level, problem)
 
@@ -190,13 +190,11 @@ def evidence(audit, name, outcome):
     return "\n".join(point.evidence for point in item(audit, name).points if point.outcome is outcome)
 
 
-def tells(audit, name, *outcomes):
-    """Expect what an item has more than that of the same set unchanged: the outcomes of these points, in their order,
-    and the text that is kept of them."""
+def tells(audit, name):
+    """Expect what an item has more than that of the same set unchanged, by the text that is kept of it."""
     honest = [(one.outcome, one.evidence) for one in item(audited(), name).points]
     more = [one for one in item(audit, name).points if (one.outcome, one.evidence) not in honest]
-    assert tuple(one.outcome for one in more) == outcomes
-    assert (name in audit.level.findings) == (Outcome.FINDING in outcomes), audit.verdict
+    assert (name in audit.level.findings) == any(one.outcome is Outcome.FINDING for one in more), audit.verdict
     hidden = (r"[0-9a-f]{12}\.\.", r"(?<= )[\d,]+(?= h after this audit)")
     same_text("\n".join(f"{one.outcome}: {one.evidence}" for one in more) or "as unchanged", *hidden)
 

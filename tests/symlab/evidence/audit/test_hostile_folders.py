@@ -26,7 +26,7 @@ PROGRAM = """
 import sys
 from reports.__main__ import main
 try:
-    code = main(["audit", sys.argv[1], "--inputs-up-to", "0"])
+    code = main(["audit", sys.argv[1], "--up-to", "0"])
 except SystemExit as end:
     code = end.code
 # Not ru_maxrss: what the process that started this one had in memory counts there, too.

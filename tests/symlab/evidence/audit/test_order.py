@@ -2,10 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import pytest
 
-from symlab.evidence.audit.order import alternates, in_pairs, order_of, pairs, samples_lag1, worlds_lag1
+from symlab.evidence.audit.order import alternates, in_pairs, order_of, pairs
 from symlab.evidence.audit.statistics import sides_of, world_starts
 from tests.symlab.evidence.audit.invented_records import in_turns, one
 
@@ -48,29 +47,6 @@ def test_times_are_in_the_order_of_their_worlds():
     before, after = in_turns((10.0, 11.0, 12.0), (20.0, 21.0, 22.0))
     sides = sides_of(before[::-1], after[::-1])
     assert (sides.before, sides.after, sides.order) == ((10.0, 11.0, 12.0), (20.0, 21.0, 22.0), "ABBAAB")
-
-
-def test_lag_1_is_that_of_neighbours_in_time():
-    source = np.random.default_rng(1)
-    noise = source.normal(0, 0.01, 2000)
-    resembling = noise.copy()
-    for at in range(1, 2000):
-        resembling[at] += 0.8 * resembling[at - 1]
-    assert samples_lag1(np.exp(noise).tolist()) == pytest.approx(0, abs=0.05)
-    assert samples_lag1(np.exp(resembling).tolist()) == pytest.approx(0.8, abs=0.05)
-    order = "ABBA" * 500
-    sides = [[time for time, side in zip(np.exp(resembling), order, strict=True) if side == one] for one in "AB"]
-    changed = [2 * time for time in sides[1]]
-    assert worlds_lag1(order, sides[0], changed) == pytest.approx(0.8, abs=0.05), "a change between sides is none of it"
-    assert worlds_lag1(order[::-1].replace("A", "x").replace("B", "A").replace("x", "B"), *sides) != pytest.approx(
-        0.8, abs=0.05
-    )
-
-
-def test_lag_1_needs_a_row_that_varies():
-    assert samples_lag1([1.0, 2.0] * 3) is None
-    assert samples_lag1([3.0] * 20) is None
-    assert samples_lag1([1.0, 2.0] * 10) == pytest.approx(-19 / 20)
 
 
 def test_pairs_are_drawn_by_their_seed_and_half_of_eight_begin_with_either_side():

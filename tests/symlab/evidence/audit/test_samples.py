@@ -10,7 +10,7 @@ from symlab.evidence import published
 from symlab.evidence.audit.items import Outcome
 from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.samples import _edited, traces
-from tests.symlab.evidence.audit.complete_set import audited, evidence, item, records, tells, with_request, with_timing
+from tests.symlab.evidence.audit.complete_set import audited, evidence, records, with_request, with_timing
 from tests.symlab.evidence.audit.honest_samples import STEP_US, honest_samples
 
 ROOT = Path(__file__).parents[4]
@@ -81,30 +81,6 @@ def test_a_clock_that_is_too_coarse_says_nothing(level_us):
     assert said(copied(np.array(rows)), 1) == []
 
 
-def test_timed_otherwise_than_asked():
-    first, *others = records()
-    tells(audited([with_timing(first, mode="eager"), *others]), "timing", Outcome.CAPTURED, Outcome.FINDING)
-    silent = audited([with_request(record, configuration={}) for record in records()])
-    tells(silent, "timing", Outcome.NOT_CAPTURED)
-    tells(silent, "samples", Outcome.NOT_CAPTURED)
-
-
-@pytest.mark.parametrize(
-    ("row", "findings"),
-    [
-        ((10.123, 10.5), 1),
-        ((10.1, 10.0, 10.2), 1),
-        ((10.12, 10.5, 10.37), 1),
-        ((10.123, 10.5, 10.37), 0),
-    ],
-)
-def test_fewer_samples_than_asked_and_rounded_ones(row, findings):
-    first, *others = records()
-    audit = audited([with_timing(first, samples_us=(row,) * 4), *others])
-    found = [one for one in item(audit, "samples").points if one.outcome is Outcome.FINDING]
-    assert len(found) == findings
-
-
 def test_samples_that_were_taken_until_the_median_was_precise():
     first, *others = records()
     asked = {"timing": {**first.request.configuration["timing"], "samples": 6, "precision": 0.01}}
@@ -119,13 +95,3 @@ def test_samples_that_were_taken_until_the_median_was_precise():
     assert "66 samples, asked were parts of 6, 10 at most" in found((10.123,) * 66)
     assert "12 samples with a median to " in found((10.123, 12.5) * 6)
     assert found((10.123, 12.5) * 30) == "", "all that there may be"
-
-
-def test_two_modes_and_lag_1_of_samples_are_named():
-    """The 3 samples of the invented set are too few for either, so that nothing is said."""
-    members = records()
-    members = [with_request(one, configuration={}) for one in members]
-    levels = [10 + 2 * (at // 10 % 2) + 0.01 * (at % 7) for at in range(60)]
-    two = [with_timing(members[0], samples_us=(tuple(levels),) * 4), *members[1:]]
-    assert "two modes (dip test): 1 of 8" in evidence(audited(two), "samples", Outcome.CAPTURED)
-    assert "two modes" not in evidence(audited(), "samples", Outcome.CAPTURED)

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from scipy import stats
 from symlab.evidence.audit import statistics
 from symlab.evidence.audit.order import pairs as drawn_pairs
 from symlab.evidence.audit.statistics import Judgement, Sides, Speed, corrected, parse_band, world_medians
-from tests.reports.synthetic import KIB, record
+from tests.reports.synthetic import record
 
 TRIALS = 400
 SEED = 20261121
@@ -103,15 +102,6 @@ def test_ten_worlds_find_a_change_of_3_percent(spread):
     assert found[Speed.FASTER] == 0
 
 
-def test_at_a_spread_of_2_percent_they_find_what_can_be_found():
-    """No two-sided test at 5 % finds it 95 times in 100: with sigma known the best one does so 92 times."""
-    bound = NormalDist().cdf(0.03 / 0.02 * math.sqrt(10 / 2) - 1.96)
-    assert bound == pytest.approx(0.918, abs=0.001)
-    found = shares(simulated(0.02, change=0.03))
-    assert 0.78 < found[Speed.SLOWER] < bound
-    assert found[Speed.SLOWER] + found[Speed.INCONCLUSIVE] > 0.99
-
-
 def test_a_change_as_large_as_the_band_is_rarely_called_the_same():
     assert shares(simulated(0.005, change=0.02))[Speed.SAME] < 0.05
     assert shares(simulated(0.01, change=0.03))[Speed.SAME] < 0.01
@@ -122,28 +112,6 @@ def test_the_interval_covers_the_truth(worlds):
     families = simulated(0.01, change=0.03, worlds=worlds)
     covered = sum(one.low <= 1.03 <= one.high for (one,) in families if one.low and one.high) / TRIALS
     assert 0.94 < covered < 0.98
-
-
-def test_pooled_iterations_would_cry_wolf_and_are_not_what_is_tested():
-    """A guard: whoever pools iterations makes this test fail."""
-    source = np.random.default_rng(SEED)
-    pooled, judged = 0, []
-    for _ in range(100):
-        sides = []
-        for _side in range(2):
-            worlds = [
-                record("one_shot", KIB, world=world, samples_us=source.normal(middle, 0.05, (4, 50)).tolist())
-                for world, middle in enumerate(10 * np.exp(source.normal(0, 0.005, 5)))
-            ]
-            sides.append(worlds)
-        iterations = [[us for one in side if one.timing for us in one.timing.per_iteration_us] for side in sides]
-        pooled += stats.mannwhitneyu(*iterations).pvalue < 0.05
-        before, after = (tuple(world_medians(side).values()) for side in sides)
-        judged += judge([(before, after)])
-    assert pooled > 50
-    assert {one.worlds for one in judged} == {(5, 5)}
-    assert sum(one.p is not None and one.p < 0.05 for one in judged) < 10
-    assert not any(map(is_change, judged))
 
 
 def test_a_world_counts_once_with_its_median():
@@ -263,6 +231,12 @@ def drifting(source, families, worlds, drift, spread):
     return source.normal(0, spread, (families, 1, worlds)) + np.linspace(0, drift, worlds)
 
 
+def stepping(source, families, worlds, step, spread):
+    """Log times of series of worlds of which all from a random one on are slower by a step, and spread."""
+    is_later = np.arange(worlds) >= source.integers(0, worlds, (families, 1, 1))
+    return source.normal(0, spread, (families, 1, worlds)) + step * is_later
+
+
 def sweep(source, shared):
     """Log times of ten sizes, with an effect of each launch that all of its sizes share, and 0.3 % of their own."""
     return shared + source.normal(0, 0.003, (shared.shape[0], 10, shared.shape[2]))
@@ -292,6 +266,7 @@ SERIES = {
     "linear 4 %, quiet": lambda source, trials, worlds: drifting(source, trials, worlds, 0.04, 0.002),
     "linear 4 %": lambda source, trials, worlds: drifting(source, trials, worlds, 0.04, 0.01),
     "linear 20 %": lambda source, trials, worlds: drifting(source, trials, worlds, 0.2, 0.01),
+    "a step": lambda source, trials, worlds: stepping(source, trials, worlds, 0.04, 0.005),
 }
 
 
@@ -301,15 +276,6 @@ SERIES = {
 def test_drift_gives_fewer_than_5_percent_false_verdicts(kind, order):
     series = SERIES[kind](np.random.default_rng(SEED), 200, len(order))
     assert is_below(false_verdicts(series, order), 200)
-
-
-@pytest.mark.parametrize("order", ["ABBA" * 5, "ABAB" * 2, "ABBA" * 5 + "B", "AABBABABBA"])
-@pytest.mark.parametrize("correlation", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9])
-def test_p_values_of_neighbours_in_turns_are_below_5_percent_less_than_5_times_in_100(correlation, order):
-    """Without an interval, so that many series can be looked at: a verdict needs both."""
-    series = neighbours(np.random.default_rng(SEED), 8000, len(order), correlation)[:, 0]
-    sides = [series[:, [at for at, one in enumerate(order) if one == side]] for side in "AB"]
-    assert is_below(int((statistics._p_values(*sides) < 0.05).sum()), 8000)
 
 
 @pytest.mark.parametrize("kind", SERIES)
@@ -323,7 +289,7 @@ def test_blocks_apart_in_time_get_no_verdict_and_the_rule_before_was_wrong(kind)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["AR(1) 0.6", "AR(1) 0.9", "linear 4 %", "linear 20 %"])
+@pytest.mark.parametrize("kind", SERIES)
 @pytest.mark.usefixtures("quick_bootstrap")
 def test_drift_gives_fewer_than_5_percent_false_sweeps(kind):
     """Ten sizes of each launch share its effect."""
@@ -333,17 +299,6 @@ def test_drift_gives_fewer_than_5_percent_false_sweeps(kind):
     blocks = "A" * 10 + "B" * 10
     assert false_verdicts(series, blocks) == 0
     assert not is_below(false_verdicts(series, blocks, today=False), 80)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick_bootstrap")
-def test_a_step_of_the_machine_gives_fewer_than_5_percent_false_verdicts():
-    """All worlds from a random one on are 4 % slower, whichever side they are of."""
-    source = np.random.default_rng(SEED)
-    places = np.arange(20)
-    series = source.normal(0, 0.005, (200, 1, 20)) + 0.04 * (places >= source.integers(0, 20, (200, 1, 1)))
-    assert is_below(false_verdicts(series, "ABBA" * 5), 200)
-    assert not is_below(false_verdicts(series, "A" * 10 + "B" * 10, today=False), 200)
 
 
 @pytest.mark.usefixtures("quick_bootstrap")

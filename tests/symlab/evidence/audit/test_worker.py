@@ -30,7 +30,7 @@ def test_the_real_worker_on_published_records():
     audit = check(here, say=told.append, wanted=worker.Wanted(4096, rerun=worker.Rerun(1)))
     assert "1 of 1 jobs composed again" in evidence(audit, "configuration", Outcome.VERIFIED)
     assert f"or their command was interrupted: {gone.id}" in evidence(audit, "cases", Outcome.NOT_COMPARABLE)
-    assert "checked records without any (schema 2)" in evidence(audit, "inputs", Outcome.NOT_CAPTURED)
+    assert "the records hold none (schema 2)" in evidence(audit, "data", Outcome.NOT_CAPTURED)
     assert "sources " in evidence(audit, "kernels", Outcome.CAPTURED) + evidence(audit, "kernels", Outcome.VERIFIED)
     assert any(text.startswith("composing configurations") for text in told)
 

@@ -3,13 +3,12 @@
 import dataclasses
 import random
 
-from cases.record.timing import LinkLimit
 from symlab.evidence.audit.comparison import compare
 from symlab.evidence.audit.data import Data
 from symlab.evidence.audit.items import Outcome
 from symlab.evidence.audit.statistics import Speed
 from symlab.evidence.audit.worlds import copies
-from tests.symlab.evidence.audit.complete_set import audited, evidence, records, tells, with_timing
+from tests.symlab.evidence.audit.complete_set import audited, evidence
 from tests.symlab.evidence.audit.tampering import members
 
 
@@ -66,25 +65,6 @@ def test_runs_that_share_a_warm_up_and_a_drift_are_two():
         made.append(dataclasses.replace(
             record, request=request, timing=dataclasses.replace(record.timing, samples_us=rows)))  # fmt: skip
     assert list(copies(made)) == []
-
-
-def test_too_few_worlds():
-    tells(audited(records(4)), "worlds")
-    tells(audited(records(3)), "worlds", Outcome.CAPTURED, Outcome.NOT_COMPARABLE)
-
-
-def test_baselines_that_were_not_in_turns():
-    first, *others = records()
-    tells(audited([with_timing(first, interleaved_with=()), *others]), "baselines", Outcome.FINDING)
-    alone = [with_timing(one, interleaved_with=()) for one in records() if one.kernel is not None]
-    tells(audited(alone), "baselines", Outcome.NOT_CAPTURED)
-
-
-def test_above_the_links_limit():
-    first, *others = records()
-    audit = audited([with_timing(first, limit=LinkLimit(0.1, 0.1, 1 << 20)), *others])
-    tells(audit, "limit", Outcome.FINDING, Outcome.FINDING)
-    tells(audited([with_timing(record, limit=None) for record in records()]), "limit", Outcome.NOT_CAPTURED)
 
 
 def test_commands_that_start_in_one_second_are_in_any_order():

@@ -23,7 +23,7 @@ def world(at, us, commit=COMMITS[0], nccl="2.28.9", **changes):
     return one(world=0, us=us, environment=environment, **({"request": request} | times | changes))
 
 
-def stepping(count=24, step=1.1, at=12, spread=0.005, seed=0, **changes):
+def stepping(count=12, step=1.1, at=6, spread=0.002, seed=0, **changes):
     """Worlds of one case whose time changes by a factor, with another commit and NCCL from then on."""
     draw = random.Random(seed)
     return [

@@ -15,7 +15,7 @@ from symlab.evidence.history.series import series_of
 from tests.golden import same_text
 from tests.reports.synthetic import KIB, refused
 from tests.symlab.evidence.audit.invented_records import broken
-from tests.symlab.evidence.history.history_sets import stepping, with_commit, without_times, world
+from tests.symlab.evidence.history.history_sets import COMMITS, stepping, with_commit, without_times, world
 
 PUBLISHED = Path(__file__).parents[4] / "reports" / "published"
 BAND = 0.02
@@ -54,10 +54,14 @@ def changed_at(records, *places):
 
 FIRST, MIDDLE, LAST = without_times(["x", "x", "y"])
 AGAIN = world(0, 20.0, started="2026-01-01T01:00:00Z", ended="2026-01-01T01:00:01Z")
+SAME_DAY = {"started": "2026-01-01T02:00:00Z", "ended": "2026-01-01T02:00:01Z"}
 HISTORIES = {
-    "a change": stepping(24, 1.1, 12),
-    "none": stepping(24, 1.0, 12),
-    "too few worlds": stepping(7, 2.0, 3),
+    "a change": stepping(),
+    "a change for one day": [world(at, 13.0 if at == 2 else 10.0) for at in range(5)],
+    "none": stepping(12, 1.0, 6),
+    "drift that no day shows": [world(at, 10 * 1.012**at) for at in range(5)],
+    "one version on one day": [world(0, 10.0), world(1, 13.0, **SAME_DAY)],
+    "two versions on one day": [world(0, 10.0), world(1, 13.0, COMMITS[1], **SAME_DAY)],
     "data": without_times(["x", "x", "y", "y", "x"]),
     "the same data": without_times(["x"] * 4),
     "an unchecked world before other data": [FIRST, unchecked(MIDDLE), LAST],
@@ -80,14 +84,14 @@ def test_what_is_said(name):
         said.append(
             f"{len(one.series.points)} worlds, {len(one.series.timed)} timed, {one.times_text}, {one.data_text}"
         )
-        said += [f"times: {change.at}, from {change.first} to {change.last}" for change in one.changes]
+        said += [f"times: {one.before[-1].world} to {one.after[0].world}, {one.ratio:.3f}" for one in one.changes]
         said += [f"data: {step.before} to {step.at}, compared: {step.is_compared}" for step in one.data]
     tables = sheet.text(found.sheets(), found.captions), sheet.text(found.sheets(is_changed=True), ())
     same_text("\n".join([*said, *tables]))
 
 
 def test_order_of_time_counts_and_not_that_of_the_records():
-    records = stepping(24, 1.1, 12)
+    records = stepping()
     assert history_of(records[::-1]).document() == history_of(records).document()
 
 
@@ -108,12 +112,13 @@ def test_machines_ways_and_cases_are_series_of_their_own():
 
 
 def test_the_json_has_every_world(tmp_path, capsys):
-    place = kept(tmp_path / "records", stepping(24, 1.1, 12))
+    place = kept(tmp_path / "records", stepping())
     assert main(["history", str(place), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     (one,) = document["series"]
-    assert len(one["points"]) == 24
-    assert one["changes"][0]["worlds"] == ["command011", "command012"]
+    assert len(one["points"]) == 12
+    (change,) = one["changes"]
+    assert (change["before"], change["after"]) == (["command005"], ["command006"])
     assert one["points"][0]["us"] == pytest.approx(10, rel=0.02)
 
 
@@ -137,7 +142,7 @@ def test_an_empty_place_is_said(tmp_path, capsys):
 
 
 def test_only_what_changed(tmp_path, capsys):
-    records = [*stepping(24, 1.1, 12), *stepping(24, 1.0, 12, seed=1, algorithm="two_shot")]
+    records = [*stepping(), *stepping(step=1.0, seed=1, algorithm="two_shot")]
     place = kept(tmp_path / "records", records)
     assert main(["history", str(place), "--changed", "--format", "markdown"]) == 0
     out = capsys.readouterr().out

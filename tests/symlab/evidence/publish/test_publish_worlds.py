@@ -4,15 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reports.record.bundle import PLAN_NAME, read
-from runner.environment.worktree import worktree
+from runner.request_error import RequestError
 from symlab.evidence.publish.running import run_world
 from symlab.speed.predict import recorded_kernels
+from tests.golden import refused
 from tests.patience import NEVER_S, until
+from tests.reports.synthetic import with_environment
 
 ROOT = Path(__file__).parents[4]
 TINY = ("fabric=simulator", "op=barrier", "world_size=2", "algorithms=[push]", "launches=1")
@@ -52,20 +55,21 @@ def test_a_world_gives_its_records_and_leaves_no_path(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_kernels_of_todays_commit_are_compiled_from_the_code_that_is_here(tmp_path):
-    """A set is published by the commit that ran it: there is no other code to check out."""
-    if subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, check=False, timeout=NEVER_S
-    ).returncode:
-        pytest.skip("there is no git here")
-    head = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=NEVER_S
-    ).stdout
-    with worktree(ROOT, head.strip()) as code:
-        (record,) = run_world(code, [*TINY, "track=none"]).records
-        found = recorded_kernels.compiled([record], code, tmp_path)
-    assert found["commit"] == head.strip()
+def test_kernels_are_compiled_by_the_code_that_ran_and_by_no_other(tmp_path):
+    (record,) = run_world(ROOT, [*TINY, "track=none"]).records
+    found = recorded_kernels.compiled([record], tmp_path)
+    assert found["commit"] == record.environment.git["commit"]
     assert set(found["kernels"]) == {record.kernel.ptx_digest}
+    (key,) = found["launches"]
+    recorded_kernels.write(found, tmp_path / "kernels.json.xz")
+    launch = recorded_kernels.read(tmp_path / "kernels.json.xz").launches[key]
+    assert (launch.case, launch.blocks, launch.threads) == (record.case, record.kernel.grid, record.kernel.block)
+    other = replace(record, kernel=replace(record.kernel, ptx_digest=f"sha256:{'0' * 64}"))
+    with refused(RequestError, r"[0-9a-f]{12}", r"(?<=compiler, ).*"):
+        recorded_kernels.compiled([other], tmp_path)
+    elsewhere = with_environment(record, git={"commit": "0" * 40})
+    with refused(RequestError, r"[0-9a-f]{40}"):
+        recorded_kernels.compiled([record, elsewhere], tmp_path)
 
 
 @pytest.mark.slow
@@ -98,24 +102,6 @@ def test_why_a_world_failed_names_no_place_of_this_machine(tmp_path, monkeypatch
     assert ran.records == ()
     assert "/x and ~/y are missing" in ran.why
     assert "symlab-publish-" not in ran.why
-
-
-@pytest.mark.slow
-def test_a_simulated_set_is_whole_and_audited(tmp_path, own):
-    folder = tmp_path / "simulated-x2"
-    done = subprocess.run(
-        asked(folder, own), env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    names = {path.name for path in folder.iterdir()}
-    assert names == {"tiny-world1.jsonl.xz", "tiny-world2.jsonl.xz", PLAN_NAME, "README.md", "table.md"}
-    records = read([folder])
-    assert len({one.request.command for one in records}) == 2
-    assert {one.check.output_digests != () for one in records if one.check is not None} == {True}
-    again = subprocess.run(
-        asked(folder, own, "--plan"), env=environment(), capture_output=True, text=True, check=True, timeout=NEVER_S
-    )
-    assert "nothing is left to run" in again.stdout
 
 
 @pytest.mark.slow
@@ -157,6 +143,11 @@ def test_a_kill_leaves_no_world_behind_and_the_next_call_goes_on(tmp_path, own):
     assert done.returncode == 0, done.stderr + done.stdout
     assert "2 worlds, 1 to run" in done.stdout
     assert (folder / "tiny-world1.jsonl.xz").read_bytes() == first
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"tiny-world1.jsonl.xz", "tiny-world2.jsonl.xz", PLAN_NAME, "README.md", "table.md"}
+    records = read([folder])
+    assert len({one.request.command for one in records}) == 2
+    assert {one.check.output_digests != () for one in records if one.check is not None} == {True}
 
 
 AT_FORK = """

@@ -23,14 +23,9 @@ from symlab.evidence.replay.rerun import SOURCES, rerun
 from tests.golden import same_text
 from tests.patience import NEVER_S, until
 from tests.reports.synthetic import record, with_case, with_request
+from tests.repository import git
 
 ROOT = Path(__file__).parents[4]
-
-
-def git(folder, *arguments):
-    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
-    done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from symlab.evidence.replay.recorded_code import Bounds, run_code
 from tests.golden import same_text
 from tests.patience import NEVER_S, pressed, within
 from tests.reports.synthetic import record
+from tests.repository import git
 
 ROOT = Path(__file__).parents[4]
 
@@ -40,12 +40,6 @@ folder = pathlib.Path(place) / "20260101T000000Z-x"
 folder.mkdir(parents=True)
 (folder / "command.json").write_text("{}")
 """
-
-
-def git(folder, *arguments):
-    who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
-    done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 @pytest.fixture

@@ -75,8 +75,8 @@ def test_bits_are_the_same_in_new_worlds(recorded, replay):
         manifest = command_document_of(launch)
         assert (manifest.outcome, manifest.command_line[-3:]) == ("complete", (str(recorded), "--launches", "2"))
     assert broken(done.folder) == []
-    assert "BIT-EQUAL" in done.out
-    assert "NOT COMPARABLE" in done.out, "a simulator has no clock"
+    for said in ("BIT-EQUAL", "NOT COMPARABLE", "nothing differs of what the records say"):
+        assert said in done.out
     assert done.out.splitlines()[-1].startswith("verdict: ")
     assert done.verdict["exit_code"] == 0
     assert (done.folder / "report.html").read_text().lstrip().lower().startswith("<!doctype html>")
@@ -144,11 +144,6 @@ def test_what_differs_is_said(recorded, replay, tmp_path):
         assert said in done.out
 
 
-def test_nothing_differs_from_what_was_just_recorded(recorded, replay):
-    done = replay(str(recorded))
-    assert "nothing differs of what the records say" in done.out, done.out
-
-
 @pytest.mark.slow
 def test_records_of_gpus_are_replayed_in_the_simulator(replay, script):
     bundle = Path(__file__).parents[4] / "reports" / "published" / "h200-x2" / "collectives-world1.jsonl.xz"
@@ -200,13 +195,6 @@ def test_wrong_requests_are_one_line(replay, arguments, tmp_path, monkeypatch):
     assert (done.code, done.out) == (2, "")
     same_text(done.err)
     assert done.folder is None, "nothing half-written"
-
-
-def test_help(capsys):
-    assert main(["replay", "--help"]) == 0
-    said = capsys.readouterr().out
-    for part in ("--launches N", "--band", "Exit codes: 0 the results are the same"):
-        assert part in said
 
 
 def test_not_below_a_launcher(monkeypatch, capsys):

@@ -154,26 +154,6 @@ def test_the_switch_asks_every_gpu_for_what_it_reduces(cache):
     assert entering.written == pytest.approx(size, abs=4096)
 
 
-@pytest.mark.slow
-def test_a_resized_message_takes_no_inbox_of_the_whole(cache):
-    """reduce/bulk has an inbox of seven messages on 8 ranks: 14 GB in all at 256 MiB, which ended the process."""
-    case = Case("reduce", "bulk", "bfloat16", "float32", "sum", 256 << 20, 8)
-    runnable = profile_cache.runnable_of(case, find(case.name), "sm_90a", cache)
-    small = runnable.resized(1 << 20, runnable.least_blocks)
-    assert sum(one.size_bytes for one in runnable.spec.workspaces(case)) > 1 << 30
-    assert sum(one.size_bytes for one in small.spec.workspaces(small.case)) < 16 << 20
-
-
-def test_a_resized_message_has_workspaces_for_its_blocks(cache):
-    """Flags of two_shot are by block: of 16 at 1 MiB, of 64 at 16 MiB."""
-    case = Case("reduce", "two_shot", "bfloat16", "float32", "sum", 16 << 20, 8)
-    spec = find(case.name)
-    runnable = profile_cache.runnable_of(case, spec, "sm_90a", cache)
-    small = runnable.resized(1 << 20, runnable.blocks)
-    assert spec.launch(replace(case, size_bytes=1 << 20)).grid[0] < runnable.blocks == small.blocks
-    assert small.spec.workspaces(small.case) == spec.workspaces(case)
-
-
 @pytest.mark.parametrize("spec", SPECS + NVSHMEM_SPECS, ids=lambda spec: spec.name)
 def test_a_resized_message_has_the_workspaces_of_the_code_of_the_whole(spec):
     """Where a smaller message takes another step of the tuning, such as two_shot that pulls up to 2 MiB, the workspaces

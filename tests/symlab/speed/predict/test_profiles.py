@@ -3,7 +3,6 @@
 import os
 import time
 from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
 
 import pytest
@@ -125,41 +124,6 @@ def test_a_budget_gives_no_simulation_more_than_the_deadline_of_each(monkeypatch
     Budget(50.0)(given, H200_TRIAL)
     assert limits_s[0] == profiling.DEADLINE_S
     assert 0 < limits_s[1] <= 50
-
-
-class Breaking:
-    """A pool that is gone, with all that was begun in it, once it is asked for two_shot. The first one finishes nothing
-    before."""
-
-    made: int = 0
-
-    def __init__(self, processes, context, initializer):
-        Breaking.made += 1
-        self._is_first = Breaking.made == 1
-        self._begun = []
-
-    def submit(self, work, group, *words):
-        future = Future()
-        self._begun.append(future)
-        if any("two_shot" in case.name for case in group):
-            for one in self._begun:
-                if not one.done():
-                    one.set_exception(BrokenProcessPool("a process was terminated abruptly"))
-        elif not self._is_first:
-            future.set_result([(case, Unprofiled("seen", can_run=True)) for case in group])
-        return future
-
-    def shutdown(self, **words):
-        pass
-
-
-def test_a_lost_process_costs_only_its_code(tmp_path, monkeypatch):
-    monkeypatch.setattr(profiles, "ProcessPoolExecutor", Breaking)
-    monkeypatch.setattr(Breaking, "made", 0)
-    cases = [made(f"{name}@t128b4l8", 1 << 12) for name in ("one_shot", "two_shot", "lamport", "ll")]
-    found = dict(Profiles(tmp_path, ARCH, processes=2).of(cases))
-    assert [found[case] for case in cases] == [Unprofiled(why, True) for why in ("seen", LOST, "seen", "seen")]
-    assert Breaking.made == 3, "the broken one, that of the suspects, and one for the others"
 
 
 def test_a_code_of_many_cases_goes_to_several_processes(tmp_path, monkeypatch):

@@ -24,6 +24,7 @@ from symlab.speed.tune.entries import (
 )
 from symlab.speed.tune.finals import Final, Point, crossings, entries_of
 from symlab.speed.tuned.table import Searched
+from tests.golden import same_text
 from tests.reports.synthetic import record
 from tests.symlab.speed.tune.test_state import FOUND
 from tests.symlab.speed.tuned.test_tuned_table import entry
@@ -32,61 +33,75 @@ CASE = Case("all_reduce", "best", "bfloat16", "float32", "sum", 4096, 4)
 SEARCHED = Searched(40, 1, 2)
 
 
-def kept(name, us, **changes):
-    samples = [[us + 0.01 * number for number in range(-10, 11)]] * 4
-    return Kept(record(name, 4096, samples_us=samples, **changes), f"sha256:{name.encode().hex():0>64}")
+def kept(name, us, judged_us=None):
+    """A finalist's record: us in the turns that choose, judged_us (the same) in those that judge; a little noise."""
+    pair = us, us if judged_us is None else judged_us
+    samples = [[pair[number % 2] + 0.01 * (number - 10) for number in range(21)]] * 4
+    return Kept(record(name, 4096, samples_us=samples), f"sha256:{name.encode().hex():0>64}")
 
 
-def made(finalists):
-    """The entry of a single size."""
-    (found,) = series_of([CASE], [finalists], [SEARCHED])
-    return found
+def finals_in(text):
+    """Sizes with their finalists: "ll 2, lamport 3/4 | .." has two at 4 KiB, the second of which takes 3 us in the
+    turns that choose and 4 us in those that judge; a size that was not asked for begins with "-"."""
+    sizes = [size.strip() for size in text.split("|")]
+    words = [[one.split() for one in size.removeprefix("-").split(",") if one.strip()] for size in sizes]
+    finals = [[kept(name, *map(float, us.split("/"))) for name, us in size] for size in words]
+    cases = [replace(CASE, size_bytes=4096 + 4096 * number) for number in range(len(sizes))]
+    return cases, finals, [size.startswith("-") for size in sizes]
 
 
-def names_of(measured):
-    """The choices of a series of sizes."""
-    cases = [replace(CASE, size_bytes=4096 << number) for number in range(len(measured))]
-    found = series_of(cases, measured, [SEARCHED] * len(measured))
-    return [None if one is None else one.choice.name for one in found]
+def told(one):
+    if one is None:
+        return "no choice"
+    mine, others = one.choice, [f"{two.name} {two.value:g}" if two else "none" for two in (one.runner_up, one.library)]
+    found = f"{one.from_bytes}-{one.up_to_bytes} {mine.name} {mine.value:g} ({mine.low:.2f} to {mine.high:.2f}, of "
+    return f"{found}{mine.samples}), then {others[0]}, library {others[1]}, {len(one.records)} records"
 
 
-def test_the_quickest_finalist_is_the_choice():
-    finalists = [kept("two_shot@t512b64l8", 5.0), kept("lamport@t128b4l8", 3.0), kept("ll@t128b4l8", 4.0)]
-    found = made(finalists)
-    assert (found.choice.name, found.choice.value, found.choice.samples) == ("lamport@t128b4l8", 3.0, 10)
-    assert found.choice.low < 3.0 < found.choice.high
-    assert found.runner_up.name == "ll@t128b4l8"
-    assert found.records == tuple(one.digest for one in (finalists[1], finalists[2], finalists[0]))
-    assert found.searched == SEARCHED
+SERIES = """
+two_shot@t512b64l8 5, lamport@t128b4l8 3, ll@t128b4l8 4
+nccl 1, two_shot@t512b64l8 5
+nccl 1
+two_shot@t512b4l8p 9, two_shot 10, one_shot 12, nccl 8
+two_shot@t512b4l8p 9.95, two_shot 10, one_shot 12, nccl 8
+two_shot@t512b4l8p 144, two_shot 10, one_shot 12, nccl 8
+two_shot 10, two_shot@t512b4l8p 9/10.5
+two_shot 10, two_shot@t512b4l8p 10.5/9
+two_shot 10, two_shot@t512b4l8p 9.5/9
+two_shot 10/11, one_shot 11/10
+lamport@t128b4l8 2/4, ll@t128b4l8 3
+ll@t128b4l8 2, lamport@t128b4l8 3 | ll@t128b4l8 9, lamport@t128b4l8 6
+ll@t128b4l8 2, ll 3 | ll@t128b4l8 5.99, ll 6
+ll@t128b4l8 2, ll 3 | ll@t128b4l8 6.01, ll 6
+ll@t128b4l8 3, lamport@t128b4l8 3.03 | | lamport@t128b4l8 9
+ll 2, lamport 3 | ll@t128b4l8 2.5, ll 3, lamport 4 | lamport 4, ll 5
+ll 2, lamport 3 | - ll@t128b4l8 2.5, ll 3, lamport 4 | lamport 4, ll 5
+ll 2, lamport 3 | - ll@t128b4l8 2.5, ll 3, lamport 4 | lamport 4, ll 5, ll@t128b4l8 3.9
+ll 2, lamport 3 | - ll@t128b4l8 2.5, ll 3, lamport 4, ll@t64b4l8 2.4 | lamport 4, ll 5, ll@t128b4l8 3.9
+"""
 
 
-def test_what_has_no_tuning_in_its_name_is_no_choice():
-    found = made([kept("nccl", 1.0), kept("two_shot@t512b64l8", 5.0)])
-    assert found.choice.name == "two_shot@t512b64l8"
-    assert found.runner_up is None
-    assert options_of(CASE, [kept("nccl", 1.0)]) == []
+def test_what_is_chosen_of_finalists():
+    """A choice beats the catalogue's own in both halves of the turns, and its figure is of the half that judges; one
+    that wins between two sizes alone is none, and goes no further than where it is as good."""
+    said = []
+    for text in SERIES.split("\n")[1:-1]:
+        cases, finals, between = finals_in(text)
+        found = series_of(cases, finals, [SEARCHED] * len(cases), between)
+        said += [text, *(f"    {told(one)}" for one in found)]
+        assert all(one is None or one.searched == SEARCHED for one in found)
+        turned = series_of(cases[::-1], finals[::-1], [SEARCHED] * len(cases), between[::-1])
+        assert turned == found[::-1], "a sweep has sizes in any order"
+        ran = [Final(Point(None, case), (), FOUND, not one) for case, one in zip(cases, between, strict=True)]
+        again = entries_of(ran, dict(enumerate(finals)), 1.0)
+        assert [one and one.choice for one in again] == [one and one.choice for one in found]
+    same_text("\n".join(said))
+
+
+def test_what_failed_is_no_option():
     failed = record("two_shot@t512b64l8", is_timed=False, status=Status.FAILED, reason="it fell", check=None)
-    assert (figure_of(failed), score_of(failed)) == (None, None)
-    assert options_of(CASE, [Kept(failed, "")]) == []
-
-
-@pytest.mark.parametrize(
-    ("us", "name"), [(9.0, "two_shot@t512b4l8p"), (9.95, "two_shot"), (10.0, "two_shot"), (144.0, "two_shot")]
-)
-def test_a_choice_has_to_beat_the_catalogues_own_tuning(us, name):
-    finalists = [kept("two_shot@t512b4l8p", us), kept("two_shot", 10.0), kept("one_shot", 12.0), kept("nccl", 8.0)]
-    found = made(finalists)
-    assert found.choice.name == name
-    assert (found.library.name, found.library.value) == ("nccl", 8.0)
-
-
-def test_a_choice_has_to_win_in_both_halves_of_the_turns():
-    own, lucky = turns("two_shot", 10.0, 10.0), turns("two_shot@t512b4l8p", 9.0, 10.5)
-    assert made([own, lucky]).choice.name == "two_shot"
-    assert made([own, turns("two_shot@t512b4l8p", 10.5, 9.0)]).choice.name == "two_shot"
-    assert made([own, turns("two_shot@t512b4l8p", 9.5, 9.0)]).choice.name == "two_shot@t512b4l8p"
-    # Where each of the catalogue's own loses once, the turns that choose decide.
-    assert made([turns("two_shot", 10.0, 11.0), turns("one_shot", 11.0, 10.0)]).choice.name == "two_shot"
+    assert (figure_of(failed), score_of(failed), options_of(CASE, [Kept(failed, "")])) == (None, None, [])
+    assert score_of(kept("ll", 2.0, 4.0).record) == pytest.approx(2.0)
 
 
 def test_the_interval_has_the_median_and_covers_it_in_95_of_100_cases():
@@ -163,20 +178,6 @@ def test_what_is_far_behind_at_two_sizes_does_not_run_between_them():
     assert names == {("lamport@t128b4l8", "ll@t128b4l8", "lamport", "ll")}
 
 
-def turns(name, first, second, count=10):
-    """A finalist that takes first in the turns that choose, and second in those that judge."""
-    return Kept(record(name, 4096, samples_us=[[first, second] * count] * 4), f"sha256:{name.encode().hex():0>64}")
-
-
-def test_the_turns_that_choose_do_not_judge():
-    """What looks quick in the turns that choose is chosen, and its figure is what it took in the others."""
-    lucky, steady = turns("lamport@t128b4l8", 2.0, 4.0), turns("ll@t128b4l8", 3.0, 3.0)
-    found = made([lucky, steady])
-    assert (found.choice.name, found.choice.value) == ("lamport@t128b4l8", 4.0)
-    assert (found.runner_up.name, found.runner_up.value) == ("ll@t128b4l8", 3.0)
-    assert (score_of(lucky.record), found.choice.samples) == (2.0, 10)
-
-
 def test_the_figure_of_the_best_of_many_equal_ones_is_not_too_small():
     """Twenty contestants that all take 10 us, with noise: by all samples the quickest would look quicker."""
     draw = random.Random(5)
@@ -194,51 +195,6 @@ def test_the_figure_of_the_best_of_many_equal_ones_is_not_too_small():
     assert statistics.mean(whole) < 10 * 0.98
 
 
-def test_a_series_knows_where_its_choices_cross():
-    """ll leads by 1 us at 4 KiB, lamport by 3 us at 8 KiB: they cross a quarter of the way."""
-    finals = [[kept("ll@t128b4l8", 2.0), kept("lamport@t128b4l8", 3.0)]]
-    finals += [[kept("ll@t128b4l8", 9.0), kept("lamport@t128b4l8", 6.0)]]
-    cases = [CASE, replace(CASE, size_bytes=8192)]
-    first, second = series_of(cases, finals, [SEARCHED] * 2)
-    assert (first.up_to_bytes, second.from_bytes) == (5120, 5121)
-    assert series_of(cases[::-1], finals[::-1], [SEARCHED] * 2) == [second, first], "a sweep has sizes in any order"
-
-
-def test_a_tuning_goes_on_to_a_size_at_which_it_is_no_slower():
-    cases = [CASE, replace(CASE, size_bytes=8192)]
-    for us, end in ((5.99, 8191), (6.01, 4096)):
-        finals = [[kept("ll@t128b4l8", 2.0), kept("ll", 3.0)], [kept("ll@t128b4l8", us), kept("ll", 6.0)]]
-        found = series_of(cases, finals, [SEARCHED] * 2)
-        assert [one and (one.choice.name, one.up_to_bytes) for one in found] == [("ll@t128b4l8", end), ("ll", 8192)]
-
-
-def test_a_tuning_that_wins_between_two_sizes_alone_is_no_choice():
-    """The second of three sizes was not asked for; the catalogue's own there is not the third's: it is in its place,
-    and its range ends where the two cross."""
-    cases = [replace(CASE, size_bytes=size) for size in (4096, 6144, 8192)]
-    finals = [[kept("ll", 2.0), kept("lamport", 3.0)]]
-    finals += [[kept("ll@t128b4l8", 2.5), kept("ll", 3.0), kept("lamport", 4.0)]]
-    finals += [[kept("lamport", 4.0), kept("ll", 5.0)]]
-    found = series_of(cases, finals, [SEARCHED] * 3, [False, True, False])
-    assert [one.choice.name for one in found] == ["ll", "ll", "lamport"]
-    assert (found[1].up_to_bytes, found[2].from_bytes) == (7168, 7169)
-    ran = [Final(Point(None, case), (), FOUND, is_searched=case.size_bytes != 6144) for case in cases]
-    assert [one.choice for one in entries_of(ran, dict(enumerate(finals)), 1.0)] == [one.choice for one in found]
-    assert [one.choice.name for one in series_of(cases, finals, [SEARCHED] * 3)] == ["ll", "ll@t128b4l8", "lamport"]
-    finals[2].append(kept("ll@t128b4l8", 3.9))
-    found = series_of(cases, finals, [SEARCHED] * 3, [False, True, False])
-    assert found[1].choice.name == "ll@t128b4l8", "it is as good at the next size"
-    finals[1].append(kept("ll@t64b4l8", 2.4))
-    found = series_of(cases, finals, [SEARCHED] * 3, [False, True, False])
-    assert found[1].choice.name == "ll@t128b4l8", "and a quicker one is not"
-
-
-def test_sizes_without_options_have_no_choice():
-    both = [kept("ll@t128b4l8", 3.0), kept("lamport@t128b4l8", 3.03)]
-    finals = [both, [], [kept("lamport@t128b4l8", 9.0)]]
-    assert names_of(finals) == ["ll@t128b4l8", None, "lamport@t128b4l8"]
-
-
 def test_ranges_are_runs_of_one_choice():
     names = ("lamport@t128b4l8", "lamport@t128b4l8", "two_shot@t512b64l8", "lamport@t128b4l8")
     entries = [entry(name, 1 << 10 + number, 1, 1) for number, name in enumerate(names)]
@@ -246,16 +202,19 @@ def test_ranges_are_runs_of_one_choice():
     assert ranges_in([*entries, entry(names[-1], 1 << 20, 1, 1, ranks=4)]) == 4
 
 
-def test_ranges_meet_between_the_sizes_and_end_where_the_kernel_does():
-    sizes = (1 << 10, 1 << 12, 1 << 20, 1 << 24)
-    names = ("lamport@t128b4l8", "lamport@t128b4l8", "lamport@t256b32l8", "two_shot@t512b64l8p")
+@pytest.mark.parametrize(
+    ("names", "sizes", "ends"),
+    [
+        # lamport takes 2 MiB at most on 2 ranks
+        (("lamport@t128b4l8", "lamport@t128b4l8", "lamport@t256b32l8", "two_shot@t512b64l8p"),
+         (1 << 10, 1 << 12, 1 << 20, 1 << 24), (2048, 64 << 10, 2 << 20, 32 << 20)),
+        (("two_shot@t512b64l8",) * 4, (5, 1000, 1001, 1002), (70, 1000, 1001, 2004)),
+    ],
+)  # fmt: skip
+def test_ranges_meet_between_the_sizes_and_end_where_the_kernel_does(names, sizes, ends):
     found = with_ranges(entry(name, size, size, size) for name, size in zip(names, sizes, strict=True))
-    assert [(one.from_bytes, one.up_to_bytes) for one in found] == [
-        (512, 2048),
-        (2049, 64 << 10),
-        ((64 << 10) + 1, 2 << 20),  # lamport takes no more on 2 ranks
-        ((2 << 20) + 1, 32 << 20),
-    ]
+    assert tuple(one.up_to_bytes for one in found) == ends
+    assert [one.from_bytes for one in found] == [sizes[0] // 2, *(end + 1 for end in ends[:-1])]
 
 
 def test_a_range_ends_where_two_choices_cross():
@@ -272,13 +231,6 @@ def test_a_range_ends_where_two_choices_cross():
     # Choices that take equally long at both sizes.
     level = [{small: 2.0, large: 2.0}, {large: 4.0, small: 4.0}]
     assert with_ranges(crossed(entries, level, [[], []]))[0].up_to_bytes == 3000
-
-
-def test_neighbouring_sizes_do_not_overlap():
-    found = with_ranges(entry("two_shot@t512b64l8", size, size, size) for size in (1000, 1001, 1002, 5))
-    ranges = sorted((one.from_bytes, one.up_to_bytes) for one in found)
-    assert all(after[0] == before[1] + 1 for before, after in itertools.pairwise(ranges))
-    assert all(one.from_bytes <= one.size_bytes <= one.up_to_bytes for one in found)
 
 
 def test_later_entries_take_the_place_of_earlier_ones():

@@ -18,7 +18,6 @@ from symlab.speed.predict.profiles import Unprofiled
 from symlab.speed.tune.command import Options, tune
 from symlab.speed.tune.jobs import SIZES
 from symlab.speed.tune.model_first import MEASURED, Ranking, model_for
-from symlab.speed.tune.search import Measured
 from symlab.speed.tuned.table import read
 from tests.golden import refused, same_text
 from tests.symlab.speed.tune.test_tune_on_gpus import GPU, Clocked, Finals, on_gpus, true_us
@@ -50,24 +49,9 @@ class Invented:
         self.closed = True
 
 
-class Counting(Clocked):
-    """The bench of the other tests, that writes down what it measured."""
-
-    def __init__(self, bad=frozenset()):
-        self.names = {}
-        self.bad = bad
-
-    def measured(self, cases, samples):
-        for case in cases:
-            self.names.setdefault(case.size_bytes, set()).add(case.algorithm)
-        found = super().measured(cases, samples)
-        bad = [case.algorithm in self.bad for case in cases]
-        return [Measured(problem="it is wrong") if is_bad else one for is_bad, one in zip(bad, found, strict=True)]
-
-
 def ranked(tmp_path, *more, profiles=None, bench=None, device=GPU, now=time.monotonic, **options):
     """Run symlab tune with the model's profiles invented."""
-    there, invented = bench or Counting(), profiles or Invented()
+    there, invented = bench or Clocked(), profiles or Invented()
     how = {"gpu": lambda: device, "profiles": lambda cache_dir, arch, processes: invented, "now": now}
     asked, seams = on_gpus(Finals(tmp_path), *more, bench=lambda worlds, request, compiler: there, **how)
     fields = {"output": tmp_path / "t.json", "processes": 1} | options
@@ -104,13 +88,13 @@ def test_the_exhaustive_search_measures_all(tmp_path):
 
 def test_the_models_time_ends_and_that_is_said(tmp_path, capsys):
     invented = Invented(most=2)
-    assert ranked(tmp_path, "sizes=[16K]", profiles=invented, model_seconds=3.0)[0] == 0
+    assert ranked(tmp_path, "sizes=[16K]", profiles=invented, seconds=1e3)[0] == 0
     (one,) = read(tmp_path / "t.json").entries
-    assert invented.limits_s[0] == pytest.approx(3.0, abs=1.0)
+    assert invented.limits_s[0] == pytest.approx(500.0, abs=50.0)
     assert one.searched.ranked == 5, "the catalogue's two, two of the grid, and all that is beside the best two"
     assert one.searched.left_out > 20
     said = capsys.readouterr().out
-    assert f"its time ended (--model-seconds, --seconds): {one.searched.left_out} not predicted" in said
+    assert f"its time ended (--seconds): {one.searched.left_out} not predicted" in said
     assert f"{one.searched.left_out} not tried" in said
 
 
@@ -143,7 +127,7 @@ def test_what_the_model_can_not_say_is_measured_or_told(tmp_path):
 def test_where_none_of_the_best_passes_all_are_measured(tmp_path, capsys):
     _, first, _ = ranked(tmp_path, "sizes=[16K]")
     best = first.names[1 << 14]
-    bench = Counting(bad=frozenset(best))
+    bench = Clocked(bad=frozenset(best))
     (tmp_path / "again").mkdir()
     assert ranked(tmp_path / "again", "sizes=[16K]", bench=bench)[0] == 0
     (one,) = read(tmp_path / "again" / "t.json").entries
@@ -155,7 +139,7 @@ def test_where_none_of_the_best_passes_all_are_measured(tmp_path, capsys):
 
 
 def test_where_nothing_is_predicted_in_time_all_are_measured(tmp_path, capsys):
-    code, bench, _ = ranked(tmp_path, "sizes=[16K]", profiles=Invented(most=0), model_seconds=0.1)
+    code, bench, _ = ranked(tmp_path, "sizes=[16K]", profiles=Invented(most=0))
     assert code == 0
     assert len(bench.names[1 << 14]) > 20
     assert read(tmp_path / "t.json").entries[0].searched.how == "exhaustive"
@@ -181,10 +165,12 @@ def test_without_a_model_all_are_measured_and_the_reason_is_said(tmp_path, more,
     (said,) = [line for line in capsys.readouterr().out.splitlines() if "all candidates are measured: " in line]
     same_text(said)
     with refused(RequestError):
-        ranked(tmp_path, "sizes=[16K]", *more, device=gpu, model_seconds=5.0, output=tmp_path / "u.json")
+        ranked(tmp_path, "sizes=[16K]", *more, device=gpu, gpu="h200" if more else "a100", output=tmp_path / "u.json")
 
 
 def test_another_types_floors_rank_on_request(tmp_path):
+    with refused(RequestError):
+        ranked(tmp_path, "sizes=[16K]", gpu="h200", exhaustive=True)
     assert ranked(tmp_path, "sizes=[16K]", device="an unknown GPU", gpu="h200")[0] == 0
     assert read(tmp_path / "t.json").entries[0].searched.model.startswith("h200, sha256:")
     with hydra_over():
@@ -199,7 +185,7 @@ def test_another_types_floors_rank_on_request(tmp_path):
 
 @pytest.mark.slow
 def test_an_interrupted_search_of_the_model_goes_on_and_one_of_another_way_does_not(tmp_path, capsys):
-    class Stops(Counting):
+    class Stops(Clocked):
         def measured(self, cases, samples):
             if len(self.names) == 2:
                 raise KeyboardInterrupt

@@ -8,25 +8,21 @@ import itertools
 import math
 import random
 import statistics
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import pytest
 
 from cases.case import Case
 from kernels.catalogue import find
 from memory.fabric import Traits
-from runner.records.store import Store
 from symlab.speed.predict.case_work import CaseWork, Direction, PhaseWork
 from symlab.speed.tune.candidates import Candidates
 from symlab.speed.tune.command import Options, tune
 from symlab.speed.tune.jobs import SIZES
 from symlab.speed.tune.regret import unseen_sizes
 from symlab.speed.tune.sample import BLOCKS, LOADS, THREADS
-from symlab.speed.tune.search import Measured
 from symlab.speed.tuned.table import read
-from tests.reports.synthetic import record, with_environment, with_request
-from tests.symlab.speed.tune.test_tune_on_gpus import GPU, on_gpus
+from tests.symlab.speed.tune.test_tune_on_gpus import GPU, Clocked, Finals, on_gpus
 
 ALGORITHMS = ("one_shot", "two_shot", "lamport")
 LATENCY_US = {"push": 0.3, "pull": 0.9}
@@ -101,47 +97,14 @@ class Profiler:
         pass
 
 
-@dataclass
-class Bench:
-    """Times of the law with 0.5 % of noise."""
-
-    chance: random.Random = field(default_factory=lambda: random.Random(3))
-    names: dict[int, set[str]] = field(default_factory=dict)
-
-    def groups(self, cases, beside):
-        return [list(cases)] if cases else []
-
-    def measured(self, cases, samples):
-        for one in cases:
-            self.names.setdefault(one.size_bytes, set()).add(one.algorithm)
-        return [Measured(tuple(noisy(true_us(one), self.chance) for _ in range(samples))) for one in cases]
-
-
 def noisy(us, chance):
     return us * chance.lognormvariate(0, 0.005)
 
 
-@dataclass
-class Finals:
-    """Runs finalists on the law's machine; a library takes 20 % longer than the catalogue's best."""
-
-    folder: Path
-    names: dict[int, set[str]] = field(default_factory=dict)
-
-    def __call__(self, given, composed):
-        store, chance = Store(self.folder), random.Random(5)
-        for job in composed:
-            (size,) = job.request.sizes_bytes
-            self.names[size] = set(job.request.algorithms)
-            assert job.request.baselines == ("auto" if size in SIZES else ())
-            times = {name: true_us(case_of(name, size)) for name in job.request.algorithms}
-            if job.request.baselines:
-                times["nccl"] = 1.2 * min(true_us(one) for one in own(size))
-            for name, us in times.items():
-                samples = [[noisy(us, chance) for _ in range(20)]] * 2
-                made = record(name, size, world_size=2, samples_us=samples)
-                store.write(with_request(with_environment(made, gpus=({"model": GPU},)), job=job.number), str(size))
-        return store.folder
+def library_us(request, size):
+    """A library takes 20 % longer than the catalogue's best."""
+    assert request.baselines == ("auto" if size in SIZES else ())
+    return {"nccl": 1.2 * min(true_us(one) for one in own(size))} if request.baselines else {}
 
 
 def case_of(name, size):
@@ -170,7 +133,12 @@ def best_us(size):
 
 def searched(folder, kind, algorithms=ALGORITHMS, *more):
     """Run symlab tune on the machine, with a model of some kind."""
-    bench, finals = Bench(), Finals(folder / "finals")
+    chance = random.Random(3)
+
+    def us(case):
+        return noisy(true_us(case), chance)
+
+    bench, finals = Clocked(us), Finals(folder, us=us, also=library_us)
     how = {"bench": lambda *_: bench, "profiles": lambda *_, **__: Profiler(kind)}
     asked, seams = on_gpus(finals, *more, algorithms=algorithms, **how)
     assert tune(Options(asked, output=folder / "t.json", processes=1), asked, seams) == 0
@@ -206,10 +174,10 @@ def test_the_search_on_a_machine_whose_law_is_known(tmp_path, kind):
     for size in SIZES:
         names = {one.algorithm for one in own(size)}
         assert names <= bench.names[size], "the catalogue's own are measured"
-        assert names <= finals.names[size], "and finalists"
+        assert names <= finals.names(size), "and finalists"
     for one in table.entries:
         quickest = min(own(one.size_bytes), key=true_us).algorithm
-        assert quickest in finals.names[one.size_bytes], "between two sizes, too"
+        assert quickest in finals.names(one.size_bytes), "between two sizes, too"
         library = one.library.name if one.library is not None else ""
         assert library == ("nccl" if one.size_bytes in SIZES else "")
         catalogue_us = min(map(true_us, own(one.size_bytes)))

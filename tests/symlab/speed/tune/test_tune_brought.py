@@ -2,7 +2,7 @@
 may choose it."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,8 +12,6 @@ from cases.case import Case
 from memory.fabric import Traits
 from reports.record.bundle import read as read_records
 from runner.case.bringing import found_at
-from runner.command.plan import prepare
-from runner.records.store import Store
 from runner.request_error import RequestError
 from symlab.command import main
 from symlab.speed.predict.case_work import CaseWork
@@ -21,12 +19,10 @@ from symlab.speed.predict.profiles import Profiles, Unprofiled
 from symlab.speed.tune.candidates import Candidates
 from symlab.speed.tune.command import Options, tune
 from symlab.speed.tune.model_first import rankings
-from symlab.speed.tune.search import Measured
 from symlab.speed.tuned.table import FOLDER, read, tables_in
 from tests.golden import refused
 from tests.kernels.own.own_entries import SUM, changed, write_entries
-from tests.reports.synthetic import record, with_environment, with_request
-from tests.symlab.speed.tune.test_tune_on_gpus import GPU, TURNS, on_gpus
+from tests.symlab.speed.tune.test_tune_on_gpus import Clocked, Finals, on_gpus
 
 ENTRY = changed(SUM, parameters={"blocks": [4, 8, 16]}, launch={"grid": "blocks", "block": 256})
 PLACE = "own/kernels.yaml:sum"
@@ -34,46 +30,14 @@ US = {"sum": 3.0, "sum_blocks8": 1.0, "sum_blocks16": 2.0}
 """Invented times of the entry; all of the catalogue's take 2.5."""
 
 
-class Bench:
-    """Times of US."""
-
-    def __init__(self):
-        self.names = set()
-
-    def groups(self, cases, beside):
-        return [list(cases)] if cases else []
-
-    def measured(self, cases, samples):
-        self.names |= {one.algorithm for one in cases}
-        return [Measured((US.get(one.algorithm, 2.5),) * samples) for one in cases]
-
-
-@dataclass
-class Finals:
-    """Runs finalists: the jobs are made ready as any command's are, and records have invented times."""
-
-    folder: Path
-    names: list[tuple[str, ...]] = field(default_factory=list)
-
-    def __call__(self, given, composed):
-        store = Store(self.folder / f"run{len(self.names)}")
-        _, seams = on_gpus(self)
-        for job in prepare(given, composed, machine=seams.machine).jobs:
-            self.names.append(tuple(job.composed.request.algorithms))
-            brought = {one.spec.algorithm: {"place": one.place, "digest": one.digest} for one in job.brought}
-            (size,) = job.request.sizes_bytes
-            for name in job.request.algorithms:
-                us = US.get(name, 2.5)
-                made = record(name, size, world_size=2, samples_us=[[us * part for part in TURNS]] * 2)
-                made = with_environment(made, gpus=({"model": GPU},))
-                store.write(with_request(made, job=job.composed.number, brought=brought), f"{job.composed.number}")
-        return store.folder
+def us(case):
+    return US.get(case.algorithm, 2.5)
 
 
 def searched(folder, *more, bench=None, **options):
     """Search the entry beside lamport in a folder, the working one."""
     write_entries(folder / "own", sum=ENTRY)
-    there, finals, seams = bench or Bench(), Finals(folder), options.pop("seams", {})
+    there, finals, seams = bench or Clocked(us), Finals(folder, us=us), options.pop("seams", {})
     asked, made = on_gpus(
         finals,
         *(more or ("sizes=[4K]",)),
@@ -90,9 +54,9 @@ def test_all_values_of_parameters_are_measured_and_the_best_is_chosen(tmp_path, 
     monkeypatch.chdir(tmp_path)
     code, bench, finals = searched(tmp_path, "sizes=[4K,64K]")
     assert code == 0
-    assert set(US) <= bench.names
-    assert "lamport@t256b16l8" in bench.names, "the catalogue's tunings are searched, too"
-    assert {"lamport", PLACE + "@blocks4", PLACE + "@blocks8"} <= set(finals.names[0])
+    assert set(US) <= bench.names[4096]
+    assert "lamport@t256b16l8" in bench.names[4096], "the catalogue's tunings are searched, too"
+    assert {"lamport", PLACE + "@blocks4", PLACE + "@blocks8"} <= finals.names(4096)
     table = read(Path("mine.json"))
     assert {one.choice.name for one in table.entries} == {PLACE + "@blocks8"}
     searched_at = [one for one in table.entries if one.size_bytes in (4 << 10, 64 << 10)]
@@ -174,7 +138,7 @@ def test_what_the_model_can_not_predict_is_measured_without(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     code, bench, _ = searched(tmp_path, seams={"profiles": lambda *_: Broken()})
     assert code == 0
-    assert set(US) <= bench.names
+    assert set(US) <= bench.names[4096]
     assert read(Path("mine.json")).entries[0].choice.name == PLACE + "@blocks8"
 
 
@@ -214,16 +178,16 @@ def test_launches_of_an_entry_are_what_it_says_beside_dependent_ones(tmp_path, m
     monkeypatch.chdir(tmp_path)
     code, bench, finals = searched(tmp_path, "sizes=[4K]", "timing.dependent_launch=true")
     assert code == 0
-    assert {"lamport@d", *US} <= bench.names
-    assert {"lamport@d", PLACE + "@blocks8"} <= set(finals.names[0])
+    assert {"lamport@d", *US} <= bench.names[4096]
+    assert {"lamport@d", PLACE + "@blocks8"} <= finals.names(4096)
 
 
 def test_random_tunings_are_drawn_of_entries_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, finals = searched(tmp_path, sample=12, output=None, exhaustive=False)
     assert code == 0
-    assert {"lamport", PLACE + "@blocks4", PLACE + "@blocks8", PLACE + "@blocks16"} <= set(finals.names[0])
-    assert len(finals.names[0]) == 2 + 12
+    assert {"lamport", PLACE + "@blocks4", PLACE + "@blocks8", PLACE + "@blocks16"} <= finals.names(4096)
+    assert len(finals.names(4096)) == 2 + 12
 
 
 def test_combinations_that_launch_the_same_are_one_candidate(tmp_path, monkeypatch):
@@ -232,4 +196,4 @@ def test_combinations_that_launch_the_same_are_one_candidate(tmp_path, monkeypat
     entry = changed(ENTRY, launch={"grid": "min(blocks, ceil_div(numel, 256))", "block": 256})
     monkeypatch.setitem(globals(), "ENTRY", entry)
     _, bench, _ = searched(tmp_path)
-    assert bench.names & set(US) == {"sum"}
+    assert bench.names[4096] & set(US) == {"sum"}

@@ -1,7 +1,8 @@
 """`symlab tune` on GPUs, up to their clocks: a bench with a script, and finalists whose records are invented."""
 
 import itertools
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from cases.case import Case
 from kernels.tuned_name import base_of, step_of
 from memory.fabric import Traits
+from runner.command.plan import prepare
 from runner.records.store import Store
 from runner.request.compose import ComposedJob
+from runner.request.validate import Request
 from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer
 from symlab.speed.tune import finals as finals_module
@@ -42,16 +45,25 @@ def true_us(name, size_bytes):
     return (2.0 if small else 4.0) + size_bytes / (6e3 if small else 3e5) + of_step
 
 
+@dataclass
 class Clocked:
-    """A bench whose times are true_us, up to 1 % off by turns."""
+    """A bench that notes what it measured. us: a case's time; the same turns are up to 1 % off. bad: what is wrong."""
+
+    us: Callable[[Case], float] = lambda case: true_us(case.algorithm, case.size_bytes)
+    bad: frozenset[str] = frozenset()
+    names: dict[int, set[str]] = field(default_factory=dict)
 
     def groups(self, cases, beside):
         return [list(cases[at : at + 15]) for at in range(0, len(cases), 15)]
 
     def measured(self, cases, samples):
+        for case in cases:
+            self.names.setdefault(case.size_bytes, set()).add(case.algorithm)
         return [
-            Measured(tuple(true_us(one.algorithm, one.size_bytes) * (1 + turn % 3 / 200) for turn in range(samples)))
-            for one in cases
+            Measured(problem="it is wrong")
+            if case.algorithm in self.bad
+            else Measured(tuple(self.us(case) * (1 + turn % 3 / 200) for turn in range(samples)))
+            for case in cases
         ]
 
 
@@ -67,29 +79,41 @@ class Place:
 
 @dataclass
 class Finals:
-    """Runs finalists: their records have true_us as times, and choices of a table say so."""
+    """Runs finalists: their records have us as times, and choices of a table say so and are worse. also: what was run
+    beside a job's algorithms at a size, with its time."""
 
     folder: Path
-    composed: list[ComposedJob] = field(default_factory=list)
     worse: float = 1.0
+    us: Callable[[Case], float] = lambda case: true_us(case.algorithm, case.size_bytes)
+    also: Callable[[Request, int], dict[str, float]] = lambda request, size_bytes: {}
+    composed: list[ComposedJob] = field(default_factory=list)
 
     def __call__(self, given, composed):
         self.composed += composed
         store = Store(self.folder / f"run{len(list(self.folder.glob('run*')))}")
-        for job in composed:
-            request = job.request
-            table = read(Path(request.tuned)) if "best" in request.algorithms else None
-            for size in request.sizes_bytes:
+        for job in prepare(given, composed, machine=machine).jobs:
+            number, asked = job.composed.number, job.composed.request
+            brought = {one.spec.algorithm: {"place": one.place, "digest": one.digest} for one in job.brought}
+            table = read(Path(asked.tuned)) if "best" in asked.algorithms else None
+            for size in asked.sizes_bytes:
                 case = Case("all_reduce", "best", "bfloat16", "float32", "sum", size, 2)
                 chosen = table.choice(case, "sm_90a", GPU).name if table is not None else ""
-                for name in dict.fromkeys(chosen if one == "best" else one for one in request.algorithms):
-                    us = true_us(name, size) * (self.worse if name == chosen else 1.0)
+                names = dict.fromkeys(chosen if one == "best" else one for one in job.request.algorithms)
+                times = {name: self.us(replace(case, algorithm=name)) for name in names} | self.also(asked, size)
+                for name, us in times.items():
+                    us *= self.worse if name == chosen else 1.0
                     made = record(name, size, world_size=2, samples_us=[[us * part for part in TURNS]] * 2)
-                    made = with_environment(made, gpus=({"model": GPU},))
                     kernel = {"chosen": {"by": "best", "algorithm": name, "searched": {"size_bytes": 1 << 10}}}
-                    made = with_request(made, job=job.number, kernel=kernel if name == chosen else None)
-                    store.write(made, f"{job.number:02d}")
+                    more = {"kernel": kernel if name == chosen else None, "brought": brought}
+                    made = with_request(with_environment(made, gpus=({"model": GPU},)), job=number, **more)
+                    store.write(made, f"{number:02d}")
         return store.folder
+
+    def names(self, size_bytes):
+        """The algorithms that were run at a size."""
+        return {
+            name for job in self.composed if size_bytes in job.request.sizes_bytes for name in job.request.algorithms
+        }
 
 
 def tuned(tmp_path, *more, worse=1.0, finals=None, **options):
@@ -196,6 +220,10 @@ def test_finals_that_were_run_before_an_interrupt_are_not_run_again(tmp_path, mo
     assert table.made["records"].startswith("run0, run1")
 
 
+def machine():
+    return HostOffer(2, "", True)
+
+
 def on_gpus(finals, *more, algorithms=("lamport", "two_shot"), **seams):
     """Overrides of a search on two GPUs, and what stands for these; seams: what is otherwise."""
     asked = ("op=all_reduce", f"algorithms=[{','.join(algorithms)}]", "dtype=bfloat16", "fabric=nvshmem", *more)
@@ -203,7 +231,7 @@ def on_gpus(finals, *more, algorithms=("lamport", "two_shot"), **seams):
         "bench": lambda worlds, request, compiler: Clocked(),
         "worlds": lambda request, say: Place(),
         "finals": finals,
-        "machine": lambda: HostOffer(2, "", True),
+        "machine": machine,
         "gpu": lambda: GPU,
     }
     return asked, Seams(**usual | seams)
