@@ -1,13 +1,11 @@
 """Literals and constant expressions of PTX: "42U", "0x2A", "1.5", "4 + 8 * 2", "~7 << 3", "table + 8".
 
-Integers have 64 bits; operators are those whose precedence Python shares with C. A float literal alone keeps its bits
-("0f7FC00001"), in an expression it is a 64-bit number. Comparisons, choices, casts and divisions, which no compiler
-writes, can't be read.
+Integers have 64 bits. A float literal alone keeps its bits ("0f7FC00001"), in an expression it is a 64-bit number.
+Comparisons, choices, casts and divisions, which no compiler writes, can't be read.
 """
 
 from __future__ import annotations
 
-import ast
 import operator
 import re
 import struct
@@ -17,14 +15,19 @@ from typing import Any
 from simulator.ptx.ir import Immediate, Symbol
 
 _TOKEN = re.compile(
-    r"\s*(?:(0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?\b|0[bB][01]+U?\b"
-    r"|\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+U?\b|[%A-Za-z_$][\w$.]*)|(<<|>>|[-+~*&^|()]))\s*"
+    r"\s*(0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b|0[xX][0-9a-fA-F]+U?\b|0[bB][01]+U?\b"
+    r"|\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\d+U?\b|[%A-Za-z_$][\w$.]*|<<|>>|[-+~*&^|()])\s*"
 )
-_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.Invert: operator.invert, ast.USub: operator.neg,
-    ast.UAdd: operator.pos, ast.RShift: operator.rshift, ast.LShift: lambda a, b: a << b if b < 64 else 0,
-}  # fmt: skip
+_SIGNS: dict[str, Callable[[Any], Any]] = {"+": operator.pos, "-": operator.neg, "~": operator.invert}
+_LEVELS: tuple[dict[str, Callable[[Any, Any], Any]], ...] = (
+    {"|": operator.or_},
+    {"^": operator.xor},
+    {"&": operator.and_},
+    {"<<": lambda a, b: a << b if b < 64 else 0, ">>": operator.rshift},
+    {"+": operator.add, "-": operator.sub},
+    {"*": operator.mul},
+)
+"""Operators by precedence, the weakest first."""
 WARP_SIZE = 32
 
 _Value = int | float | Symbol | Immediate
@@ -32,7 +35,19 @@ _Value = int | float | Symbol | Immediate
 
 def constant(text: str) -> Immediate | Symbol:
     """Return the value of a constant expression: integers as their bits, a name as a symbol. Raises ValueError."""
-    found = _evaluated(text)
+    tokens, position = [], 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise ValueError(text)
+        tokens.append(match.group(1))
+        position = match.end()
+    try:
+        found = _combined(tokens, 0)
+    except (TypeError, IndexError, RecursionError):
+        raise ValueError(text) from None
+    if tokens:
+        raise ValueError(text)
     if isinstance(found, float):
         return Immediate(struct.unpack("<Q", struct.pack("<d", found))[0], 64)
     if isinstance(found, int):
@@ -40,37 +55,34 @@ def constant(text: str) -> Immediate | Symbol:
     return found
 
 
-def _evaluated(text: str) -> _Value:
-    literals: list[_Value] = []
-    expression, position = "", 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise ValueError(text)
-        position = match.end()
-        expression += f"{match.group(2) or f'_{len(literals)}'} "  # Python reads operators alone
-        literals += [_literal(match.group(1))] if match.group(1) else []
-    try:
-        return _value(ast.parse(expression, mode="eval").body, literals)
-    except (SyntaxError, TypeError, RecursionError, MemoryError):
-        raise ValueError(text) from None
+def _combined(tokens: list[str], level: int) -> _Value:
+    """Take from the front of tokens what operators of a level, and stronger ones, hold together; return its value."""
+    if level == len(_LEVELS):
+        return _single(tokens)
+    left = _combined(tokens, level + 1)
+    while tokens and tokens[0] in _LEVELS[level]:
+        word = tokens.pop(0)
+        right = _combined(tokens, level + 1)
+        if word == "+" and isinstance(right, Symbol):
+            left, right = right, left
+        if isinstance(left, Symbol) and isinstance(right, int) and word in "+-":
+            left = Symbol(left.name, _LEVELS[level][word](left.offset_bytes, right))
+        else:
+            left = _LEVELS[level][word](_number(left), _number(right))
+    return left
 
 
-def _value(one: ast.expr, literals: list[_Value]) -> _Value:
-    if isinstance(one, ast.Name):
-        return literals[int(one.id[1:])]
-    if isinstance(one, ast.UnaryOp):
-        found: _Value = _OPERATORS[type(one.op)](_number(_value(one.operand, literals)))
+def _single(tokens: list[str]) -> _Value:
+    token = tokens.pop(0)
+    if token in _SIGNS:
+        found: _Value = _SIGNS[token](_number(_single(tokens)))
         return found
-    if not isinstance(one, ast.BinOp):
-        raise ValueError(ast.unparse(one))
-    left, right = _value(one.left, literals), _value(one.right, literals)
-    if isinstance(left, Symbol) and isinstance(right, int) and isinstance(one.op, ast.Add | ast.Sub):
-        return Symbol(left.name, _OPERATORS[type(one.op)](left.offset_bytes, right))
-    if isinstance(right, Symbol) and isinstance(left, int) and isinstance(one.op, ast.Add):
-        return Symbol(right.name, left + right.offset_bytes)
-    made: _Value = _OPERATORS[type(one.op)](_number(left), _number(right))
-    return made
+    if token != "(":
+        return _literal(token)  # of another operator int() is a ValueError
+    inner = _combined(tokens, 0)
+    if tokens.pop(0) != ")":
+        raise ValueError(") is missing")
+    return inner
 
 
 def _literal(token: str) -> _Value:
@@ -80,7 +92,7 @@ def _literal(token: str) -> _Value:
         return Immediate(int(token[2:], 16), 64)
     if token == "WARP_SZ":
         return WARP_SIZE
-    if not token[0].isdigit():
+    if token[0] in "_$%" or token[0].isalpha():
         return Symbol(token)
     if re.fullmatch(r"\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+", token):
         return float(token)

@@ -340,7 +340,20 @@ def test_constant_expressions(text, value):
 
 
 @pytest.mark.parametrize(
-    "text", ["1 < 2", "1 ? 7 : 0", "(.u64) 7", "7 7", "1 +", "table * 2", "~1.5", "- " * 3000 + "7", "(" * 3000 + "7"]
+    "text",
+    [
+        "1 < 2",
+        "1 ? 7 : 0",
+        "(.u64) 7",
+        "7 7",
+        "1 +",
+        "* 7",
+        "7)",
+        "table * 2",
+        "~1.5",
+        "- " * 3000 + "7",
+        "(" * 3000 + "7",
+    ],
 )
 def test_expressions_that_it_can_not_read(text):
     (one,) = unsupported_forms(module(f"mov.u32 %r1, {text};", before=".shared .b32 table;"))
