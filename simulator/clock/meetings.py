@@ -119,17 +119,8 @@ class Meetings(Timer):
 
     def _leave(self, run: Running, warps: Ids, time: Any, before: Any, kind: str) -> None:
         """Warps go on from a barrier, each with a step of its own; before: of the one that came last."""
-        time = time + float(self.cost[KIND[kind]])
-        first = self.steps.add(
-            len(warps),
-            time=time,
-            before=before,
-            stored=0 if run.barrier is None else self.note(run.barrier),
-            warp=warps + run.first,
-            kind=KIND[kind],
-        )
-        rows = np.arange(first, first + len(warps), dtype=np.int32)
-        run.clock[warps], run.last[warps], run.fenced[warps] = time, rows, False
+        self._wait_for(run, warps, time, before, kind, run.barrier)
+        run.fenced[warps] = False
 
     # Mbarriers
 
@@ -149,14 +140,13 @@ class Meetings(Timer):
             time = float(self.steps.time[run.completing])
             run.mbarriers.setdefault(key, Best()).raise_to(time, run.completing)
 
-    def _keys(self, blocks: Ids, event: MbarrierOperation, phases: Ids) -> tuple[Any, Any]:
-        """Different mbarriers and phases among lanes, and which of them each lane has."""
-        keys = np.stack([blocks, event.addresses, phases])
-        different, which = np.unique(keys, axis=1, return_inverse=True)
+    def _keys(self, *columns: Ids) -> tuple[Any, Any]:
+        """Different mbarriers and phases among lanes (block, address, phase), and which of them each lane has."""
+        different, which = np.unique(np.stack(columns), axis=1, return_inverse=True)
         return different.T.tolist(), which.reshape(-1)
 
     def _arrive(self, run: Running, lanes: Ids, blocks: Ids, event: MbarrierOperation, plan: AccessPlan) -> None:
-        keys, which = self._keys(blocks, event, event.phases)
+        keys, which = self._keys(blocks, event.addresses, event.phases)
         for number, key in enumerate(keys):
             mine = Warps(lanes[which == number], run.launched.block)
             time, before = run.moment(self.steps, mine, plan.needs, plan.arrived)
@@ -171,11 +161,10 @@ class Meetings(Timer):
         assert event.passed is not None
         if not event.passed.any():
             return
-        lanes, phases = lanes[event.passed], event.phases[event.passed] - 1
-        keys = np.stack([blocks[event.passed], event.addresses[event.passed], phases])
-        different, which = np.unique(keys, axis=1, return_inverse=True)
-        for number, key in enumerate(different.T.tolist()):
-            mine = Warps(lanes[which.reshape(-1) == number], run.launched.block)
+        lanes, of = lanes[event.passed], (blocks, event.addresses, event.phases - 1)
+        keys, which = self._keys(*(column[event.passed] for column in of))
+        for number, key in enumerate(keys):
+            mine = Warps(lanes[which == number], run.launched.block)
             best = run.mbarriers.get(tuple(key))
             late = mine.numbers if best is None else mine.numbers[best.time > run.clock[mine.at]]
             if best is None or not len(late):
@@ -189,16 +178,8 @@ class Meetings(Timer):
     ) -> None:
         """Warps go on after a wait, each with a step of its own."""
         time = time + self.cost[KIND[kind]]
-        first = self.steps.add(
-            len(warps),
-            time=time,
-            before=before,
-            stored=0 if instruction is None else self.note(instruction),
-            warp=warps + run.first,
-            kind=KIND[kind],
-        )
-        rows = np.arange(first, first + len(warps), dtype=np.int32)
-        run.clock[warps], run.last[warps] = time, rows
+        run.last[warps] = self.add(run, warps, time, before, KIND[kind], instruction)
+        run.clock[warps] = time
 
     # Bulk copies
 
@@ -232,7 +213,7 @@ class Meetings(Timer):
         run.last_copies.setdefault(viewer, Best()).raise_to(float(time[0]), row)
 
     def _copy_row(self, run: Running, warps: Warps, time: Any, before: Any, kind: str, one: Instruction) -> Any:
-        return self.add(run, warps, time, before, KIND[kind], one)[0]
+        return self.add(run, warps.numbers, time, before, KIND[kind], one)[0]
 
     @staticmethod
     def _copy_kind(event: CopyMoment, viewer: int) -> str:
@@ -291,7 +272,7 @@ class Meetings(Timer):
         remote = warps.any((event.targets != event.ranks) & (event.taken > 0))
         time = time + np.where(remote, self.costs.remote_load, self.costs.lane_copy)
         kind = np.where(remote, KIND["remote_load"], KIND["lane_copy"])
-        rows = self.add(run, warps, time, before, kind, event.instruction)
+        rows = self.add(run, warps.numbers, time, before, kind, event.instruction)
         for group in np.unique(event.groups).tolist():
             mine = warps.any(event.groups == group)
             latest = run.lane_groups.setdefault(group, np.zeros(run.warps, np.int32))

@@ -11,7 +11,7 @@ from simulator.clock.running import Running
 from simulator.clock.steps import Steps, Warps
 from simulator.memory.space import Space
 from simulator.observe.events import Listener
-from simulator.observe.lanes import Group
+from simulator.observe.lanes import Group, Ids
 from simulator.ptx.ir import Instruction
 
 
@@ -48,25 +48,21 @@ class Timer(Listener):
 
     # Steps
 
-    def note(self, instruction: Instruction) -> int:
+    def note(self, instruction: Instruction | None) -> int:
         """Return the place of an instruction in the ledger."""
+        if instruction is None:
+            return 0
         found = self.ledger_of.get(id(instruction))
         if found is None:
             found = self.ledger_of[id(instruction)] = len(self.ledger)
             self.ledger.append(instruction)
         return found
 
-    def add(self, run: Running, warps: Warps, time: Any, before: Any, kind: Any, instruction: Instruction) -> Any:
+    def add(self, run: Running, warps: Ids, time: Any, before: Any, kind: Any, instruction: Instruction | None) -> Any:
         """Add a step of each of the warps, and return their numbers."""
-        first = self.steps.add(
-            warps.count,
-            time=time,
-            before=before,
-            stored=self.note(instruction),
-            warp=warps.numbers + run.first,
-            kind=kind,
-        )
-        return np.arange(first, first + warps.count, dtype=np.int32)
+        stored = self.note(instruction)
+        first = self.steps.add(len(warps), time=time, before=before, stored=stored, warp=warps + run.first, kind=kind)
+        return np.arange(first, first + len(warps), dtype=np.int32)
 
     def ranks_of(self, warps: Any) -> Any:
         """Return the ranks of warps by their numbers among those of all launches."""

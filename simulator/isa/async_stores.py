@@ -15,7 +15,7 @@ from simulator.isa.clusters import in_cluster
 from simulator.isa.memory import element_type, rows_of, slots_of
 from simulator.isa.registry import DTYPES, TYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
 from simulator.isa.spaces import BARRIER_BYTES, address_reader, places_of, shared_place, shared_reader
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, blamed
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Instruction, Operand
 
@@ -67,10 +67,8 @@ def _build(instruction: Instruction, bind: Binder, combine: Any) -> Run:
                 raise LaneFault(
                     position, f"{name} to a block of the cluster: its mbarrier is in another block's memory"
                 )
-            try:
+            with blamed(position):
                 batch.mbarriers.check(key)
-            except LaneFault as fault:
-                raise LaneFault(position, fault.message) from None
             transfer = Transfer(("register", -1), "shared", (shared,), size_bytes, -1, key, combine, kind)
             batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer, given[position].copy())
 

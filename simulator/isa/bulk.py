@@ -27,7 +27,7 @@ from simulator.isa.spaces import (
     shared_place,
     shared_reader,
 )
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, blamed, fault_where
 from simulator.memory.tensor_map import Tile
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Immediate, Instruction, Operand
@@ -120,10 +120,8 @@ def aimed(
     row = frame.batch.shared.shape[1]
     if key // row not in ([shared // row] if not is_paired else pair_of(frame, shared // row)):
         raise LaneFault(position, "a bulk copy to a block of the cluster: its mbarrier is in another block's memory")
-    try:
+    with blamed(position):
         frame.batch.mbarriers.check(key)
-    except LaneFault as fault:
-        raise LaneFault(position, fault.message) from None
     return shared
 
 
@@ -200,10 +198,8 @@ def _load(instruction: Instruction, bind: Binder) -> Run:
         lanes = zip(addresses(frame).tolist(), sizes(frame), destinations(frame), strict=True)
         for position, (address, size_bytes, to) in enumerate(lanes):
             _checked(position, size_bytes, address)
-            try:
+            with blamed(position):
                 index = frame.batch.space.resolve_bulk(rank_of(frame, position), address, size_bytes, "load")
-            except LaneFault as fault:
-                raise LaneFault(position, fault.message) from None
             into_shared(frame, instruction, position, index, address, size_bytes, to)
 
     return run
@@ -220,20 +216,16 @@ def aims_of(frame: LaneFrame, places: Lanes, masks: list[int]) -> list[tuple[Pla
     """Return for each lane the same place in each block of the cluster whose rank is in the lane's mask."""
     size = frame.batch.cluster
     given = np.array(masks, np.int64)
+    text = f"of a cluster with ranks 0 to {size - 1}"
     wrong = (given == 0) | (given >> size != 0)
-    if wrong.any():
-        position = int(np.argmax(wrong))
-        text = f"a copy to the blocks in mask {masks[position]:#x} of a cluster with ranks 0 to {size - 1}"
-        raise LaneFault(position, text)
+    fault_where(wrong, lambda lane: f"a copy to the blocks in mask {masks[lane]:#x} {text}")
     found: list[list[Place]] = [[] for _ in masks]
     for rank in range(size):
         chosen = np.flatnonzero(given >> rank & 1)
         if len(chosen):
             addresses = (places[chosen] & CLUSTER_MASK) + (rank + FIRST_TAG << CLUSTER_SHIFT)
-            try:
+            with blamed(chosen):
                 some = places_of(frame.batch.narrow(frame, chosen, []), addresses, CLUSTER)
-            except LaneFault as fault:
-                raise LaneFault(int(chosen[fault.lane]), fault.message) from None
             for position, place in zip(chosen.tolist(), some, strict=True):
                 found[position].append(place)
     return [tuple(one) for one in found]
@@ -316,13 +308,11 @@ def _into_global(instruction: Instruction, bind: Binder, change: _Change, multic
             _checked(position, size_bytes, address)
             shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
             rank = rank_of(frame, position)
-            try:
+            with blamed(position):
                 if multicast:
                     targets = tuple(batch.space.resolve_bulk_multicast(rank, address, size_bytes, name))
                 else:
                     targets = (batch.space.resolve_bulk(rank, address, size_bytes, "store"),)
-            except LaneFault as fault:
-                raise LaneFault(position, fault.message) from None
             bits = None if mask is None else np.resize(mask >> np.arange(UNIT_BYTES) & 1 == 1, size_bytes)
             how = (-1, change.combine, change.element, bits)
             transfer = Transfer(("shared", shared), "global", targets, size_bytes, address, *how)

@@ -10,7 +10,7 @@ import numpy as np
 from simulator.isa.bulk import aims_of
 from simulator.isa.registry import Binder, LaneFrame, Run, operation
 from simulator.isa.spaces import BARRIER_BYTES, places_of, shared_place, shared_reader
-from simulator.isa.tcgen05 import blamed
+from simulator.memory.space import blamed
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Instruction
 

@@ -13,7 +13,7 @@ import numpy as np
 from simulator.isa.memory import fence_run
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import CLUSTER_MASK, CLUSTER_SHIFT, FIRST_TAG, WINDOWS, symbol_reader
-from simulator.memory.space import WINDOW_SHIFT, LaneFault
+from simulator.memory.space import WINDOW_SHIFT, fault_where
 from simulator.ptx.ir import Instruction, Operand, Symbol
 
 _WINDOW = np.int64(WINDOWS["shared"])
@@ -34,9 +34,7 @@ def in_cluster(addresses: Lanes, is_generic: bool, word: str) -> Lanes:
     if not is_generic:
         return addresses
     wrong = addresses >> WINDOW_SHIFT != _WINDOW >> WINDOW_SHIFT
-    if wrong.any():
-        lane = int(np.argmax(wrong))
-        raise LaneFault(lane, f"{word} of {int(addresses[lane]):#x}: not a generic address of shared memory")
+    fault_where(wrong, lambda lane: f"{word} of {int(addresses[lane]):#x}: not a generic address of shared memory")
     return addresses - _WINDOW
 
 
@@ -52,10 +50,8 @@ def _map(instruction: Instruction, bind: Binder) -> Run:
     def run(frame: LaneFrame) -> None:
         size = frame.batch.launched.clusters.size
         wanted = np.broadcast_to(frame.regs[ranks], frame.count).astype(np.int64)
-        wrong = wanted >= size
-        if wrong.any():
-            lane = int(np.argmax(wrong))
-            raise LaneFault(lane, f"mapa to rank {int(wanted[lane])} of a cluster with ranks 0 to {size - 1}")
+        text = f"of a cluster with ranks 0 to {size - 1}"
+        fault_where(wanted >= size, lambda lane: f"mapa to rank {int(wanted[lane])} {text}")
         places = in_cluster(addresses(frame), is_generic, "mapa")
         found = (places & CLUSTER_MASK) + (wanted + FIRST_TAG << CLUSTER_SHIFT) + (_WINDOW if is_generic else 0)
         fill(frame.regs[to], found.astype(kind))

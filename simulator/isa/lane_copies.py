@@ -15,7 +15,7 @@ from simulator.isa.bulk import PREFETCHES, no_hint, policy
 from simulator.isa.mbarriers import barrier_reader
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, operation
 from simulator.isa.spaces import address_reader, shared_index, shared_reader
-from simulator.memory.space import LaneFault
+from simulator.memory.space import fault_where
 from simulator.ptx.ir import Immediate, Instruction, Operand, Register
 
 _SIZES = {"ca": (4, 8, 16), "cg": (16,)}
@@ -35,9 +35,8 @@ def _taken_reader(operands: list[Operand], size_bytes: int, bind: Binder) -> Any
 
     def read(frame: LaneFrame) -> Lanes:
         found = np.broadcast_to(frame.regs[slot], frame.count).astype(np.int64)
-        if bool((found > size_bytes).any()):
-            lane = int(np.argmax(found > size_bytes))
-            raise LaneFault(lane, f"cp.async of {size_bytes} bytes reads {int(found[lane])}: src-size is no larger")
+        text = f"cp.async of {size_bytes} bytes reads"
+        fault_where(found > size_bytes, lambda lane: f"{text} {int(found[lane])}: src-size is no larger")
         return found
 
     return read
@@ -60,9 +59,7 @@ def _copy(instruction: Instruction, bind: Binder) -> Run:
         space, wanted = frame.batch.space, taken(frame)
         given = addresses(frame)
         wrong = (given % np.uint64(size_bytes) != 0) & (wanted > 0)
-        if wrong.any():
-            lane = int(np.argmax(wrong))
-            raise LaneFault(lane, f"cp.async from {int(given[lane]):#x}: not aligned to {size_bytes} bytes")
+        fault_where(wrong, lambda lane: f"cp.async from {int(given[lane]):#x}: not aligned to {size_bytes} bytes")
         shared = shared_index(frame, places(frame), size_bytes)
         index = space.resolve_parts(frame.view, given, wanted)
         frame.batch.copies.issue_lanes(frame.view.lanes, instruction, shared, given.copy(), index, size_bytes, wanted)

@@ -14,7 +14,7 @@ import numpy as np
 
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import READERS, load_rows, store_rows
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, blamed
 from simulator.number.products import BITS, Precision, multiplied, multiplied_as_halves, multiplied_integers
 from simulator.ptx.ir import Instruction, Operand, Register, Vector
 
@@ -88,10 +88,8 @@ def _load_matrices(instruction: Instruction, bind: Binder) -> Run:
     def run(frame: LaneFrame) -> None:
         warps = whole_warps(frame, instruction)
         some, given, places = _rows_of(frame, addresses, count)
-        try:
+        with blamed(given):
             rows = load_rows(some, space, places, ROW_BYTES, "u2", instruction)
-        except LaneFault as fault:
-            raise LaneFault(int(given[fault.lane]), fault.message) from None
         matrices = rows.reshape(warps, count, 8, 8)
         if is_transposed:
             matrices = matrices.transpose(0, 1, 3, 2)
@@ -118,10 +116,8 @@ def _store_matrices(instruction: Instruction, bind: Binder) -> Run:
         if is_transposed:
             matrices = matrices.transpose(0, 1, 3, 2)
         some, given, places = _rows_of(frame, addresses, count)
-        try:
+        with blamed(given):
             store_rows(some, space, places, np.ascontiguousarray(matrices).reshape(-1, 8), instruction)
-        except LaneFault as fault:
-            raise LaneFault(int(given[fault.lane]), fault.message) from None
 
     return run
 

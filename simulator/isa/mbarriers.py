@@ -15,7 +15,7 @@ import numpy as np
 
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import BARRIER_BYTES, READERS, address_reader, own_addresses, places_of, shared_place
-from simulator.memory.space import SHARED, WINDOW_SHIFT, LaneFault
+from simulator.memory.space import SHARED, WINDOW_SHIFT, LaneFault, blamed, fault_where
 from simulator.observe.events import MbarrierOperation, tell
 from simulator.ptx.ir import Instruction, Operand, Register
 
@@ -49,9 +49,7 @@ def _addresses(instruction: Instruction, operand: Operand, bind: Binder) -> Call
     def read(frame: LaneFrame) -> Lanes:
         found = generic(frame)
         wrong = found >> np.uint64(WINDOW_SHIFT) != np.uint64(SHARED >> WINDOW_SHIFT)
-        if wrong.any():
-            position = int(np.argmax(wrong))
-            raise LaneFault(position, f"an mbarrier at {int(found[position]):#x}: not an address of shared memory")
+        fault_where(wrong, lambda lane: f"an mbarrier at {int(found[lane]):#x}: not an address of shared memory")
         out: Lanes = (found - np.uint64(SHARED)).view(np.int64)
         return out
 
@@ -247,17 +245,13 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
         for number, position in enumerate(first.tolist()):
             place = int(blocks[position]), int(found[position])
             key = shared_place(frame, place, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
-            try:
+            with blamed(position):
                 barriers.check(key)
-            except LaneFault as fault:
-                raise LaneFault(position, fault.message) from None
             phases[number], keys[number] = barriers.phase(key), key
             barriers.asked = key
         given = np.broadcast_to(frame.regs[asked], frame.count)
         if by_parity:
-            if bool((given > 1).any()):
-                position = int(np.argmax(given > 1))
-                raise LaneFault(position, f"a phase has parity 0 or 1, not {int(given[position])}")
+            fault_where(given > 1, lambda lane: f"a phase has parity 0 or 1, not {int(given[lane])}")
             passed = (phases[back] & 1) != given
         else:
             passed = barriers.over(keys[back], given)

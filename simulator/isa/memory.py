@@ -8,6 +8,7 @@ import numpy as np
 
 from simulator.isa.registry import DTYPES, TYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import (
+    POISON,
     READERS,
     address_reader,
     load_rows,
@@ -16,7 +17,7 @@ from simulator.isa.spaces import (
     shared_reader,
     store_rows,
 )
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, fault_where
 from simulator.observe.events import Fence, Stored, tell
 from simulator.ptx.ir import Address, Instruction, Register, Symbol, Vector
 
@@ -232,8 +233,7 @@ def _load_shared(instruction: Instruction, bind: Binder) -> Run:
         for position, slot in enumerate(targets):
             at = start + position * size
             fine = np.logical_and.reduce([good[at + byte] for byte in range(size)])
-            if not fine.all():
-                raise LaneFault(int(np.argmin(fine)), "read of shared memory that was never written (poison)")
+            fault_where(~fine, lambda _: POISON)
             if slot is not None and kept is not None:
                 extend(frame.regs[slot], kept[:, position], kind)
             elif slot is not None:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, fill, operation
-from simulator.memory.space import LOCAL, PARAMETER, SHARED, TAG, WINDOW_SHIFT, LaneFault
+from simulator.memory.space import LOCAL, PARAMETER, SHARED, TAG, WINDOW_SHIFT, LaneFault, fault_where
 from simulator.observe.events import Access, Stored, tell
 from simulator.ptx.ir import Address, Instruction, Register, Symbol
 
@@ -30,6 +30,7 @@ _SPACE_OF = {start >> WINDOW_SHIFT: name for name, start in WINDOWS.items()} | {
 CONVERTED = ("global", "shared", "local", "const", "param")
 BARRIER_BYTES = 8
 """Of an mbarrier."""
+POISON = "read of shared memory that was never written (poison)"
 
 CLUSTER_SHIFT = 24
 """Where the tag of an address of shared memory begins."""
@@ -140,12 +141,10 @@ def shared_index(frame: LaneFrame, addresses: Lanes, width: int) -> Lanes:
 
 def _check_shared(frame: LaneFrame, index: Lanes, width: int) -> None:
     size = frame.batch.shared_bytes
-    wrong = (index < 0) | (index + width > size) | (index % width != 0)
-    if wrong.any():
-        lane = int(np.argmax(wrong))
-        raise LaneFault(
-            lane, f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned"
-        )
+    fault_where(
+        (index < 0) | (index + width > size) | (index % width != 0),
+        lambda lane: f"shared memory of {size} bytes: {width} bytes at {int(index[lane]):#x} are outside or misaligned",
+    )
 
 
 def own_addresses(frame: LaneFrame, index: Lanes) -> Lanes:
@@ -157,12 +156,13 @@ def own_addresses(frame: LaneFrame, index: Lanes) -> Lanes:
     clusters = frame.batch.launched.clusters
     ranks = clusters.ranks_of(frame.batch.blocks_of(frame.view.lanes))
     other = (tags >= FIRST_TAG) & (tags < clusters.size + FIRST_TAG) & (tags - FIRST_TAG != ranks)
-    if other.any():
-        lane = int(np.argmax(other))
-        text = (
-            f"shared memory of the block with rank {int(tags[lane]) - FIRST_TAG} in the cluster, where the thread's own"
-        )
-        raise LaneFault(lane, f"{text} (.shared::cta) is meant; its block has rank {int(ranks[lane])}")
+    fault_where(
+        other,
+        lambda lane: (
+            f"shared memory of the block with rank {int(tags[lane]) - FIRST_TAG} in the cluster, where the "
+            f"thread's own (.shared::cta) is meant; its block has rank {int(ranks[lane])}"
+        ),
+    )
     return np.where(tags - FIRST_TAG == ranks, index & CLUSTER_MASK, index)
 
 
@@ -177,19 +177,17 @@ def cluster_places(frame: LaneFrame, addresses: Lanes) -> tuple[Lanes, Lanes]:
         return own, index
     clusters = batch.launched.clusters
     wrong = (tags != 0) & ((tags < FIRST_TAG) | (tags >= clusters.size + FIRST_TAG))
-    if wrong.any():
-        lane = int(np.argmax(wrong))
-        text = f"{int(index[lane]):#x} is no address of shared memory in a cluster of {_counted(clusters.size)}"
-        raise LaneFault(lane, text)
+    size = "1 block" if clusters.size == 1 else f"{clusters.size} blocks"
+    fault_where(wrong, lambda lane: f"{int(index[lane]):#x} is no address of shared memory in a cluster of {size}")
     blocks = np.where(tags == 0, own, clusters.blocks_of(clusters.numbers_of(own), tags - FIRST_TAG))
-    over = batch.alive[blocks] == 0
-    if over.any():
-        lane = int(np.argmax(over))
-        raise LaneFault(lane, f"shared memory of {_named(frame, int(blocks[lane]))}, whose threads have all returned")
-    if batch.begun is not None and not batch.begun[blocks].all():
-        lane = int(np.argmin(batch.begun[blocks]))
+
+    def named(lane: int) -> str:
+        return f"shared memory of {batch.block_name(int(blocks[lane]) % batch.grid)}"
+
+    fault_where(batch.alive[blocks] == 0, lambda lane: f"{named(lane)}, whose threads have all returned")
+    if batch.begun is not None:
         text = "which may not have begun: no barrier of the cluster (barrier.cluster) was passed before"
-        raise LaneFault(lane, f"shared memory of {_named(frame, int(blocks[lane]))}, {text}")
+        fault_where(~batch.begun[blocks], lambda lane: f"{named(lane)}, {text}")
     return blocks, index & CLUSTER_MASK
 
 
@@ -219,15 +217,6 @@ def shared_place(frame: LaneFrame, place: Place, position: int, size_bytes: int,
         raise LaneFault(position, f"{text}: outside the block's {size} bytes")
     row: int = frame.batch.shared.shape[1]
     return block * row + address
-
-
-def _counted(size: int) -> str:
-    return "1 block" if size == 1 else f"{size} blocks"
-
-
-def _named(frame: LaneFrame, block: int) -> str:
-    found: str = frame.batch.block_name(block % frame.batch.grid)
-    return found
 
 
 def report_shared(
@@ -287,9 +276,7 @@ def reach(frame: LaneFrame, space: str, addresses: Lanes, width: int, instructio
         if action != "load" and batch.mbarriers.objects:
             batch.mbarriers.check_write(index, width)
         if action != "store":
-            fine = good[places].all(axis=1)
-            if not fine.all():
-                raise LaneFault(int(np.argmin(fine)), "read of shared memory that was never written (poison)")
+            fault_where(~good[places].all(axis=1), lambda _: POISON)
         if action == "store":
             good[places] = True
         if action != "load":
@@ -306,12 +293,10 @@ def reach(frame: LaneFrame, space: str, addresses: Lanes, width: int, instructio
         if action != "load":
             raise LaneFault(0, f"{action} to the kernel's parameters: they are read only")
     size = rows.shape[1]
-    wrong = (addresses < 0) | (addresses + width > size) | (addresses % width != 0)
-    if wrong.any():
-        lane = int(np.argmax(wrong))
-        raise LaneFault(
-            lane, f"{unit} of {size} bytes: {width} bytes at {int(addresses[lane]):#x} are outside or misaligned"
-        )
+    fault_where(
+        (addresses < 0) | (addresses + width > size) | (addresses % width != 0),
+        lambda lane: f"{unit} of {size} bytes: {width} bytes at {int(addresses[lane]):#x} are outside or misaligned",
+    )
     return Reached(rows.reshape(-1), row * np.int64(size) + addresses, width)
 
 
@@ -349,10 +334,12 @@ def load_rows(frame: LaneFrame, space: str, addresses: Lanes, width: int, kind: 
     if space in ("global", "const"):
         heaps = frame.batch.space
         span = heaps.resolve(frame.view, addresses, width, instruction, "load")
-        if space == "const" and span.index.min() < heaps.constants_start:
-            lane = int(np.argmax(span.index < heaps.constants_start))
-            place = heaps.describe(int(span.index[lane]), int(addresses[lane]))
-            raise LaneFault(lane, f"ld.const of {place}: not constant memory")
+        if space == "const":
+
+            def told(lane: int) -> str:
+                return f"ld.const of {heaps.describe(int(span.index[lane]), int(addresses[lane]))}: not constant memory"
+
+            fault_where(span.index < heaps.constants_start, told)
         found: Lanes = heaps.gather(span, kind)
         return found
     if space:

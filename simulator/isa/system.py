@@ -4,7 +4,7 @@ has: they are called, and have no body in PTX.
 
 from __future__ import annotations
 
-import math
+import ctypes
 import re
 import struct
 from collections.abc import Callable
@@ -148,97 +148,35 @@ def _formatted(frame: LaneFrame, text: str, address: int, instruction: Instructi
 
 
 def _converted(frame: LaneFrame, match: re.Match[str], values: _Values, instruction: Instruction) -> str:
-    flags, width_text, precision_text, length, kind = match.groups()
-    width = _count(values.next("i") if width_text == "*" else int(width_text or 0))
-    if width < 0:
-        flags, width = f"{flags}-", -width
-    precision = None
-    if "." in match.group():
-        precision = _count(values.next("i") if precision_text == "*" else int(precision_text or 0))
-        precision = None if precision < 0 else precision  # as if there were none
-    if kind in "diouxX":
-        flags = flags if precision is None else flags.replace("0", "")
-        return _padded(*_integer(_whole_value(values, length, kind), kind, flags, precision), flags, width)
-    if kind in "aAeEfFgG":
-        number = float(values.next("d"))
-        if kind in "aA":
-            head, digits = _hexadecimal(number, flags, precision)
-            head, digits = (head.upper(), digits.upper()) if kind == "A" else (head, digits)
-        else:
-            places = "" if precision is None else f".{precision}"
-            digits = str(f"%{'#' if '#' in flags else ''}{places}{kind}" % abs(number))
-            head = _sign(math.copysign(1, number) < 0, flags)
-        return _padded(head, digits, flags if math.isfinite(number) else flags.replace("0", ""), width)
-    if kind in "cps":
-        if kind == "s":
-            text = _text_at(frame, values.next("Q"), instruction)[:precision]
-        else:
-            text = chr(values.next("i") & 255) if kind == "c" else f"{values.next('Q'):#x}"
-        return _padded("", text, flags.replace("0", ""), width)
-    raise LaneFault(0, f"the conversion {match.group()} is not one of a GPU's printf")
+    """A value as this machine's C writes it."""
+    flags, width, precision, length, kind = match.groups()
+    form = f"%{flags}{_count(values, width)}"
+    if "." in match.group() and not (places := _count(values, precision)).startswith("-"):
+        form += f".{places}"  # a negative one is as if there were none
+    given: Any
+    if kind in "diouxXc":
+        is_long = length in ("l", "ll", "j", "z", "t")
+        given = (ctypes.c_longlong if is_long else ctypes.c_int)(values.next("q" if is_long else "i"))
+        form += "ll" if is_long else length or ""
+    elif kind in "aAeEfFgG":
+        given = ctypes.c_double(values.next("d"))
+    elif kind == "p":
+        given = ctypes.c_void_p(values.next("Q"))
+    elif kind == "s":
+        given = _text_at(frame, values.next("Q"), instruction).encode()
+    else:
+        raise LaneFault(0, f"the conversion {match.group()} is not one of a GPU's printf")
+    into = ctypes.create_string_buffer(3 * MAX_TEXT_BYTES)
+    size = ctypes.CDLL(None).snprintf(into, len(into), f"{form}{kind}".encode(), given)
+    return into.raw[:size].decode("utf-8", "replace")
 
 
-def _count(number: int) -> int:
-    """A width or a precision."""
-    if abs(number) > MAX_TEXT_BYTES:
-        raise LaneFault(0, f"a width or precision of {number:,}; the simulator prints {MAX_TEXT_BYTES:,} at most")
-    return number
-
-
-def _whole_value(values: _Values, length: str | None, kind: str) -> int:
-    is_signed = kind in "di"
-    code = "q" if length in ("l", "ll", "j", "z", "t") else "i"
-    number = int(values.next(code if is_signed else code.upper()))
-    cut = {"h": 16, "hh": 8}.get(length or "")
-    if cut:
-        number &= (1 << cut) - 1
-        if is_signed and number >> (cut - 1):
-            number -= 1 << cut
-    return number
-
-
-def _padded(head: str, digits: str, flags: str, width: int) -> str:
-    """C's padding: behind, between sign and digits, or in front."""
-    room = " " * (width - len(head) - len(digits))
-    if "-" in flags:
-        return head + digits + room
-    return head + room.replace(" ", "0") + digits if "0" in flags else room + head + digits
-
-
-def _sign(is_negative: bool, flags: str) -> str:
-    return "-" if is_negative else "+" if "+" in flags else " " if " " in flags else ""
-
-
-def _integer(number: int, kind: str, flags: str, precision: int | None) -> tuple[str, str]:
-    """Sign and prefix, and the digits; a precision is a least number of digits."""
-    digits = format(abs(number), kind if kind in "oxX" else "d")
-    if precision is not None:
-        digits = digits.rjust(precision, "0") if number or precision else ""
-    if kind == "o" and "#" in flags and not digits.startswith("0"):
-        digits = f"0{digits}"
-    prefix = f"0{kind}" if kind in "xX" and "#" in flags and number else ""
-    return (_sign(number < 0, flags) if kind in "di" else "") + prefix, digits
-
-
-def _hexadecimal(number: float, flags: str, precision: int | None) -> tuple[str, str]:
-    """%a: sign and 0x, and the rest; without a precision as many digits as it needs."""
-    head = _sign(math.copysign(1, number) < 0, flags)
-    if not math.isfinite(number):
-        return head, "nan" if math.isnan(number) else "inf"
-    mantissa, _, exponent = abs(number).hex()[2:].partition("p")
-    first, _, rest = mantissa.partition(".")
-    rest = rest.rstrip("0")
-    if precision is not None and precision < len(rest):
-        dropped = 4 * (len(rest) - precision)
-        exact = int(first + rest, 16)
-        half, tail = 1 << (dropped - 1), exact & ((1 << dropped) - 1)
-        kept = exact >> dropped
-        kept += tail > half or (tail == half and kept & 1)
-        text = format(kept, "x").rjust(precision + 1, "0")
-        first, rest = text[: len(text) - precision], text[len(text) - precision :]
-    rest = rest.ljust(precision or 0, "0")
-    point = "." if rest or "#" in flags else ""
-    return f"{head}0x", f"{first}{point}{rest}p{exponent}"
+def _count(values: _Values, text: str | None) -> str:
+    """A width or a precision, which may be a value."""
+    count = values.next("i") if text == "*" else int(text or 0)
+    if abs(count) > MAX_TEXT_BYTES:
+        raise LaneFault(0, f"a width or precision of {count:,}; the simulator prints {MAX_TEXT_BYTES:,} at most")
+    return str(count) if text else ""
 
 
 def _assert_failed(instruction: Instruction, bind: Binder) -> Run:

@@ -7,8 +7,6 @@ layouts are those of the PTX ISA and of CuTe. Products are in tcgen05_products.p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +18,7 @@ from simulator.isa.mbarriers import barrier_reader
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import BARRIER_BYTES, READERS, shared_place, shared_reader, store_rows
 from simulator.memory.descriptors import ROW_BYTES, places_of, refused
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, blamed, fault_where
 from simulator.memory.tensor_memory import SIZES, split
 from simulator.observe.events import TensorMoment, tell
 from simulator.ptx.ir import Immediate, Instruction, Operand, Vector
@@ -45,9 +43,7 @@ def _uniform(frame: LaneFrame, slot: int, what: str) -> list[int]:
 
 def _alike(values: Lanes, what: str) -> list[int]:
     rows = values.reshape(-1, WARP)
-    wrong = rows != rows[:, :1]
-    if wrong.any():
-        raise LaneFault(int(np.argmax(wrong)), f"{what} of tcgen05 differs between lanes of a warp")
+    fault_where(rows != rows[:, :1], lambda _: f"{what} of tcgen05 differs between lanes of a warp")
     found: list[int] = rows[:, 0].tolist()
     return found
 
@@ -87,15 +83,6 @@ def _alloc(instruction: Instruction, bind: Binder) -> Run:
                 cores.ask(lanes, instruction, *found)
 
     return run
-
-
-@contextmanager
-def blamed(position: int) -> Iterator[None]:
-    """What goes wrong is of one lane."""
-    try:
-        yield
-    except LaneFault as fault:
-        raise LaneFault(position, fault.message) from None
 
 
 @operation(*(f"tcgen05.dealloc.{group}.b32" for group in GROUPS), neutral=_WARPS)

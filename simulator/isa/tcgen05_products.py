@@ -16,9 +16,9 @@ import numpy as np
 from simulator.isa.matrices import product
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, operation
 from simulator.isa.spaces import shared_reader
-from simulator.isa.tcgen05 import GROUPS, blamed, checked_places, is_by_pair, read_rows, unpacked
+from simulator.isa.tcgen05 import GROUPS, checked_places, is_by_pair, read_rows, unpacked
 from simulator.memory.descriptors import DEPTH_BYTES, places_of
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, blamed
 from simulator.memory.tensor_memory import LANES, split
 from simulator.number.products import BITS, SMALL, Precision, multiplied_scaled
 from simulator.ptx.ir import Address, Immediate, Instruction, Vector

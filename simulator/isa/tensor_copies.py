@@ -30,7 +30,7 @@ from simulator.isa.bulk import (
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, UnknownInstruction, operation
 from simulator.isa.spaces import address_reader, load_rows, places_of, shared_place, shared_reader
 from simulator.memory.space import MULTICAST as MULTICAST_WINDOW
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, blamed, fault_where
 from simulator.memory.tensor_map import MAP_ALIGNMENT, READ_BYTES, TensorMap, Tile, decoded, tile_at
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Immediate, Instruction, Operand, Vector
@@ -73,11 +73,10 @@ def _boxes(
 
 def _maps(frame: LaneFrame, addresses: Any, instruction: Instruction) -> list[TensorMap]:
     """The tensor maps at generic addresses."""
-    wrong = addresses % np.uint64(MAP_ALIGNMENT) != 0
-    if wrong.any():
-        position = int(np.argmax(wrong))
-        text = f"a tensor map at {int(addresses[position]):#x}: not aligned to {MAP_ALIGNMENT} bytes"
-        raise LaneFault(position, text)
+    fault_where(
+        addresses % np.uint64(MAP_ALIGNMENT) != 0,
+        lambda lane: f"a tensor map at {int(addresses[lane]):#x}: not aligned to {MAP_ALIGNMENT} bytes",
+    )
     parts = [
         load_rows(frame, "", addresses + np.uint64(at), _READ_WIDTH, "u8", instruction)
         for at in range(0, READ_BYTES, _READ_WIDTH)
@@ -98,14 +97,12 @@ def _placed(frame: LaneFrame, position: int, made: TensorMap, tile: Tile, action
     if not len(tile.there):
         return (rank * space.capacity,)
     is_multicast = made.address - space.base(rank) >= MULTICAST_WINDOW * space.capacity
-    try:
+    with blamed(position):
         if is_multicast and action == "store":
             low, end = int(tile.there.min()), int(tile.there.max()) + tile.unit_bytes
             found = space.resolve_bulk_multicast(rank, made.address + low, end - low, "a tensor copy")
             return tuple(index - low for index in found)
         return (space.resolve_stretches(rank, made.address, tile.stretches, action),)
-    except LaneFault as fault:
-        raise LaneFault(position, fault.message) from None
 
 
 @operation(

@@ -13,7 +13,7 @@ from simulator.isa.matrices import WARP, whole_warps
 from simulator.isa.memory import ORDER
 from simulator.isa.registry import Binder, LaneFrame, Run, UnknownInstruction, operation
 from simulator.isa.spaces import READERS, load_rows, store_rows
-from simulator.isa.tcgen05 import blamed
+from simulator.memory.space import blamed
 from simulator.memory.tensor_map import MAP_BYTES, READ_BYTES, UNIT_BYTES
 from simulator.observe.events import Fence, tell
 from simulator.ptx.ir import Immediate, Instruction

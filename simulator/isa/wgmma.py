@@ -14,7 +14,7 @@ import numpy as np
 from simulator.isa.matrices import INTEGER_KINDS, KINDS, gathered, product, registers_of, scattered
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
 from simulator.memory.descriptors import ROW_BYTES, Descriptor, extent_of, places_of
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, fault_where
 from simulator.number.products import BITS, Precision
 from simulator.observe.events import ProductMoment, tell
 from simulator.observe.lanes import WARPGROUP
@@ -111,9 +111,7 @@ def _multiply(instruction: Instruction, bind: Binder) -> Run:
 def _uniform(frame: LaneFrame, slot: int, what: str) -> Lanes:
     """The value that all threads of a warpgroup give, one a warpgroup."""
     values = np.broadcast_to(frame.regs[slot], frame.count).reshape(-1, WARPGROUP)
-    wrong = values != values[:, :1]
-    if wrong.any():
-        raise LaneFault(int(np.argmax(wrong)), f"{what} of wgmma differs between threads of a warpgroup")
+    fault_where(values != values[:, :1], lambda _: f"{what} of wgmma differs between threads of a warpgroup")
     found: Lanes = values[:, 0]
     return found
 

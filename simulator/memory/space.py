@@ -10,7 +10,8 @@ them to listeners (simulator/observe/events.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,22 @@ class LaneFault(Exception):
         self.lane = lane
         self.message = message
         self.kind = kind
+
+
+def fault_where(wrong: Any, told: Callable[[int], str]) -> None:
+    """Raise LaneFault for the first lane that does wrong, if one does; told: what to say of it."""
+    if wrong.any():
+        lane = int(np.argmax(wrong))
+        raise LaneFault(lane, told(lane))
+
+
+@contextmanager
+def blamed(lanes: int | Indices) -> Iterator[None]:
+    """What goes wrong is of one lane, or of one of those lanes that a part of a frame has."""
+    try:
+        yield
+    except LaneFault as fault:
+        raise LaneFault(lanes if isinstance(lanes, int) else int(lanes[fault.lane]), fault.message) from None
 
 
 @dataclass(slots=True)
@@ -193,10 +210,9 @@ class Space(Heaps):
         index = index - MULTICAST * self.capacity
         low, high = int(index.min()), int(index.max())
         if low < 0 or high >= self.capacity:
-            lane = int(np.argmax((index < 0) | (index >= self.capacity)))
-            raise LaneFault(
-                lane, f"{instruction.opcode} at {int(addresses[lane]):#x}: not a multicast address of this rank"
-            )
+            text = "not a multicast address of this rank"
+            wrong = (index < 0) | (index >= self.capacity)
+            fault_where(wrong, lambda lane: f"{instruction.opcode} at {int(addresses[lane]):#x}: {text}")
         one = self._shaped(index, width_bytes)
         self._aligned(one, addresses)
         spans = []
@@ -231,14 +247,12 @@ class Space(Heaps):
             at = reading[taken[reading] == size]
             viewer = view.rank if isinstance(view.rank, int) else view.rank[at]
             some, where = index[at], addresses[at]
-            try:
+            with blamed(at):
                 if int(some.min()) < 0 or int(some.max()) >= self.heaps_end:
                     self._beyond_heaps(viewer, where, some, size, "load")
                 self._bounds(some, where, size, "load")
                 if self.local:
                     self._only_own(viewer, some, where, size, "load")
-            except LaneFault as fault:
-                raise LaneFault(int(at[fault.lane]), fault.message) from None
         return index
 
     def read_parts(
@@ -363,9 +377,7 @@ class Space(Heaps):
         numbers = self.granules.take(index // GRANULE_BYTES)
         wrong = numbers <= 0
         wrong |= index + width_bytes > self.ends.take(np.maximum(numbers, 0))
-        if wrong.any():
-            lane = int(np.argmax(wrong))
-            raise LaneFault(lane, self._outside(int(index[lane]), int(addresses[lane]), width_bytes, action))
+        fault_where(wrong, lambda lane: self._outside(int(index[lane]), int(addresses[lane]), width_bytes, action))
 
     def _hint(self, index: int) -> str:
         from simulator.memory.outside import hint
@@ -418,17 +430,19 @@ class Space(Heaps):
             self._wrong_window(viewer, addresses, index, width_bytes, action)
         owners = self.variable_ranks.take(self.granules.take(index // GRANULE_BYTES).clip(0))
         foreign = (index >= self.heaps_end) & (owners != viewer) & (owners >= 0)
-        if foreign.any():
-            lane = int(np.argmax(foreign))
+
+        def place(lane: int) -> str:
+            return self.describe(int(index[lane]), int(addresses[lane]))
+
+        def unreachable(lane: int) -> str:
             found = self._variable_at(int(index[lane]))
             assert found is not None
-            place = self.describe(int(index[lane]), int(addresses[lane]))
-            raise LaneFault(lane, f"{action} of {width_bytes} bytes at {place}: {_unreachable(found)}")
-        wrong = index >= self.constants_start
-        if action != "load" and wrong.any():
-            lane = int(np.argmax(wrong))
-            place = self.describe(int(index[lane]), int(addresses[lane]))
-            raise LaneFault(lane, f"{action} to {place}: constant memory is read only")
+            return f"{action} of {width_bytes} bytes at {place(lane)}: {_unreachable(found)}"
+
+        fault_where(foreign, unreachable)
+        if action != "load":
+            wrong = index >= self.constants_start
+            fault_where(wrong, lambda lane: f"{action} to {place(lane)}: constant memory is read only")
 
     def _wrong_window(
         self, viewer: int | Indices, addresses: Addresses, index: Indices, width_bytes: int, action: str
@@ -478,10 +492,12 @@ class Space(Heaps):
             all_ones = np.array([1] * step, np.uint8).view(f"u{step}")[0]
             for part in range(0, span.width_bytes, step):
                 fine &= self.written.view(f"u{step}").take((span.index + part) // step) == all_ones
-        if not fine.all():
-            lane = int(np.argmin(fine))
+
+        def told(lane: int) -> str:
             place = self.describe(int(span.index[lane]), int(addresses[lane]))
-            raise LaneFault(lane, f"read of {span.width_bytes} bytes at {place}: never written (poison)")
+            return f"read of {span.width_bytes} bytes at {place}: never written (poison)"
+
+        fault_where(~fine, told)
 
     def first_symmetric(self, view: View, addresses: Addresses) -> int:
         """The position of the first address in symmetric memory, -1 if there is none."""

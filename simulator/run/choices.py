@@ -7,9 +7,11 @@ which accesses of weak memory were late, and where a host went on while kernels 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -84,6 +86,14 @@ class Until:
 
 
 Choice = Turn | Moved | Began | Returned | Until | Late
+KINDS: dict[str, Any] = {
+    "turn": Turn,
+    "copies": Moved,
+    "late": Late,
+    "begin": Began,
+    "until": Until,
+    "returned": Returned,
+}
 
 
 def text_of(choices: Iterable[Choice]) -> str:
@@ -110,16 +120,14 @@ def switches(choices: Sequence[Choice]) -> int:
 
 
 def _row(one: Choice) -> list[object]:
-    if isinstance(one, Turn):
-        how = [one.accesses, one.tear, one.shuffle, int(one.wakes)]
-        return ["turn", one.launch, one.threads, one.index, _runs(one.lanes), *how]
-    if isinstance(one, Moved):
-        return ["copies", one.launch, one.threads, list(map(list, one.copies)), one.lane, one.tear, int(one.idle)]
-    if isinstance(one, Late):
-        return ["late", one.launch, one.threads, one.lane, one.line, one.nth, list(one.drawn)]
-    if isinstance(one, Began):
-        return ["begin", list(map(list, one.launches)), int(one.due)]
-    return ["until", one.launch] if isinstance(one, Until) else ["returned"]
+    kind = next(kind for kind, of in KINDS.items() if of is type(one))
+    return [kind, *(_plain(getattr(one, field.name)) for field in fields(one))]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, (range, np.ndarray)):
+        return _runs(value)
+    return int(value) if isinstance(value, bool) else value
 
 
 def _runs(lanes: Group) -> list[list[int]]:
@@ -132,36 +140,19 @@ def _runs(lanes: Group) -> list[list[int]]:
 
 
 def _choice(row: list[object]) -> Choice:
-    kind, *rest = row
-    if kind == "returned" and not rest:
-        return Returned()
-    if kind == "until":
-        (launch,) = rest
-        return Until(_count(launch))
-    if kind == "late":
-        launch, threads, lane, line, nth, drawn = rest
-        if not isinstance(drawn, list):
-            raise ValueError(drawn)
-        where = (_count(launch), _count(threads, least=1), _count(lane))
-        return Late(*where, _count(line), _count(nth), tuple(map(_count, drawn)))
-    if kind == "begin":
-        launches, due = rest
-        return Began(_pairs(launches), bool(due))
-    if kind == "copies":
-        launch, threads, copies, lane, tear, idle = rest
-        numbers = (_count(lane, least=-1), _count(tear))
-        return Moved(_count(launch), _count(threads, least=1), _pairs(copies), *numbers, bool(idle))
-    if kind != "turn":
-        raise ValueError(kind)
-    launch, threads, index, runs, *more = rest
-    accesses, tear, shuffle, wakes = map(_count, more)
-    if not isinstance(runs, list) or not runs:
-        raise ValueError(runs)
+    kind, *values = row
+    of = KINDS[str(kind)]
+    names = [field.name for field in fields(of)]
+    found: Choice = of(*(_READERS.get(name, _count)(value) for name, value in zip(names, values, strict=True)))
+    return found
+
+
+def _group(runs: Any) -> Group:
+    """The lanes of runs, which ascend."""
     lanes = np.concatenate([np.arange(_count(count, least=1)) + _count(first) for first, count in runs])
     if (np.diff(lanes) < 1).any():
         raise ValueError(runs)
-    where = (_count(launch), _count(threads, least=1), _count(index))
-    return Turn(*where, compact(lanes), accesses, tear, shuffle, bool(wakes))
+    return compact(lanes)
 
 
 def _pairs(value: object) -> tuple[tuple[int, int], ...]:
@@ -174,3 +165,15 @@ def _count(value: object, least: int = 0) -> int:
     if type(value) is not int or value < least:
         raise ValueError(value)
     return value
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "lanes": _group,
+    "copies": _pairs,
+    "launches": _pairs,
+    "drawn": lambda values: tuple(map(_count, values)),
+    "threads": partial(_count, least=1),
+    "lane": partial(_count, least=-1),
+    **dict.fromkeys(("wakes", "idle", "due"), bool),
+}
+"""How the values of fields are read; those of others are counts."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from simulator.memory.space import LaneFault
+from simulator.memory.space import fault_where
 from simulator.observe.lanes import Group, Ids, Launched, ids_of
 from simulator.ptx.ir import Instruction
 from simulator.run.decode import Exit
@@ -60,10 +60,8 @@ class ClusterBarriers:
     def arrive(self, group: Group) -> list[tuple[int, Group]]:
         """Lanes arrive; returns those that go on from a wait, with where they go. Raises LaneFault."""
         lanes = ids_of(group)
-        wrong = self.state[lanes] != IDLE
-        if wrong.any():
-            text = "a second arrival at the barrier of its cluster without a wait (barrier.cluster.wait) in between"
-            raise LaneFault(int(np.argmax(wrong)), text)
+        text = "a second arrival at the barrier of its cluster without a wait (barrier.cluster.wait) in between"
+        fault_where(self.state[lanes] != IDLE, lambda _: text)
         self.state[lanes] = ARRIVED
         self.come += self._counts(lanes)
         return self._complete()
@@ -72,10 +70,8 @@ class ClusterBarriers:
         """Lanes wait for the end of the phase in which they arrived; returns those that go on. Raises LaneFault."""
         lanes = ids_of(group)
         state = self.state[lanes]
-        wrong = state == IDLE
-        if wrong.any():
-            text = "a wait at the barrier of its cluster without an arrival (barrier.cluster.arrive) before"
-            raise LaneFault(int(np.argmax(wrong)), text)
+        text = "a wait at the barrier of its cluster without an arrival (barrier.cluster.arrive) before"
+        fault_where(state == IDLE, lambda _: text)
         over = state == PASSED
         if not over.all():
             self.waiting.append((way_out, lanes[~over]))

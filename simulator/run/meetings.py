@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, fault_where
 from simulator.observe.lanes import Group, Ids, ids_of
 from simulator.run.decode import Exit
 
@@ -66,10 +66,8 @@ class Warps:
     def arrive(self, way_out: Exit, group: Group, masks: Ids) -> list[tuple[Exit, Ids]]:
         """Lanes come; returns those whose sets are complete, ascending, by their way out. Raises LaneFault."""
         lanes = ids_of(group)
-        own = masks >> self.places_of(lanes) & 1
-        if not own.all():
-            first = int(np.argmin(own))
-            raise LaneFault(first, f"a thread that is not in its own mask {int(masks[first]):#x}")
+        others = masks >> self.places_of(lanes) & 1 == 0
+        fault_where(others, lambda lane: f"a thread that is not in its own mask {int(masks[lane]):#x}")
         self.waiting.setdefault(way_out.key, []).append(Arrived(way_out, lanes, masks))
         return self._complete(way_out.key)
 
@@ -161,14 +159,10 @@ class NumberedBarriers:
         Raises LaneFault.
         """
         lanes = ids_of(group)
-        wrong = (numbers < 0) | (numbers >= BARRIERS)
-        if wrong.any():
-            lane = int(np.argmax(wrong))
-            raise LaneFault(lane, f"barrier {int(numbers[lane])}; a block has barriers 0 to {BARRIERS - 1}")
-        wrong = counts % WARP != 0
-        if wrong.any():
-            lane = int(np.argmax(wrong))
-            raise LaneFault(lane, f"a barrier of {int(counts[lane])} threads; it takes a multiple of {WARP}")
+        text = f"a block has barriers 0 to {BARRIERS - 1}"
+        fault_where((numbers < 0) | (numbers >= BARRIERS), lambda lane: f"barrier {int(numbers[lane])}; {text}")
+        text_of_counts = f"threads; it takes a multiple of {WARP}"
+        fault_where(counts % WARP != 0, lambda lane: f"a barrier of {int(counts[lane])} {text_of_counts}")
         keys = lanes // self.warps.block * BARRIERS + numbers
         released = []
         for key in np.unique(keys).tolist():
@@ -192,11 +186,12 @@ class NumberedBarriers:
         one = self.open.get(key)
         if one is None:
             one = self.open[key] = Numbered(int(wanted[0]), way_out.key)
+        others = "all" if one.is_all else str(one.expected)
         different = wanted != one.expected
         if different.any():
             lane = int(mine[np.argmax(different)])
-            text = f"barrier {key[1]} for {int(counts[lane]) or 'all'} threads, which others use for "
-            raise LaneFault(lane, text + ("all" if one.is_all else str(one.expected)))
+            text = f"barrier {key[1]} for {int(counts[lane]) or 'all'} threads, which others use for {others}"
+            raise LaneFault(lane, text)
         if way_out.key != one.key:
             text = f"{way_out.key or 'bar.sync or bar.arrive'} at barrier {key[1]}, where others are in "
             raise LaneFault(int(mine[0]), text + (one.key or "bar.sync or bar.arrive"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from simulator.memory.space import LaneFault, Space
+from simulator.memory.space import LaneFault, Space, fault_where
 from simulator.observe.events import ProductMoment, tell
 from simulator.observe.lanes import WARPGROUP, Group, Ids, Launched, ids_of
 from simulator.ptx.ir import Instruction
@@ -76,13 +76,10 @@ class Warpgroups:
     def _check(self, lanes: Ids, numbers: Ids, instruction: Instruction) -> None:
         rest = self.block % WARPGROUP
         wrong = lanes % self.block >= self.block - rest if rest else np.zeros(0, np.bool_)
-        if wrong.any():
-            text = f"{instruction.opcode} by a part of a warpgroup: the last one of a block of {self.block} threads"
-            raise LaneFault(int(np.argmax(wrong)), f"{text} has {rest} of {WARPGROUP}")
-        wrong = self.has_ended[numbers]
-        if wrong.any():
-            text = f"{instruction.opcode} by a part of a warpgroup: some of its threads have returned"
-            raise LaneFault(int(np.argmax(wrong)), text)
+        text = f"{instruction.opcode} by a part of a warpgroup:"
+        last = f"the last one of a block of {self.block} threads has {rest} of {WARPGROUP}"
+        fault_where(wrong, lambda _: f"{text} {last}")
+        fault_where(self.has_ended[numbers], lambda _: f"{text} some of its threads have returned")
 
     def leave(self, group: Group) -> tuple[int, str, Instruction] | None:
         """Lanes return for good; return one whose warpgroup waits for it, what to say, and where it waits."""

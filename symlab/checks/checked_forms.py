@@ -59,8 +59,7 @@ def _say_missing(missing: Sequence[Missing]) -> None:
         f"simulator: {len(missing)} unsupported form{'s' * (len(missing) != 1)}, in {places} line{'s' * (places != 1)}"
     )
     for one in missing:
-        later = " (planned)" if one.is_planned else ""
-        print(f"  {len(one.lines)} x {one.form}{later}: {_lines(one.lines)}")
+        print(f"  {len(one.lines)} x {one.form}: {_lines(one.lines)}")
         if "the simulator has no " not in one.reason or " yet" not in one.reason:
             print(f"      {one.reason}")
 

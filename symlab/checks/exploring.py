@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memory.tensor import flat_bytes
 from runner.request_error import RequestError, near
 from runner.world.fabrics import simulator_options
-from simulator.options import Granularity, Interleaving, Memory
+from simulator.options import Interleaving, Memory
 from symlab.launching import Asked, Brought, Kernel, adapted, brought_launch, run_on_rank
 from symlab.worlds import world
 
@@ -64,7 +64,6 @@ def explore(
     seeds: int | None = None,
     seconds: float | None = None,
     schedule: str = "both",
-    granularity: str = "access",
     first_seed: int = 0,
     shrink_s: float = 30.0,
     processes: int | None = None,
@@ -78,10 +77,9 @@ def explore(
     them by rank, bit for bit; None: what all buffers hold after a run in the fair order.
 
     seeds: number of seeds, from first_seed on, each a run under every schedule. seconds: how long; None for both: 60
-    seconds. schedule: "random", "adversarial" or "both". granularity: threads may take turns after each "access" to
-    memory, or after each basic "block". shrink_s: seconds for the search for fewer switches. processes: their number;
-    None: one a processor. deadline_s: seconds that one run may take. launch: the other arguments of symlab.simulate,
-    such as local, gpu and memory. stderr has progress.
+    seconds. schedule: "random", "adversarial" or "both". shrink_s: seconds for the search for fewer switches.
+    processes: their number; None: one a processor. deadline_s: seconds that one run may take. launch: the other
+    arguments of symlab.simulate, such as local, gpu and memory. stderr has progress.
 
     Raises ValueError for what can't be launched, for a fair run that fails, with its message, and for a search of which
     the time or the steps ended every run.
@@ -100,7 +98,7 @@ def explore(
     >>> done.found.failure.kind, done.found.switches
     ('wrong output', 0)
     """
-    how = _How(schedule, granularity, first_seed, seeds, seconds, shrink_s, processes)
+    how = _How(schedule, first_seed, seeds, seconds, shrink_s, processes)
     of_launch = {name: launch.pop(name) for name in _OF_LAUNCH if name in launch}
     work, options = _brought(Asked(kernel, buffers, arguments, grid, block, **of_launch), ranks, launch)
     subject = _subject(work, ranks, options, deadline_s)
@@ -115,7 +113,6 @@ class _How:
     """How to search. RequestError for what is not possible."""
 
     schedule: str
-    granularity: str
     first_seed: int
     seeds: int | None
     seconds: float | None
@@ -126,9 +123,6 @@ class _How:
         schedules = ("random", "adversarial", "both")
         if self.schedule not in schedules:
             raise RequestError(f"schedule is {self.schedule!r} (schedule), give one of {', '.join(schedules)}")
-        if self.granularity not in tuple(Granularity):
-            known = ", ".join(Granularity)
-            raise RequestError(f"granularity is {self.granularity!r} (granularity), give one of {known}")
         for name in ("seeds", "processes"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
@@ -204,7 +198,7 @@ def _explored(subject: Subject, how: _How) -> Exploration:
     from symlab.checks.explore.search import plan_of
     from symlab.checks.explore.verb import orders_of
 
-    orders = orders_of(how.schedule, how.granularity, how.first_seed)
+    orders = orders_of(how.schedule, how.first_seed)
     done = searched(plan_of((subject,), orders, how.seeds, how.seconds, how.processes))
     interrupt, kept = done.interrupt, None
     if interrupt is None and done.found is None and not done.decided:

@@ -8,21 +8,17 @@ from dataclasses import dataclass
 from simulator.ptx.ir import Unsupported
 from simulator.run.decode import unsupported_forms
 
-LATER = ("wmma", "tcgen05.mma", "tcgen05.shift", "tensormap", "cp.async.bulk.tensor")
-"""Forms that are planned: matrices, other fields of maps, and copies of tensors by other modes than tile."""
-
 _GUARD = re.compile(r"^@!?\S+\s+")
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A form that a module has and the simulator does not: the instruction with its qualifiers, its PTX lines in order,
-    the reason, and whether it is planned."""
+    """A form that a module has and the simulator does not: the instruction with its qualifiers, its PTX lines in order
+    and the reason."""
 
     form: str
     lines: tuple[int, ...]
     reason: str
-    is_planned: bool
 
 
 def missing_forms(ptx: str) -> tuple[Missing, ...]:
@@ -33,9 +29,7 @@ def missing_forms(ptx: str) -> tuple[Missing, ...]:
     lines: dict[tuple[str, str], list[int]] = {}
     for one in unsupported_forms(ptx):
         lines.setdefault((_form(one), one.reason), []).append(one.line)
-    found = [
-        Missing(form, tuple(sorted(set(places))), reason, _is_planned(form)) for (form, reason), places in lines.items()
-    ]
+    found = [Missing(form, tuple(sorted(set(places))), reason) for (form, reason), places in lines.items()]
     return tuple(sorted(found, key=lambda one: (-len(one.lines), one.lines)))
 
 
@@ -46,7 +40,3 @@ def _form(one: Unsupported) -> str:
     if text.startswith("."):
         return " ".join(word for word in words if word.startswith(".")) or words[0]
     return words[0].rstrip(";") if words else "an empty statement"
-
-
-def _is_planned(form: str) -> bool:
-    return any(form == one or form.startswith(f"{one}.") for one in LATER)

@@ -3,7 +3,6 @@
 import itertools
 import math
 import struct
-from fractions import Fraction
 from functools import partial, reduce
 from operator import and_, or_, xor
 
@@ -12,7 +11,6 @@ import torch
 
 from tests.foreign.cases import Case, Foreign, exact, random_rows
 from tests.foreign.cuda_cases import of_cuda
-from tests.foreign.exact import BFLOAT16, FLOAT16, FLOAT32, joined, parts, rounded, signed
 
 SOURCE = "features.cu"
 ALL_LANES = 0xFFFFFFFF
@@ -25,7 +23,7 @@ def case(kernel, ranks, expected, **how):
 
 def words(values, shape):
     """32-bit words, as int32."""
-    return torch.tensor([signed(one) for one in values], dtype=torch.int32).view(shape)
+    return torch.tensor([one & ALL_LANES for one in values]).to(torch.int32).view(shape)
 
 
 # Functions
@@ -255,99 +253,6 @@ def atomics(ranks):
 # Numbers
 
 
-def of_integers(a, b):
-    """What the kernel `integers` finds of two 32-bit words."""
-    one, other = signed(a), signed(b)
-    both = b << 32 | a
-    bytes_a, bytes_b = parts(a, 8, True), parts(b, 8, True)
-    halves = list(zip(parts(a, 16, True), parts(b, 16, True), strict=True))
-    odd = other | 1
-    return [
-        a.bit_count(),
-        32 - a.bit_length(),
-        int(f"{a:032b}"[::-1], 2),
-        (a & -a).bit_length(),
-        joined([bytes_a[0], bytes_b[0], bytes_a[1], bytes_b[1]], 8),
-        (both << 11) >> 32,
-        both >> 11,
-        sum(x * y for x, y in zip(bytes_a, bytes_b, strict=True)) + 7,
-        abs(one - other) + 3,
-        one * other >> 32,
-        a * b >> 32,
-        (a << 20 | b) * (b << 25 | a) >> 64,
-        joined([x + y for x, y in halves], 16),
-        joined([max(x, y) for x, y in halves], 16),
-        a % b if b else a,
-        abs(one) // abs(odd) * (1 if (one < 0) == (odd < 0) else -1),
-    ]
-
-
-def integers(ranks):
-    threads = 64
-    edges = [0, 1, 2**31, 2**31 - 1, 2**32 - 1]
-    made = torch.Generator().manual_seed(3)
-
-    def drawn(first):
-        rest = [torch.randint(2**32, (threads - 5,), generator=made).tolist() for _ in range(ranks)]
-        return [words(first + one, (threads,)) for one in rest]
-
-    left, right = drawn(edges), drawn(edges[::-1])
-
-    def expected(rank):
-        pairs = zip(left[rank].tolist(), right[rank].tolist(), strict=True)
-        return {"out": words([x for a, b in pairs for x in of_integers(a & ALL_LANES, b & ALL_LANES)], (threads, 16))}
-
-    buffers = {"left": left, "right": right, "out": ((threads, 16), torch.int32)}
-    return case("integers", ranks, expected, buffers=buffers)
-
-
-def of_floats(a, b):
-    """What the kernel `floats` finds of two float32: in float32, float16 and bfloat16."""
-    x, y = Fraction(a), Fraction(b)
-    tripled = Fraction(rounded(x * 3, FLOAT32))
-    wide = rounded(x * y + Fraction(1e-9), (53, -1022))
-    single = [
-        rounded(x * y + 1, FLOAT32),
-        rounded(x + y, FLOAT32, "zero"),
-        rounded(x * y, FLOAT32, "up"),
-        rounded(x - y, FLOAT32, "down"),
-        rounded(x / y, FLOAT32),
-        float(np.sqrt(np.float32(abs(a)))),
-        rounded(1 / y, FLOAT32),
-        min(max(a, 0.0), 1.0),
-        float(math.trunc(a)),
-        float(math.ceil(abs(b))),
-        math.copysign(float(round(tripled)), tripled),
-        math.copysign(a, b),
-        min(a, b),
-        rounded(Fraction(wide), FLOAT32),
-        rounded(x, FLOAT16),
-        rounded(y, BFLOAT16, "zero"),
-    ]
-    h, k = (Fraction(rounded(one, FLOAT16)) for one in (x, y))
-    half = [rounded(one * other + Fraction(1, 2), FLOAT16) for one, other in ((h, k), (k, h))]
-    half += [min(max(rounded(h + k, FLOAT16), 0.0), 1.0)] * 2
-    half += [float(max(h, -k)), float(max(k, -h))]
-    p, q = (Fraction(rounded(one, BFLOAT16)) for one in (x, y))
-    brain = [max(rounded(p * q - Fraction(1, 2), BFLOAT16), 0.0)] * 2 + [rounded(p * q, BFLOAT16)] * 2
-    return single, half, brain
-
-
-def floats(ranks):
-    threads = 96
-    made = torch.Generator().manual_seed(8)
-    left, right = ([torch.randn(threads, generator=made) * 3 for _ in range(ranks)] for _ in range(2))
-    types = {"out": torch.float32, "halves": torch.float16, "brains": torch.bfloat16}
-
-    def expected(rank):
-        rows = map(of_floats, left[rank].tolist(), right[rank].tolist())
-        made = zip(types.items(), zip(*rows, strict=True), strict=True)
-        return {name: torch.tensor(of_type, dtype=dtype) for (name, dtype), of_type in made}
-
-    outs = {name: ((threads, count), types[name]) for name, count in (("out", 16), ("halves", 6), ("brains", 4))}
-    return case("floats", ranks, expected, block=threads, buffers={"left": left, "right": right, **outs})
-
-
 LIBM_ULPS = 2
 """CUDA's documentation states a maximum of 1 or 2 ulp for each of these functions."""
 
@@ -468,8 +373,6 @@ KERNELS = (
     _of_nvcc("nvcc: clusters, and shared memory of their other blocks", case=clusters),
     _of_nvcc("nvcc: cp.async through pipelines", case=copies),
     _of_nvcc("nvcc: cuda::barrier and cuda::atomic_ref", case=phases),
-    _of_nvcc("nvcc: integer intrinsics", case=integers),
-    _of_nvcc("nvcc: float32 in all roundings, float16 and bfloat16", case=floats),
     _of_nvcc("nvcc: exp, log, sin, tanh, cbrt, pow, sqrt", case=libm, promise=f"within {LIBM_ULPS} ulp"),
     _of_nvcc("nvcc: peers' memory by a struct of pointers", case=rotate),
     _of_nvcc("nvcc: all_reduce through the switch, by inline PTX", case=through_switch),

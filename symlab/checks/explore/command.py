@@ -107,16 +107,15 @@ def _nothing(searched: Searched, left_out: Sequence[str]) -> int:
 
 
 def _done(plan: Plan, searched: Searched) -> str:
-    """Return "400 runs of 4 cases in 31.2 s (12.8 a second, 2 processes): seeds 0 to 49, random, by access"."""
+    """Return "400 runs of 4 cases in 31.2 s (12.8 a second, 2 processes): seeds 0 to 49, random"."""
     cases, schedules = len(plan.subjects), [one.schedule for one in plan.orders]
     seeds = max(-(-searched.runs // plan.runs_of_a_seed), 1)
     numbers = f"seeds {plan.first_seed} to {plan.first_seed + seeds - 1}"
     rate = searched.runs / max(searched.seconds, 1e-9)
+    runs = f"{counted(searched.runs, 'run')} of {counted(cases, 'case')} in {searched.seconds:.1f} s"
     text = (
-        f"{counted(searched.runs, 'run')} of {counted(cases, 'case')} in {searched.seconds:.1f} s ({rate:.3g} a "
-        "second, "
-        f"{searched.processes} process{'es' * (searched.processes > 1)}): {numbers}, {' and '.join(schedules)}, "
-        f"by {'block' if plan.orders[0].is_by_block else 'access'}"
+        f"{runs} ({rate:.3g} a second, "
+        f"{searched.processes} process{'es' * (searched.processes > 1)}): {numbers}, {' and '.join(schedules)}"
     )
     if searched.undecided:
         first = searched.undecided[0].splitlines()[0]
@@ -149,7 +148,7 @@ def jobs_of(overrides: Sequence[str], multirun: bool = False, config_dir: Path |
     for line in overrides:
         key = line.lstrip("+~").partition("=")[0]
         if key in DECIDED:
-            raise RequestError(f"an exploration chooses {key} itself ({key}), give {DECIDED[key]}")
+            raise RequestError(f"an exploration chooses {key} itself ({key}), {DECIDED[key]}")
     with hydra_over(config_dir):
         jobs = [_simulated(one) for one in compose_jobs(overrides, multirun)]
     # Without GPUs, "auto" means the simulator.

@@ -10,7 +10,7 @@ import click
 
 from runner.request.options import Overrides
 from runner.verb import Seconds, called, option, verb
-from simulator.options import Granularity, Interleaving, Schedule
+from simulator.options import Interleaving, Schedule
 
 EPILOG = """\
 A run is one case under one seed and one schedule, in a world of its own; a run that ends wrong, with a fault or in a
@@ -22,17 +22,17 @@ Exit codes: 0 nothing was found; 1 a failure was found (with --replay: it fails 
 """
 
 DECIDED = {
-    "fabric.schedule": "--schedule",
-    "fabric.granularity": "--granularity",
-    "fabric.seed": "--first-seed",
+    "fabric.schedule": "give --schedule",
+    "fabric.granularity": "leave it out",
+    "fabric.seed": "give --first-seed",
 }
-"""Keys that an exploration decides, with the options that say how."""
+"""Keys that an exploration decides, with what to do instead."""
 
 
-def orders_of(schedule: str, granularity: str, seed: int) -> tuple[Interleaving, ...]:
+def orders_of(schedule: str, seed: int) -> tuple[Interleaving, ...]:
     """Return the orders that a seed stands for; schedule: that of the simulator, or both."""
     schedules = (Schedule.random, Schedule.adversarial) if schedule == "both" else (Schedule(schedule),)
-    return tuple(Interleaving(one, granularity, seed) for one in schedules)
+    return tuple(Interleaving(one, seed=seed) for one in schedules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,6 @@ class Options(Overrides):
         default="both",
         type=click.Choice(("random", "adversarial", "both")),
     )
-    granularity: str = option(
-        "Other threads may run after each access to memory, or after each basic block.",
-        default=str(Granularity.access),
-        type=click.Choice(tuple(map(str, Granularity))),
-    )
     shrink_s: float = option(
         "Seconds for the search for fewer switches.", "--shrink", default=30.0, type=Seconds(0), metavar="S"
     )
@@ -69,7 +64,7 @@ class Options(Overrides):
     @property
     def orders(self) -> tuple[Interleaving, ...]:
         """The orders that are tried, of the first seed."""
-        return orders_of(self.schedule, self.granularity, self.first_seed)
+        return orders_of(self.schedule, self.first_seed)
 
 
 @verb("explore", Options, epilog=EPILOG, alone="an exploration starts its own worlds")

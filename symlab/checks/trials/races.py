@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import Any
 
 import torch
 
 from cases.finding import SEVERITIES, Finding
-from memory.fabric import Argument, Deadlock, Executable, FabricError, Launch, Region
-from simulator.fabric import SimulatorFabric
+from memory.fabric import Argument, Executable, Fabric, FabricError, Launch, Region
+from runner.world.threads import ThreadWorld
+from runner.world.world import WorldFailure
 from simulator.world import SimulatedWorld, SimulatorOptions
 from symlab.checks.litmus.compile import ENTRY, LOCATION_BYTES, NOTE, SLOT_BYTES, Kernel, NotCompiled, kernel_of
 from symlab.checks.litmus.program import Program, Seen
@@ -102,7 +101,7 @@ def run(program: Program, options: SimulatorOptions = _OPTIONS, orders: Sequence
     begun = [0] * kernel.world_size
     values: dict[Seen, int] = {}
 
-    def work(fabric: SimulatorFabric) -> None:
+    def work(fabric: Fabric, _: None) -> None:
         tensors = [fabric.allocate(LOCATION_BYTES, 256, one.name) for one in kernel.tensors]
         seen = fabric.allocate(kernel.seen_bytes, 256, "registers")
         fixed = [Argument("u32", fabric.rank), Argument("u64", seen.address)]
@@ -123,12 +122,16 @@ def run(program: Program, options: SimulatorOptions = _OPTIONS, orders: Sequence
             fabric.synchronize()
         fabric.barrier()
         values.update(_values(fabric, kernel, tensors, seen))
+        for region in (seen, *reversed(tensors)):
+            fabric.free(region)
 
     result = Run(len(orders))
     try:
-        _on_all_ranks(world, work)
+        ThreadWorld(kernel.world_size, machine=world).run(work, None, None)
         result.values = values
-    except Deadlock:
+    except WorldFailure as failure:
+        if failure.status != "DEADLOCK":
+            raise FabricError(failure.message) from failure
         result.over, result.is_deadlock = max(begun), True
     finally:
         result.findings = world.findings
@@ -136,7 +139,7 @@ def run(program: Program, options: SimulatorOptions = _OPTIONS, orders: Sequence
     return result
 
 
-def _values(fabric: SimulatorFabric, kernel: Kernel, tensors: list[Region], seen: Region) -> dict[Seen, int]:
+def _values(fabric: Fabric, kernel: Kernel, tensors: list[Region], seen: Region) -> dict[Seen, int]:
     """What the registers of a rank's threads and its part of memory hold."""
     found = {}
     raw = fabric.read(seen, 0, kernel.seen_bytes).numpy().tobytes()
@@ -149,28 +152,3 @@ def _values(fabric: SimulatorFabric, kernel: Kernel, tensors: list[Region], seen
             for word in range(LOCATION_BYTES // 4):
                 found[Seen("", name, word)] = int.from_bytes(raw[4 * word : 4 * word + 4], "little")
     return found
-
-
-def _on_all_ranks(world: SimulatedWorld, work: Callable[[SimulatorFabric], None]) -> None:
-    """Run a function on every rank; raise the first error."""
-    errors: list[Any] = [None] * world.world_size
-    fabrics = [world.fabric(rank) for rank in range(world.world_size)]
-
-    def one(rank: int) -> None:
-        try:
-            work(fabrics[rank])
-        except BaseException as error:
-            errors[rank] = error
-        try:
-            world.leave(rank, errors[rank])
-        except BaseException as error:
-            errors[rank] = errors[rank] or error
-
-    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(world.world_size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = [error for error in errors if error is not None]
-    if found:
-        raise next((error for error in found if isinstance(error, Deadlock)), found[0])

@@ -205,56 +205,7 @@ extern "C" __global__ void atomics(const int *in, Counts *blocks, Counts *grid, 
   if (threadIdx.x == 0) blocks[blockIdx.x] = shared;
 }
 
-// Numbers: integers by intrinsics, floats in every rounding, float16 and bfloat16
-
-extern "C" __global__ void integers(const unsigned *left, const unsigned *right, unsigned *out) {
-  int at = threadIdx.x;
-  unsigned a = left[at], b = right[at], *row = out + at * 16;
-  *row++ = __popc(a);
-  *row++ = __clz(a);
-  *row++ = __brev(a);
-  *row++ = __ffs(a);
-  *row++ = __byte_perm(a, b, 0x5140);
-  *row++ = __funnelshift_l(a, b, 11);
-  *row++ = __funnelshift_r(a, b, 43);
-  *row++ = __dp4a((int)a, (int)b, 7);
-  *row++ = __sad((int)a, (int)b, 3);
-  *row++ = __mulhi((int)a, (int)b);
-  *row++ = __umulhi(a, b);
-  *row++ = (unsigned)__umul64hi((unsigned long long)a << 20 | b, (unsigned long long)b << 25 | a);
-  *row++ = __vadd2(a, b);
-  *row++ = __vmaxs2(a, b);
-  *row++ = b ? a % b : a;
-  *row++ = (unsigned)((long long)(int)a / ((int)b | 1));
-}
-
-extern "C" __global__ void floats(const float *left, const float *right, float *out, half2 *halves, nv_bfloat162 *brains) {
-  int at = threadIdx.x;
-  float a = left[at], b = right[at], *row = out + at * 16;
-  *row++ = __fmaf_rn(a, b, 1.f);
-  *row++ = __fadd_rz(a, b);
-  *row++ = __fmul_ru(a, b);
-  *row++ = __fsub_rd(a, b);
-  *row++ = __fdiv_rn(a, b);
-  *row++ = __fsqrt_rn(fabsf(a));
-  *row++ = __frcp_rn(b);
-  *row++ = __saturatef(a);
-  *row++ = (float)__float2int_rz(a);
-  *row++ = (float)__float2uint_ru(fabsf(b));
-  *row++ = rintf(a * 3.f);
-  *row++ = copysignf(a, b);
-  *row++ = fminf(a, b);
-  *row++ = (float)((double)a * b + 1e-9);
-  *row++ = __half2float(__float2half_rn(a));
-  *row++ = __bfloat162float(__float2bfloat16_rz(b));
-  half2 x = __floats2half2_rn(a, b), y = __floats2half2_rn(b, a);
-  halves[at * 3] = __hfma2(x, y, __float2half2_rn(0.5f));
-  halves[at * 3 + 1] = __hadd2_sat(x, y);
-  halves[at * 3 + 2] = __hmax2(x, __hneg2(y));
-  nv_bfloat162 p = __floats2bfloat162_rn(a, b), q = __floats2bfloat162_rn(b, a);
-  brains[at * 2] = __hfma2_relu(p, q, __float2bfloat162_rn(-0.5f));
-  brains[at * 2 + 1] = __hmul2(p, q);
-}
+// Numbers: functions of the math library
 
 extern "C" __global__ void libm(const double *in, double *wide, float *narrow) {
   int at = threadIdx.x;

@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.isa import key_of
 from simulator.ptx.parse import parse_kernel
-from tests.simulator.harness import executable, get, make_world, module, put, run, start, succeed
+from tests.simulator.harness import executable, launching, make_world, module, run
 from tests.simulator.isa.products import BITS, codes, packed
 from tests.simulator.isa.products_oracle import element_of_image, summed, summed_integers, summed_scaled
 
@@ -28,6 +28,38 @@ bar.sync 0; @%p15 tcgen05.relinquish_alloc_permit.cta_group::G.sync.aligned;
 @%p15 tcgen05.dealloc.cta_group::G.sync.aligned.b32 %t, 512;
 """
 TOGETHER = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+
+
+def kernel_with_image(one, size, body, parameters, registers):
+    """A kernel whose blocks copy images of a size into shared memory, at %r1, and then run a body. %r30: an mbarrier;
+    %u: the warp's own row of tensor memory; %p1: in the first thread."""
+    head = f"""{ALLOCATE}
+mov.u32 %r30, bar; mov.u32 %r1, image; setp.eq.u32 %p1, %r0, 0; and.b32 %r1, %r1, 0xFFFFFF;
+@%p1 mbarrier.init.shared::cta.b64 [%r30], 1; fence.mbarrier_init.release.cluster;
+mul.lo.u32 %r2, %block, {size}; cvt.u64.u32 %d1, %r2; add.u64 %d1, %d1, %in; shl.b32 %r3, %r0, 2;
+COPY: cvt.u64.u32 %d2, %r3; add.u64 %d2, %d2, %d1; ld.global.b32 %r4, [%d2]; add.u32 %r5, %r1, %r3;
+st.shared.b32 [%r5], %r4; add.u32 %r3, %r3, 512; setp.lt.u32 %p0, %r3, {size}; @%p0 bra COPY;
+fence.proxy.async; shl.b32 %u, %r0, 16; and.b32 %u, %u, 0x600000; add.u32 %u, %u, %t;"""
+    shared = f".shared .align 4 .b32 place; .shared .align 8 .b64 bar; .shared .align 1024 .b8 image[{size}];"
+    text = "\n".join([head, *body, TOGETHER if one.pair else "", FREE])
+    text = text.replace("cta_group::G", f"cta_group::{1 + one.pair}")
+    declared = f"{shared} .reg .b32 %t, %u; {registers}"
+    return module(text, ["u64 in", *parameters, "u64 out"], registers=declared, target=TARGET)
+
+
+WAIT = "WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r30], 0; @!%p3 bra WAIT;"
+
+
+def outcome_of(ptx, inputs, width, blocks=1, **options):
+    """What comes of a launch that has some inputs, and leaves some words of each thread."""
+    values = [*inputs, np.zeros((128 * blocks, width), "u4")]
+    program = launching(executable(ptx, arch=TARGET), blocks, 128, values, cluster=blocks)
+    return run(make_world(1, arch=TARGET, **options), program)
+
+
+def left(outcome, blocks=1):
+    """The words of each block's threads."""
+    return np.array(outcome.right[0], "u4").reshape(blocks, 128, -1)
 
 
 def listed(register, count):
@@ -124,14 +156,7 @@ def transfer_ptx(one):
 
 def transferred(one):
     """What a form leaves, as (128, 256) words, and what it should."""
-    ptx = transfer_ptx(one)
-
-    def program(fabric):
-        out = put(fabric, "out", np.zeros((128, 256), "u4"))
-        start(fabric, executable(ptx, arch=TARGET), 1, 128, [out.address])
-        return get(fabric, out, "u4").reshape(128, 256)
-
-    found = succeed(make_world(1, arch=TARGET), program).results[0]
+    (found,) = left(outcome_of(transfer_ptx(one), (), 256))
     expected = np.zeros((128, 256), np.int64)
     if one.word == "st":
         expected = (np.arange(128)[:, None] << 16) + np.arange(256)[None, :]
@@ -355,18 +380,7 @@ def multiply_ptx(one):
     text, commit = multiply_text(one)
     leading, stride = zip(*one.strides, strict=True)
     described = [1 << 46 | low // 16 << 16 | high // 16 << 32 for low, high in zip(leading, stride, strict=True)]
-    allocate = ALLOCATE
-    if one.arrivals == "generic":
-        allocate = allocate.replace(".shared::cta.b32 [%r31]", ".b32 [%d9]").replace(
-            "mov.u32 %r31, place;", "mov.u32 %r31, place; cvt.u64.u32 %d9, %r31; cvta.shared.u64 %d9, %d9;"
-        )
-    body = [allocate, "mov.u32 %r30, bar; mov.u32 %r1, image; setp.eq.u32 %p1, %r0, 0; and.b32 %r1, %r1, 0xFFFFFF;"]
-    body += ["@%p1 mbarrier.init.shared::cta.b64 [%r30], 1; fence.mbarrier_init.release.cluster;"]
-    body += ["mad.lo.u32 %r2, %block, 12288, 0; cvt.u64.u32 %d1, %r2; add.u64 %d1, %d1, %in; shl.b32 %r3, %r0, 2;"]
-    body += ["COPY: cvt.u64.u32 %d2, %r3; add.u64 %d2, %d2, %d1; ld.global.b32 %r4, [%d2]; add.u32 %r5, %r1, %r3;"]
-    body += ["st.shared.b32 [%r5], %r4; add.u32 %r3, %r3, 512; setp.lt.u32 %p0, %r3, 12288; @%p0 bra COPY;"]
-    body += ["fence.proxy.async; shl.b32 %u, %r0, 16; and.b32 %u, %u, 0x600000; add.u32 %u, %u, %t;"]
-    body += ["mad.lo.u64 %d3, %lane64, 320, %words; mad.lo.u64 %d4, %lane64, 256, %out;"]
+    body = ["mad.lo.u64 %d3, %lane64, 320, %words; mad.lo.u64 %d4, %lane64, 256, %out;"]
     body += [f"ld.global.b32 %f{at}, [%d3+{4 * at}];" for at in range(WORDS)]
     body += [f"tcgen05.st.sync.aligned.32x32b.x64.b32 [%u], {listed('f', 64)}; add.u32 %u, %u, 256;"]
     many = "{" + ", ".join(f"%f{at}" for at in range(64, 80)) + "}"
@@ -382,15 +396,16 @@ def multiply_ptx(one):
     body += [f"add.u32 %s{side}, %t, {264 + 4 * side | first << 30};" for side, first in enumerate(one.firsts)]
     body += [f"mov.b32 %m{at}, {bits};" for at, bits in enumerate(one.hidden)]
     body += [text, commit, "ISSUED:"]
-    body += ["WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r30], 0; @!%p3 bra WAIT;"]
-    body += ["tcgen05.fence::after_thread_sync;"]
+    body += [WAIT, "tcgen05.fence::after_thread_sync;"]
     body += [f"tcgen05.ld.sync.aligned.32x32b.x64.b32 {listed('f', 64)}, [%u]; tcgen05.wait::ld.sync.aligned;"]
     body += [f"st.global.b32 [%d4+{4 * at}], %f{at};" for at in range(64)]
-    body += [TOGETHER if one.pair else "", FREE]
-    registers = ".shared .align 4 .b32 place; .shared .align 8 .b64 bar; .shared .align 1024 .b8 image[12288]; "
-    registers += ".reg .b32 %t, %u, %e, %s<2>, %f<80>, %m<8>; .reg .b64 %da, %db; .reg .pred %k;"
-    text = "\n".join(body).replace("cta_group::G", f"cta_group::{1 + one.pair}")
-    return module(text, ["u64 in", "u64 words", "u64 out"], registers=registers, target=TARGET)
+    registers = ".reg .b32 %e, %s<2>, %f<80>, %m<8>; .reg .b64 %da, %db; .reg .pred %k;"
+    made = kernel_with_image(one, 12288, body, ["u64 words"], registers)
+    if one.arrivals == "generic":
+        place = "mov.u32 %r31, place;"
+        made = made.replace(place, f"{place} cvt.u64.u32 %d9, %r31; cvta.shared.u64 %d9, %d9;")
+        made = made.replace(".shared::cta.b32 [%r31]", ".b32 [%d9]")
+    return made
 
 
 def elements_of(kind, category, made, size_bytes):
@@ -436,17 +451,9 @@ def inputs_of(one, category):
 
 def multiplied(one, images, words, **options):
     """What D's memory holds, as (blocks, 128, 64), and the outcome."""
-    ptx, blocks = multiply_ptx(one), 1 + one.pair
-
-    def program(fabric):
-        regions = [put(fabric, name, array) for name, array in (("in", images), ("words", words))]
-        out = put(fabric, "out", np.zeros((blocks, 128, 64), "u4"))
-        addresses = [region.address for region in (*regions, out)]
-        start(fabric, executable(ptx, arch=TARGET), blocks, 128, addresses, cluster=blocks)
-        return get(fabric, out, "u4").reshape(blocks, 128, 64)
-
-    outcome = succeed(make_world(1, arch=TARGET, **options), program)
-    return outcome.results[0], outcome
+    blocks = 1 + one.pair
+    outcome = outcome_of(multiply_ptx(one), (images, words), 64, blocks, **options)
+    return left(outcome, blocks), outcome
 
 
 def expected_of(one, images, words, row, column):
@@ -526,12 +533,7 @@ def copies():
 
 def copy_ptx(one):
     """An image of 16 KiB into tensor memory of zeros, of which 8 columns are told."""
-    body = [ALLOCATE, "mov.u32 %r30, bar; mov.u32 %r1, image; setp.eq.u32 %p1, %r0, 0;"]
-    body += ["@%p1 mbarrier.init.shared::cta.b64 [%r30], 1; fence.mbarrier_init.release.cluster;"]
-    body += ["mul.lo.u32 %r2, %block, 16384; cvt.u64.u32 %d1, %r2; add.u64 %d1, %d1, %in; shl.b32 %r3, %r0, 2;"]
-    body += ["COPY: cvt.u64.u32 %d2, %r3; add.u64 %d2, %d2, %d1; ld.global.b32 %r4, [%d2]; add.u32 %r5, %r1, %r3;"]
-    body += ["st.shared.b32 [%r5], %r4; add.u32 %r3, %r3, 512; setp.lt.u32 %p0, %r3, 16384; @%p0 bra COPY;"]
-    body += ["fence.proxy.async; shl.b32 %u, %r0, 16; and.b32 %u, %u, 0x600000; add.u32 %u, %u, %t; mov.u32 %r6, 0;"]
+    body = ["mov.u32 %r6, 0;"]
     body += ["tcgen05.st.sync.aligned.32x32b.x8.b32 [%u], {" + ", ".join(["%r6"] * 8) + "};"]
     body += [
         "tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; bar.sync 0;",
@@ -540,45 +542,28 @@ def copy_ptx(one):
     leading, stride = (1, one.swizzle // 2) if one.swizzle else (8, 16)
     layout = {0: 0, 128: 2, 64: 4, 32: 6}[one.swizzle]
     bits = 1 << 46 | leading << 16 | stride << 32 | layout << 61
-    body += [f"and.b32 %r6, %r1, 0xFFFFFF; shr.u32 %r6, %r6, 4; cvt.u64.u32 %d3, %r6; or.b64 %d3, %d3, {bits};"]
+    body += [f"shr.u32 %r6, %r1, 4; cvt.u64.u32 %d3, %r6; or.b64 %d3, %d3, {bits};"]
     body += [f"add.u32 %r7, %t, {one.lane << 16}; mov.u32 %r8, %cluster_ctarank; or.b32 %r8, %r8, %r0;"]
     body += ["setp.ne.u32 %p2, %r8, 0; @%p2 bra ISSUED; tcgen05.fence::after_thread_sync;"]
     narrow = f".b8x16.{one.narrow}" if one.narrow else ""
     body += [f"tcgen05.cp.cta_group::G.{one.shape}{narrow} [%r7], %d3; mov.b16 %h0, {1 + 2 * one.pair};"]
     commit = "tcgen05.commit.cta_group::G.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
-    body += [f"{commit} [%r30], %h0;", "ISSUED:"]
-    body += ["WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r30], 0; @!%p3 bra WAIT;"]
+    body += [f"{commit} [%r30], %h0;", "ISSUED:", WAIT]
     body += [f"tcgen05.fence::after_thread_sync; tcgen05.ld.sync.aligned.32x32b.x8.b32 {listed('f', 8)}, [%u];"]
     body += ["tcgen05.wait::ld.sync.aligned; mad.lo.u64 %d4, %lane64, 32, %out;"]
     body += [f"st.global.b32 [%d4+{4 * at}], %f{at};" for at in range(8)]
-    body += [TOGETHER if one.pair else "", FREE]
-    registers = ".shared .align 4 .b32 place; .shared .align 8 .b64 bar; .shared .align 1024 .b8 image[16384]; "
-    registers += ".reg .b32 %t, %u, %f<8>;"
-    text = "\n".join(body).replace("cta_group::G", f"cta_group::{1 + one.pair}")
-    return module(text, ["u64 in", "u64 out"], registers=registers, target=TARGET)
+    return kernel_with_image(one, 16384, body, [], ".reg .b32 %f<8>;")
 
 
 def images_of(blocks):
     return np.random.default_rng(9).integers(0, 256, (blocks, 16384), np.uint8)
 
 
-def copy_outcome(one, ptx, **options):
-    """What a form leaves, as (blocks, 128, 32) bytes."""
-    blocks = 1 + one.pair
-    images = images_of(blocks)
-
-    def program(fabric):
-        regions = [put(fabric, "in", images), put(fabric, "out", np.zeros((blocks, 128, 8), "u4"))]
-        start(fabric, executable(ptx, arch=TARGET), blocks, 128, [one.address for one in regions], cluster=blocks)
-        return get(fabric, regions[1], "u1").reshape(blocks, 128, 32)
-
-    return run(make_world(1, arch=TARGET, **options), program)
-
-
 def copied(one):
     """What a form leaves, and what it should."""
     blocks = 1 + one.pair
-    images, found = images_of(blocks), copy_outcome(one, copy_ptx(one)).right[0]
+    images = images_of(blocks)
+    found = left(outcome_of(copy_ptx(one), [images], 8, blocks), blocks).view("u1")
     expected = np.zeros_like(found)
     rows, size, every = one.modes
     for block, row, unit, (number, modes) in product(range(blocks), range(rows), range(size // 16), enumerate(every)):

@@ -7,7 +7,7 @@ import pytest
 
 from simulator.ptx.assembler import assembled, find_ptxas
 from simulator.run.decode import decode
-from tests.simulator.harness import executable, get, make_world, module, put, start, succeed
+from tests.simulator.harness import launching, make_world, module, run
 from tests.simulator.isa.products import digest, forms, hardware_digests, inputs_of, ptx_of
 from tests.simulator.isa.products_oracle import Operands, result_in
 
@@ -17,17 +17,10 @@ CHECKED = 6
 
 def simulated(form, images, words, **options):
     """The words (tiles, lanes, out) that a launch leaves."""
-    tiles, size_bytes = len(words), len(words) * form.lanes * form.out * 4
-    images = images if images.size else np.zeros(16, "u1")
-
-    def program(fabric):
-        given = [put(fabric, "image", images), put(fabric, "words", words)]
-        out = fabric.allocate(size_bytes, 256, "out")
-        start(fabric, executable(ptx_of(form)), tiles, form.lanes, [*(one.address for one in given), out.address])
-        return get(fabric, out, "u4")
-
-    found = succeed(make_world(1, **{"heap_bytes": 16 << 20, **options}), program).results[0]
-    return found.reshape(tiles, form.lanes, form.out)
+    images, out = images if images.size else np.zeros(16, "u1"), np.full((len(words), form.lanes, form.out), 99, "u4")
+    program = launching(ptx_of(form), len(words), form.lanes, [images, words, out])
+    found = run(make_world(1, **{"heap_bytes": 16 << 20, **options}), program).right[0]
+    return np.array(found, "u4").reshape(out.shape)
 
 
 def size_of(form):

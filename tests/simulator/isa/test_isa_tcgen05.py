@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from simulator.ptx.assembler import find_ptxas
-from tests.simulator.harness import executable, get, make_world, module, put, run, start
+from tests.simulator.harness import executable, launching, make_world, module, run
 from tests.simulator.isa import tensor_memory_programs as programs
 from tests.simulator.isa.tensor_memory_programs import (
     TARGET,
+    WAIT,
     Multiplication,
     copied,
-    copy_outcome,
     copy_ptx,
     expected_of,
+    images_of,
     inputs_of,
     multiplied,
     multiply_ptx,
@@ -99,7 +100,6 @@ def test_the_forms_assemble(which, tmp_path):
 
 ONE = Multiplication("f16", "f16", "f16")
 PAIR = Multiplication("f16", "f16", "f16", rows=256, pair=True)
-WAIT = "WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r30], 0; @!%p3 bra WAIT;"
 DESCRIBED = f"mov.b32 %e, {ONE.described};"
 
 
@@ -109,17 +109,7 @@ def outcome_of(*changes, one=ONE, **options):
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
-    images, words = inputs_of(one, "exact")
-    blocks = 1 + one.pair
-
-    def program(fabric):
-        regions = [put(fabric, name, array) for name, array in (("in", images), ("words", words))]
-        out = put(fabric, "out", np.zeros((blocks, 128, 64), "u4"))
-        addresses = [region.address for region in (*regions, out)]
-        start(fabric, executable(text, arch=TARGET), blocks, 128, addresses, cluster=blocks)
-        return get(fabric, out, "u4")
-
-    return run(make_world(1, arch=TARGET, **options), program)
+    return programs.outcome_of(text, inputs_of(one, "exact"), 64, 1 + one.pair, **options)
 
 
 LOAD = "tcgen05.ld.sync.aligned.32x32b.x64"
@@ -209,7 +199,7 @@ CP = "tcgen05.cp.cta"
 def test_what_is_wrong_with_a_copy(change, said):
     one = programs.Copy("128x256b")
     assert change[0] in copy_ptx(one)
-    error = str(copy_outcome(one, copy_ptx(one).replace(*change)).error())
+    error = str(programs.outcome_of(copy_ptx(one).replace(*change), [images_of(1)], 8).error())
     assert said in error
     assert "\n" not in error
 
@@ -241,12 +231,7 @@ def test_an_address_names_the_even_block_of_a_pair_without_the_lowest_bit_of_its
     mad.lo.u64 %d1, %lane64, 4, %out; st.global.b32 [%d1], %r2;
     """
     ptx = module(body, ["u64 out"], registers=".shared .align 8 .b32 word;", target=TARGET)
-
-    def program(fabric):
-        out = put(fabric, "out", np.full(8, 99, "u4"))
-        start(fabric, executable(ptx, arch=TARGET), 8, 1, [out.address], cluster=4)
-        return get(fabric, out, "u4").tolist()
-
+    program = launching(executable(ptx, arch=TARGET), 8, 1, [np.full(8, 99, "u4")], cluster=4)
     assert run(make_world(1, arch=TARGET), program).right == [[0, 0, 2, 2] * 2]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from simulator.isa import key_of
 from simulator.ptx.parse import parse_kernel
-from tests.simulator.harness import executable, get, make_world, module, put, start, succeed
+from tests.simulator.harness import executable, launching, make_world, module, succeed
 
 TARGET = "sm_100a"
 TOGETHER = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
@@ -36,14 +36,9 @@ def ptx_of(space, cast):
 
 def answers(space, cast, **options):
     """What each of four blocks of a thread hears, and the world."""
-
-    def program(fabric):
-        out = put(fabric, "out", np.zeros(16, "u4"))
-        start(fabric, executable(ptx_of(space, cast), arch=TARGET), 4, 1, [out.address], cluster=2)
-        return get(fabric, out, "u4").reshape(4, 4).tolist()
-
-    outcome = succeed(make_world(1, arch=TARGET, **options), program)
-    return outcome.results[0], outcome.world
+    code = executable(ptx_of(space, cast), arch=TARGET)
+    outcome = succeed(make_world(1, arch=TARGET, **options), launching(code, 4, 1, [np.zeros((4, 4), "u4")], cluster=2))
+    return np.reshape(outcome.results[0], (4, 4)).tolist(), outcome.world
 
 
 def keys():

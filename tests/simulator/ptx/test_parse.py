@@ -324,20 +324,40 @@ class TestEndings:
         assert run(make_world(1), launching(ptx, 2, 4)).errors == [None]
 
 
-NESTED = {
-    "parentheses": lambda depth: "(" * depth + "7" + ")" * depth,
-    "signs": lambda depth: "- " * depth + "7",
-    "choices": lambda depth: "1 ? " * depth + "7" + " : 0" * depth,
-}
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("4 + 8 * 2 - 3", 17),
+        ("(1 << 4 | 3) ^ ~0x1 & 0xF", 0b11101),
+        ("-(WARP_SZ >> 2)", 0xFFFFFFF8),
+        ("0xFFFFFFFFFFFFFFFF + 8", 7),
+        ("1 << 64", 0),
+        ("- " * 32 + "(" * 32 + "7" + ")" * 32, 7),
+    ],
+)
+def test_constant_expressions(text, value):
+    assert result(f"mov.u32 %r1, {text};") == value
 
 
-@pytest.mark.parametrize("how", NESTED)
-def test_constants_are_nested_to_a_depth(how):
-    """Beyond it they are operands that can't be read, in their line."""
-    assert result(f"mov.u32 %r1, {NESTED[how](32)};") == 7
-    for depth in (33, 3000):
-        (one,) = unsupported_forms(module(f"mov.u32 %r1, {NESTED[how](depth)};"))
-        assert one.reason == "the simulator can't read these operands"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 < 2",
+        "1 ? 7 : 0",
+        "(.u64) 7",
+        "7 7",
+        "1 +",
+        "* 7",
+        "7)",
+        "table * 2",
+        "~1.5",
+        "- " * 3000 + "7",
+        "(" * 3000 + "7",
+    ],
+)
+def test_expressions_that_it_can_not_read(text):
+    (one,) = unsupported_forms(module(f"mov.u32 %r1, {text};", before=".shared .b32 table;"))
+    assert one.reason == "the simulator can't read these operands"
 
 
 def test_atomics_of_128_bits_begin_with_sm_90():

@@ -174,10 +174,6 @@ def test_a_right_kernel_is_never_accused(ptx, how):
     assert (done.found, done.runs, done.undecided) == (None, 120, ())
 
 
-def test_by_block_a_flag_before_its_data_stays_hidden():
-    assert explored(handed_over("flag", "data"), HAND_OVER, granularity="block", seeds=20).found is None
-
-
 def test_the_lowest_failing_seed_is_reported_by_any_number_of_processes():
     how = {"seeds": 60, "schedule": "random", "shrink_s": 0.0}
     seeds = set()
@@ -194,7 +190,7 @@ def test_a_search_of_which_no_run_was_decided_is_no_success():
 
 EXPECTED = [{"in": [[0], [0]]}, {"out": [[0]]}, {"out": [[0, 1], [0, 1]]}]
 WRONG = {
-    **{"seeds": [0], "seconds": [-1.0], "schedule": ["fair"], "granularity": ["warp"], "clusters": [2]},
+    **{"seeds": [0], "seconds": [-1.0], "schedule": ["fair"], "clusters": [2]},
     **{"processes": [0], "expected": EXPECTED},
 }
 

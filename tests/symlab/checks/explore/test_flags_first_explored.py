@@ -62,7 +62,7 @@ def without_releases(ptx):
 def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value(monkeypatch):
     words = ("op=reduce_scatter", "algorithms=[push]", "sizes=[256]", "fabric.memory=weak")
     subject = broken(without_releases, monkeypatch, *words)
-    done = Search(Plan([subject], orders_of("both", "access", 0), 10, None, 1)).run()
+    done = Search(Plan([subject], orders_of("both", 0), 10, None, 1)).run()
     trial, failure = done.found
     found, _ = shrunk(subject, trial.order, failure, 60.0)
     assert found.switches_before > 10
@@ -77,7 +77,7 @@ def test_a_missing_release_is_shrunk_to_one_load_that_sees_an_older_value(monkey
 @pytest.mark.slow
 def test_flags_before_their_words_are_shrunk_to_few_switches(monkeypatch):
     subject = broken(flags_first, monkeypatch, "op=all_reduce", "algorithms=[ll]", "sizes=[1K]")
-    plan = Plan([subject], orders_of("both", "access", 0), 100, None, 1)
+    plan = Plan([subject], orders_of("both", 0), 100, None, 1)
     done = Search(plan).run()
     trial, failure = done.found
     found, interrupt = shrunk(subject, trial.order, failure, 180.0)

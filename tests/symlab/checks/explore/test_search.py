@@ -54,7 +54,7 @@ def of(judge):
 
 
 def plan(*subjects, **more):
-    orders = orders_of(more.pop("schedule", "random"), "access", more.pop("first_seed", 0))
+    orders = orders_of(more.pop("schedule", "random"), more.pop("first_seed", 0))
     return Plan(subjects, orders, **{"seeds": 30, "seconds": None, "processes": 1, **more})
 
 
