@@ -1,8 +1,8 @@
-"""Completion in bash by click, with a script and words of our own: overrides have "=", ":" and "[" in them.
+"""Completion in bash and zsh by click, with a script and words of our own: overrides have "=", ":" and "[" in them.
 
 `symlab completion bash` prints the script. It asks this program for words with a variable, _SYMLAB_COMPLETE, and gives
-it the line up to the cursor. An answer is a line for each word: its kind (plain, file, dir) and the word. A word that
-more has to follow is of the kind open.
+it the line up to the cursor. An answer is a line for each word: its kind (plain, file, dir), the word, and, in zsh, its
+help. A word that more has to follow is of the kind open.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, split_arg_string
+from click.shell_completion import BashComplete, CompletionItem, ZshComplete, split_arg_string
 
 from symlab.command import SETTINGS
 
@@ -50,8 +50,41 @@ complete -F %(complete_func)s %(prog_name)s
         raw = os.environ["_SYMLAB_LINE"].rpartition(" ")[2]
         cut = max((raw.rfind(one) for one in os.environ["_SYMLAB_BREAKS"] if not one.isspace()), default=-1)
         before = "" if raw[:1] in ("'", '"') else raw[: cut + 1].replace("\\", "")
-        kind = "open" if item.type == "plain" and item.is_open else item.type
-        return f"{kind} {item.value.removeprefix(before)}"
+        return f"{kind_of(item)} {item.value.removeprefix(before)}"
+
+
+class Zsh(ZshComplete):
+    """Words with their help."""
+
+    source_template = """\
+#compdef %(prog_name)s
+# Completion of symlab in zsh. In ~/.zshrc, after compinit: source <(symlab completion zsh)
+%(complete_func)s() {
+    local answer kind program=${~words[1]}
+    local -a texts shown space
+    space=()
+    while IFS= read -r answer; do
+        kind=${answer%%%% *} answer=${answer#* }
+        case $kind in
+            file) compset -P '*='; _files; return ;;
+            dir) compset -P '*='; _files -/; return ;;
+            open) space=(-S '') ;|
+            *) texts+=("${answer%%%%$'\\t'*}"); shown+=("${answer/$'\\t'/  -- }") ;;
+        esac
+    done < <(_SYMLAB_LINE="${(j: :)words[1,CURRENT-1]} $PREFIX" %(complete_var)s=zsh_complete "$program" 2>/dev/null)
+    (( $#texts )) && compadd -l "${space[@]}" -d shown -a texts
+}
+compdef %(complete_func)s %(prog_name)s
+"""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        return arguments_of(os.environ["_SYMLAB_LINE"])
+
+    def format_completion(self, item: CompletionItem[Any]) -> str:
+        return f"{kind_of(item)} {item.value}" + (f"\t{' '.join(item.help.split())}" if item.help else "")
+
+
+SHELLS = {"bash": Bash, "zsh": Zsh}
 
 
 def arguments_of(line: str) -> tuple[list[str], str]:
@@ -61,22 +94,29 @@ def arguments_of(line: str) -> tuple[list[str], str]:
     return words[1:], last
 
 
+def kind_of(item: CompletionItem[Any]) -> str:
+    """Return how an answer's line begins."""
+    return "open" if item.type == "plain" and item.is_open else item.type
+
+
 def answered() -> bool:
-    """Print the words that our script asks for. Return whether it does."""
-    if os.environ.get(VARIABLE) != "bash_complete":
+    """Print the words that a script of ours asks for. Return whether one does."""
+    shell, _, what = os.environ.get(VARIABLE, "").partition("_")
+    if shell not in SHELLS or what != "complete":
         return False
     from symlab.verbs import symlab
 
-    print(Bash(symlab, dict(SETTINGS), "symlab", VARIABLE).complete())
+    print(SHELLS[shell](symlab, dict(SETTINGS), "symlab", VARIABLE).complete())
     return True
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(("bash",)))
+@click.argument("shell", type=click.Choice(tuple(SHELLS)))
 def completion(shell: str) -> None:
     """Print a script that completes words in a shell.
 
     It completes commands, options, experiments, keys and their values. For bash (4 or later) put the line
-    `source <(symlab completion bash)` into ~/.bashrc.
+    `source <(symlab completion bash)` into ~/.bashrc; for zsh, `source <(symlab completion zsh)` into ~/.zshrc, after
+    compinit.
     """
-    print(Bash(click.Command("symlab"), {}, "symlab", VARIABLE).source(), end="")
+    print(SHELLS[shell](click.Command("symlab"), {}, "symlab", VARIABLE).source(), end="")

@@ -73,7 +73,11 @@ class Verbs(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[click.shell_completion.CompletionItem[Any]]:
         if incomplete.startswith("-"):
             return click.Command.shell_complete(self, ctx, incomplete)
-        return [click.shell_completion.CompletionItem(name) for name in VERBS if name.startswith(incomplete)]
+        return [
+            click.shell_completion.CompletionItem(verb.name, help=verb.line)
+            for verb in VERBS.values()
+            if verb.name.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading in dict.fromkeys(verb.heading for verb in VERBS.values()):

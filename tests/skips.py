@@ -35,6 +35,7 @@ TOOLS = (
         r"ptxas|nvcc|playwright is not|setuptools is not|symlab is not|hydra_plugins|cuda\.bindings",
         "make test",
     ),
+    Tool("zsh", r"^\S+ is not installed here", "apt-get install zsh"),
     Tool("git", r"no git|git has (no|only)|git does not have", "git fetch --unshallow, in a clone"),
     Tool("gpus", r"^needs \d+ GPUs|GPU|multicast", "run them on GPUs (pytest -m gpu)"),
 )

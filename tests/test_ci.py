@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ["make foreign", "make check", "make test", "make audit", "make test-changed MINUTES=3"]
-ALL = ("chromium", "g++", "slurmctld", "slurmd", "munged", "sbatch", "ssh-keygen", "pdftotext")
+ALL = ("chromium", "g++", "slurmctld", "slurmd", "munged", "sbatch", "zsh", "ssh-keygen", "pdftotext")
 
 
 def ran(folder, have, apt="", foreign=0, **environment):
@@ -28,7 +28,7 @@ def ran(folder, have, apt="", foreign=0, **environment):
         f'echo "make $*" >>{log}; [ "$1" != foreign ] || exit {foreign}; echo "$SYMLAB_TESTS_WITHOUT" >{folder}/without'
     )
     if apt:
-        stubs |= {"apt-get": apt.replace("BIN", str(programs)), "apt-cache": "[ $2 != g++ ]"}
+        stubs |= {"apt-get": apt.replace("BIN", str(programs)), "apt-cache": "[ $2 != zsh ]"}
     for name, body in stubs.items():
         (programs / name).write_text(f"#!/bin/sh\n{body}\n")
         (programs / name).chmod(0o755)
@@ -64,7 +64,7 @@ def test_a_machine_of_ones_own_is_named_as_the_reason(tmp_path):
     [
         ("exit 100", "chromium", 0, "out of reach"),
         ("exit 0", "chromium", 1, "installation failed"),
-        ("exit 0", "g++", 0, "no package g++"),
+        ("exit 0", "zsh", 0, "no package zsh"),
         ('[ "$1" != install ] || { echo >BIN/chromium; chmod 755 BIN/chromium; }', "chromium", 0, ""),
         ("", "chromium", 0, "there is no apt-get"),
     ],

@@ -32,7 +32,7 @@ def words(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> li
         if name in ("--config-dir", "-cd"):
             config_dir = Path(value)
     found = words_for(incomplete, given, config_dir)
-    return [CompletionItem(word.text, is_open=word.is_open) for word in found]
+    return [CompletionItem(word.text, help=word.help, is_open=word.is_open) for word in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class Word:
     """One way to go on: the whole override so far. is_open: more has to follow, so no space belongs behind it."""
 
     text: str
+    help: str = ""
     is_open: bool = False
 
 
@@ -44,9 +45,9 @@ def words_for(incomplete: str, given: Sequence[str] = (), config_dir: Path | Non
         return list(_values(f"{plus}{key}=", key, value, given, config_dir))
     if plus == "~":
         return []
-    keys = ["exp="] if plus == "+" else list(_keys(key))
-    found = [Word(f"{plus}{name}", is_open=True) for name in keys if name.startswith(key)]
-    return [Word("+exp=", is_open=True), *found] if not incomplete else found
+    keys = [("exp=", "a named experiment")] if plus == "+" else list(_keys(key))
+    found = [Word(f"{plus}{name}", text, is_open=True) for name, text in keys if name.startswith(key)]
+    return [Word("+exp=", "a named experiment", is_open=True), *found] if not incomplete else found
 
 
 def is_folder(incomplete: str) -> bool:
@@ -55,16 +56,16 @@ def is_folder(incomplete: str) -> bool:
     return bool(equals) and key in FOLDERS
 
 
-def _keys(beginning: str) -> Iterator[str]:
+def _keys(beginning: str) -> Iterator[tuple[str, str]]:
     """Keys with their "=", and sections with their "."; those of a section once its name is there."""
     inside = beginning.partition(".")[0] if "." in beginning else ""
     for key in KEYS:
         if key.rpartition(".")[0] == inside:
-            yield f"{key}="
+            yield f"{key}=", ""
     if not inside:
-        yield from (f"{name}=" for name in (*GROUPS, *SHORT))
-        yield from (f"{name}." for name in SECTIONS if name)
-        yield "exp="
+        yield from ((f"{name}=", "") for name in (*GROUPS, *SHORT))
+        yield from ((f"{name}.", f"keys of {name}") for name in SECTIONS if name)
+        yield "exp=", "a named experiment"
 
 
 def _values(before: str, key: str, value: str, given: Sequence[str], config_dir: Path | None) -> Iterator[Word]:
@@ -73,21 +74,22 @@ def _values(before: str, key: str, value: str, given: Sequence[str], config_dir:
     start = max(value.rfind(","), value.rfind("[") if listed else -1) + 1
     earlier, item = value[:start], value[start:]
     taken = re.split(r"[\[\],]", earlier)
-    for word in _choices(key, item, listed, given, config_dir):
+    for word, text in _choices(key, item, listed, given, config_dir):
         if not word.startswith(item) or word in taken:
             continue
         if listed and word == item:
             yield Word(f"{before}{earlier}{word},", is_open=True)
             yield Word(f"{before}{earlier}{word}]")
         else:
-            yield Word(f"{before}{earlier}{word}", is_open=listed or word.endswith(("[", "/")))
+            yield Word(f"{before}{earlier}{word}", text, is_open=listed or word.endswith(("[", "/")))
 
 
-def _choices(key: str, item: str, listed: bool, given: Sequence[str], config_dir: Path | None) -> Iterator[str]:
-    """The words that a key takes."""
-    folders = (CONF, *([config_dir] if config_dir else []))
+def _choices(
+    key: str, item: str, listed: bool, given: Sequence[str], config_dir: Path | None
+) -> Iterator[tuple[str, str]]:
+    """The words that a key takes, each with its explanation."""
     if key == "exp":
-        yield from experiments(config_dir)
+        yield from experiments(config_dir).items()
     elif key in ("algorithms", "baselines"):
         op = _op(given, config_dir)
         words = names_for(op) if key == "baselines" else _algorithms(op)
@@ -96,16 +98,19 @@ def _choices(key: str, item: str, listed: bool, given: Sequence[str], config_dir
             if listed
             else (("auto", "none", "[") if key == "baselines" else ("auto", "all", "device_nvshmem", "best", "["))
         )
-        yield from (*more, *(words or (one.algorithm for one in BASELINES)))
+        yield from ((word, "") for word in (*more, *(words or (one.algorithm for one in BASELINES))))
     elif key in GROUPS:
-        yield from sorted({path.stem for folder in folders for path in (folder / key).glob(f"*{SUFFIX}")})
+        folders = (CONF, *([config_dir] if config_dir else []))
+        names = {path.stem for folder in folders for path in (folder / key).glob(f"*{SUFFIX}")}
+        yield from ((name, "") for name in sorted(names))
     elif key == "fabric.gpu":
-        yield from ("null", *gpu_names(folders))
+        gpus = gpu_names((CONF, *([config_dir] if config_dir else [])))
+        yield from ((name, "") for name in ("null", *gpus))
     elif key == "dtype" and "/" in item:
         dtype = item.partition("/")[0]
-        yield from (f"{dtype}/{one}" for one in ACCUMULATORS.get(dtype, ()))
+        yield from ((f"{dtype}/{one}", "") for one in ACCUMULATORS.get(dtype, ()))
     else:
-        yield from _words(key)
+        yield from ((word, "") for word in _words(key))
 
 
 def _words(key: str) -> tuple[str, ...]:

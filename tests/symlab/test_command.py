@@ -193,7 +193,7 @@ COMMANDS = {
     "html": "symlab html RECORDS -o report.html",
     "audit": "symlab audit RECORDS RECORDS",
     "kernels": "symlab kernels",
-    "completion": "symlab completion bash",
+    "completion": "symlab completion zsh",
     "python -m runner": "runner --cfg job",
     "python -m reports": "reports table RECORDS",
     "python -m kernels": "kernels",

@@ -1,8 +1,9 @@
-"""Completion: what a command line can go on with, and that a real bash completes it so."""
+"""Completion: what a command line can go on with, and that real shells, bash and zsh, complete it so."""
 
 import os
 import pty
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from symlab.command import SETTINGS
-from symlab.completion import VARIABLE, Bash
+from symlab.command import SETTINGS, main
+from symlab.completion import SHELLS, VARIABLE
 from symlab.verbs import VERBS, symlab
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
@@ -21,16 +22,16 @@ BREAKS = " \t\n\"'><=;|&(:"
 """COMP_WORDBREAKS as bash has it."""
 
 
-def answers(line, monkeypatch):
+def answers(line, monkeypatch, shell="zsh"):
     """The lines that a script of ours gets for a command line up to the cursor."""
     monkeypatch.setenv("_SYMLAB_LINE", line)
     monkeypatch.setenv("_SYMLAB_BREAKS", BREAKS)
-    return Bash(symlab, dict(SETTINGS), "symlab", VARIABLE).complete().splitlines()
+    return SHELLS[shell](symlab, dict(SETTINGS), "symlab", VARIABLE).complete().splitlines()
 
 
-def test_all_verbs_are_offered(monkeypatch):
-    assert answers("symlab ", monkeypatch) == [f"plain {name}" for name in VERBS]
-    assert answers("symlab re", monkeypatch) == ["plain resume", "plain replay"]
+def test_all_verbs_are_offered_with_their_lines(monkeypatch):
+    assert answers("symlab ", monkeypatch) == [f"plain {verb.name}\t{verb.line}" for verb in VERBS.values()]
+    assert [line.partition("\t")[0] for line in answers("symlab re", monkeypatch)] == ["plain resume", "plain replay"]
 
 
 RUN = (
@@ -47,7 +48,7 @@ OTHERS = ("table --format j", "table ", "replay rec", "kernels --op all_g")
 
 def test_answers_for_bash(monkeypatch):
     for line in (*(f"symlab run {rest}" for rest in RUN), *(f"symlab {rest}" for rest in OTHERS)):
-        same_text("\n".join([line, *answers(line, monkeypatch)]))
+        same_text("\n".join([line, *answers(line, monkeypatch, "bash")]))
     assert "resilient_parsing" not in SETTINGS, "click writes into what it gets, and commands would run no more"
 
 
@@ -55,7 +56,7 @@ def test_experiments_of_another_folder_are_offered_too(tmp_path, monkeypatch):
     (tmp_path / "exp").mkdir()
     (tmp_path / "exp" / "allmine.yaml").write_text("# @package _global_\n# my own\n")
     for line in (f"--config-dir {tmp_path} +exp=allm", f"seed=1 -cd {tmp_path} +exp=allm"):
-        assert answers(f"symlab run {line}", monkeypatch) == ["plain allmine"]
+        assert answers(f"symlab run {line}", monkeypatch) == ["plain +exp=allmine\tmy own"]
     assert answers("symlab run +exp=allm", monkeypatch) == []
 
 
@@ -71,10 +72,21 @@ def test_an_answer_imports_none_of_what_is_heavy():
     assert done.stderr.split() == []
 
 
-class Shell:
-    """An interactive bash in a terminal; there symlab completes words, and says its arguments in place of running."""
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_script_is_one(shell, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed here: its script is printed, not parsed")
+    assert subprocess.run([shell, "-n"], input=script, text=True, check=False).returncode == 0
 
-    def __init__(self, folder):
+
+class Shell:
+    """An interactive shell in a terminal; there symlab completes words, and says its arguments in place of running."""
+
+    def __init__(self, name, folder):
+        if shutil.which(name) is None:
+            pytest.skip(f"{name} is not installed here")
         program = folder / "symlab"
         program.write_text(
             "#!/bin/sh\n"
@@ -96,8 +108,11 @@ class Shell:
                 "PS1": "$ ",
                 "LC_ALL": "C.UTF-8",
             }
-            os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], environment)
-        self.said("source <(symlab completion bash); echo SOURCED\r", "SOURCED\r\n")
+            options = ["--norc", "--noprofile"] if name == "bash" else ["-f"]
+            os.execvpe(name, [name, *options, "-i"], environment)
+        if name == "zsh":
+            self.said("autoload -Uz compinit; compinit -u -D; echo READY\r", "READY\r\n")
+        self.said(f"source <(symlab completion {name}); echo SOURCED\r", "SOURCED\r\n")
 
     def said(self, keys, end):
         """Type keys; what the shell shows up to `end`."""
@@ -119,17 +134,30 @@ class Shell:
         os.waitpid(self.process, 0)
 
 
+OF_ONE_SHELL = {
+    "bash": {
+        "symlab run op=broadcast algorithms=[mul\t": ["run", "op=broadcast", "algorithms=[multimem"],
+        "symlab run algorithms=[two_shot_l\t,ll\t]": ["run", "algorithms=[two_shot_lamport,ll]"],
+        "symlab run 'algorithms=[two_shot_l\t": ["run", "algorithms=[two_shot_lamport"],  # readline adds the quote
+        "symlab run records=reco\t": ["run", "records=recorded/"],
+    },
+    "zsh": {  # where an unquoted bracket is a pattern
+        "symlab run op=broadcast 'algorithms=[mul\t'": ["run", "op=broadcast", "algorithms=[multimem"],
+        "symlab run algorithms=\\[two_shot_l\t,ll\\]": ["run", "algorithms=[two_shot_lamport,ll]"],
+        "symlab run records=reco\t": ["run", "records=recorded"],  # zsh takes the slash away again
+    },
+}
+
+
 @pytest.mark.slow
-def test_in_a_real_shell(tmp_path):
-    shell = Shell(tmp_path)
+@pytest.mark.parametrize("name", ["bash", "zsh"])
+def test_in_a_real_shell(name, tmp_path):
+    shell = Shell(name, tmp_path)
     try:
         for keys, expected in {
             "symlab ru\t+exp=allreduce_b\t-m": ["run", "+exp=allreduce_bf16", "-m"],
             "symlab run fabric.sch\tra\t": ["run", "fabric.schedule=random"],
-            "symlab run op=broadcast algorithms=[mul\t": ["run", "op=broadcast", "algorithms=[multimem"],
-            "symlab run algorithms=[two_shot_l\t,ll\t]": ["run", "algorithms=[two_shot_lamport,ll]"],
-            "symlab run 'algorithms=[two_shot_l\t": ["run", "algorithms=[two_shot_lamport"],  # readline adds the quote
-            "symlab run records=reco\t": ["run", "records=recorded/"],
+            **OF_ONE_SHELL[name],
             "symlab run --multi\tcheck.re\tfa\t": ["run", "--multirun", "check.results=false"],
             "symlab ta\treco\trec\t": ["table", "recorded/records.json"],
             "symlab table --fo\tmark\tx": ["table", "--format", "markdown", "x"],

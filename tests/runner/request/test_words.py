@@ -70,8 +70,8 @@ def test_values_beside_others():
     assert texts("baselines=[nc", "op=reduce") == ["baselines=[nccl"]
 
 
-def test_all_experiments_are_offered():
-    assert texts("+exp=") == [f"+exp={name}" for name in experiments()]
+def test_experiments_come_with_their_lines():
+    assert {word.text.removeprefix("+exp="): word.help for word in words_for("+exp=")} == experiments()
 
 
 def test_folders_of_configurations_are_looked_at_too(tmp_path):
