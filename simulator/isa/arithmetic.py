@@ -8,6 +8,7 @@ import numpy as np
 
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, fill, operation, ufunc_builder, value_builder
 from simulator.isa.spaces import symbol_reader
+from simulator.number import numbers
 from simulator.ptx.ir import CLOCKS, Immediate, Instruction, Register, Symbol, Vector
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -244,6 +245,53 @@ def _permute(instruction: Instruction, bind: Binder) -> Run:
             sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
             out |= np.where(nibble & np.uint32(8), sign, byte) << np.uint32(8 * position)
         regs[target][...] = out
+
+    return run
+
+
+def _taken(mode: str) -> Any:
+    """Which of eight bytes a mode of prmt puts at each position, by the lowest two bits of its selector."""
+    functions: dict[str, Any] = {
+        "f4e": lambda start, position: start + position,
+        "b4e": lambda start, position: start - position & 7,
+        "rc8": lambda start, position: start,
+        "ecl": max,
+        "ecr": min,
+        "rc16": lambda start, position: 2 * (start & 1) + (position & 1),
+    }
+    return np.array([[functions[mode](start, position) for position in range(4)] for start in range(4)])
+
+
+@operation(*(f"prmt.b32.{mode}" for mode in ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")))
+def _permute_by_mode(instruction: Instruction, bind: Binder) -> Run:
+    (mode,) = (word for word in instruction.qualifiers if word != "b32")
+    taken = _taken(mode)
+    target = bind.write(instruction.operands[0])
+    low, high, selector = (bind.read(operand, "u4") for operand in instruction.operands[1:])
+
+    def run(frame: LaneFrame) -> None:
+        words = [np.broadcast_to(frame.regs[slot], frame.count) for slot in (low, high)]
+        given = np.ascontiguousarray(np.stack(words, axis=1)).view(np.uint8)
+        places = taken[np.broadcast_to(frame.regs[selector] & np.uint32(3), frame.count)]
+        fill(frame.regs[target], np.take_along_axis(given, places, axis=1).view(np.uint32)[:, 0])
+
+    return run
+
+
+@operation(*(f"slct{form}" for name in _SELECTED for form in (f".{name}.s32", f".{name}.f32", f".ftz.{name}.f32")))
+def _select_by_sign(instruction: Instruction, bind: Binder) -> Run:
+    """a where c is not below zero, else b; also where c is no number."""
+    kind, by = (DTYPES[word] for word in instruction.qualifiers if word != "ftz")
+    flush = "ftz" in instruction.qualifiers
+    target = bind.write(instruction.operands[0])
+    slots = [bind.read(one, kind) for one in instruction.operands[1:3]]
+    decides = bind.read(instruction.operands[3], by)
+    unsigned = f"u{np.dtype(kind).itemsize}"
+
+    def run(frame: LaneFrame) -> None:
+        given = frame.regs[decides].view(by)
+        first = (numbers.flush_f32(given) if flush else given) >= 0
+        fill(frame.regs[target], np.where(first, *(frame.regs[slot].view(unsigned) for slot in slots)))
 
     return run
 

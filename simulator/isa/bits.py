@@ -1,4 +1,4 @@
-"""Counting and reversing bits; three-input logic; sums with a carry; integers of 16 bits two to a word; dot
+"""Counting, reversing and masking bits; three-input logic; sums with a carry; integers of 16 bits two to a word; dot
 products.
 """
 
@@ -52,6 +52,32 @@ def _find(name: str, shift: bool) -> Any:
     return function
 
 
+def _mask(wrap: bool) -> Any:
+    """bmsk: b ones from bit a on."""
+
+    def function(a: Lanes, b: Lanes) -> Lanes:
+        start, count = (one & np.uint32(31) if wrap else np.minimum(one, np.uint32(32)) for one in (a, b))
+        ones = (np.uint64(1) << count.astype(np.uint64)) - np.uint64(1)
+        return (ones << start.astype(np.uint64)).astype(np.uint32)
+
+    return function
+
+
+def _extended(signed: bool, wrap: bool) -> Any:
+    """szext: the low b bits of a, extended."""
+
+    def function(a: Lanes, b: Lanes) -> Lanes:
+        count = (b & np.uint32(31) if wrap else np.minimum(b, np.uint32(32))).astype(np.uint64)
+        ones = (np.uint64(1) << count) - np.uint64(1)
+        field = a.astype(np.uint64) & ones
+        if signed:
+            top = (count > 0) & (field >> (np.maximum(count, np.uint64(1)) - np.uint64(1)) & np.uint64(1)).astype(bool)
+            field = np.where(top, field | ~ones, field)
+        return field.astype(np.uint32)
+
+    return function
+
+
 def _register_bits() -> None:
     for name, kind in _WIDTHS.items():
         operation(f"popc.{name}")(value_builder(_popcount, (kind,)))
@@ -60,6 +86,13 @@ def _register_bits() -> None:
     for name in ("u32", "s32", "u64", "s64"):
         operation(f"bfind.{name}")(value_builder(_find(name, False), (DTYPES[name],)))
         operation(f"bfind.shiftamt.{name}")(value_builder(_find(name, True), (DTYPES[name],)))
+    for word in ("clamp", "wrap"):
+        operation(f"bmsk.{word}.b32")(value_builder(_mask(word == "wrap"), ("u4", "u4")))
+        for name in ("u32", "s32"):
+            operation(f"szext.{word}.{name}")(value_builder(_extended(name == "s32", word == "wrap"), ("u4", "u4")))
+    for name in ("b16", "b32", "b64"):
+        kind = DTYPES[name]
+        operation(f"cnot.{name}")(value_builder(lambda a, kind=kind: (a == 0).astype(kind), (kind,)))
 
 
 @operation("lop3.b32")
@@ -102,6 +135,22 @@ def _high_sum(name: str) -> Any:
     return function
 
 
+def _of_24_bits(word: str, name: str, adds: bool) -> Any:
+    """mul24 and mad24: of the low 24 bits of each factor; .lo the low 32 bits of the 48, .hi the high 32."""
+    shift = 0 if word == "lo" else 16
+
+    def cut(a: Lanes) -> Any:
+        wide = a.astype(np.int64) & 0xFFFFFF
+        return np.where(wide >> 23, wide - (1 << 24), wide) if name == "s32" else wide
+
+    def function(a: Lanes, b: Lanes, c: Any = 0) -> Lanes:
+        product = cut(a) * cut(b) >> shift
+        found: Lanes = ((product + c) & 0xFFFFFFFF).astype(np.uint32)
+        return found
+
+    return value_builder(function, (DTYPES[name],) * (3 if adds else 2))
+
+
 def _apart(kind: str) -> Any:
     """sad: |a - b| + c."""
 
@@ -129,6 +178,10 @@ def _register_sums() -> None:
     for name in ("u16", "s16", "u32", "s32", "u64", "s64"):
         operation(f"mad.hi.{name}")(value_builder(_high_sum(name), (DTYPES[name],) * 3))
         operation(f"sad.{name}")(_apart(DTYPES[name]))
+    for name in ("u32", "s32"):
+        for word in ("lo", "hi"):
+            operation(f"mul24.{word}.{name}")(_of_24_bits(word, name, False))
+            operation(f"mad24.{word}.{name}")(_of_24_bits(word, name, True))
     operation("add.sat.s32")(_clipped(1))
     operation("sub.sat.s32")(_clipped(-1))
     for name in ("u16x2", "s16x2"):
@@ -192,16 +245,18 @@ def _register_carries() -> None:
 
 
 def _dot(instruction: Instruction, bind: Binder) -> Run:
-    """dp4a: four bytes by four bytes, plus c."""
+    """dp4a: four bytes by four bytes; dp2a: two halves of a by the low or the high two bytes of b. Plus c."""
     kinds = ["i" if one == "s32" else "u" for one in instruction.qualifiers if one in ("s32", "u32")]
     target = bind.write(instruction.operands[0])
     sources = [bind.read(one, "u4") for one in instruction.operands[1:]]
+    two = instruction.opcode == "dp2a"
+    start = 2 if "hi" in instruction.qualifiers else 0
 
     def run(frame: LaneFrame) -> None:
         a, b, c = (np.ascontiguousarray(np.broadcast_to(frame.regs[slot], frame.count)) for slot in sources)
-        left, right = (
-            one.view(f"{kind}1").reshape(-1, 4).astype(np.int64) for one, kind in zip((a, b), kinds, strict=True)
-        )
+        left = a.view(f"{kinds[0]}{2 if two else 1}").reshape(frame.count, -1).astype(np.int64)
+        right = b.view(f"{kinds[1]}1").reshape(frame.count, -1).astype(np.int64)
+        right = right[:, start : start + 2] if two else right
         fill(frame.regs[target], ((left * right).sum(axis=1) + c.astype(np.int64) & 0xFFFFFFFF).astype(np.uint32))
 
     return run
@@ -209,7 +264,7 @@ def _dot(instruction: Instruction, bind: Binder) -> Run:
 
 for _a in ("u32", "s32"):
     for _b in ("u32", "s32"):
-        operation(f"dp4a.{_a}.{_b}")(_dot)
+        operation(f"dp4a.{_a}.{_b}", f"dp2a.lo.{_a}.{_b}", f"dp2a.hi.{_a}.{_b}")(_dot)
 
 
 _register_bits()

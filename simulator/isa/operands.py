@@ -193,9 +193,9 @@ def _fixed(*needs: Need) -> Rule:
 
 
 _COUNTS = {
-    2: "abs neg rcp sqrt rsqrt sin cos lg2 ex2 tanh not brev",
-    3: "add sub div rem addc subc copysign and or xor",
-    4: "fma sad madc",
+    2: "abs neg rcp sqrt rsqrt sin cos lg2 ex2 tanh not cnot brev",
+    3: "add sub div rem addc subc copysign and or xor mul24",
+    4: "fma sad mad24 madc",
 }
 for _count, _words in _COUNTS.items():
     _RULES.update(dict.fromkeys(_words.split(), _same(_count)))
@@ -207,10 +207,13 @@ _RULES |= {
     "shr": _same(2, _U32),
     "bfe": _same(2, _U32, _U32),
     "bfi": _same(3, _U32, _U32),
+    "szext": _same(2, _U32),
     "cvta": _same(2),
+    "bmsk": _fixed(_result("u32"), _U32, _U32),
     "prmt": _fixed(_result("b32"), _B32, _B32, _B32),
     "shf": _fixed(_result("b32"), _B32, _B32, _U32),
     "dp4a": _fixed(_result("u32"), _U32, _U32, _U32),
+    "dp2a": _fixed(_result("u32"), _U32, _U32, _U32),
     "activemask": _fixed(_result("b32")),
     "elect": _fixed(_result("u32", has_predicate=True), _U32),
     "nanosleep": _fixed(_U32),
@@ -239,11 +242,13 @@ def _counted(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
     return [_result("u32"), Need(kinds[0])] if len(kinds) == 1 else None
 
 
-@_rule("setp", "set", "testp")
+@_rule("setp", "set", "slct", "testp")
 def _compared(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
-    if len(kinds) != (2 if instruction.opcode == "set" else 1):
+    if len(kinds) != (2 if instruction.opcode in ("set", "slct") else 1):
         return None
     own, joined = Need(kinds[-1]), replace(_PRED, is_optional=True)
+    if instruction.opcode == "slct":
+        return [_result(kinds[0]), Need(kinds[0]), Need(kinds[0]), own]
     if instruction.opcode == "testp":
         return [_result("pred"), own]
     if instruction.opcode == "set":

@@ -45,7 +45,7 @@ testp.finite.f32 X, %rf1; @X add.u32 %ru1, %ru1, 1; @!X add.u32 %ru1, %ru1, 1
 shl.b32 X, %rb1, 1; shl.b32 %rb1, X, 1; shl.b32 %rb1, %rb1, X; shr.u64 %du1, %du1, X; popc.b32 X, %rb1
 popc.b64 %ru1, X; clz.b32 %ru1, X; bfind.u64 X, %du1; brev.b32 X, %rb1; bfe.u64 %du1, %du1, X, 2; bfe.u32 X, %ru1, 1, 2
 bfi.b64 %db1, %db1, %db1, X, 2; prmt.b32 X, %rb1, %rb1, 1; lop3.b32 %rb1, X, %rb1, %rb1, 1; dp4a.u32.u32 X, %ru1, 1, 1
-shf.l.wrap.b32 %rb1, %rb1, %rb1, X
+shf.l.wrap.b32 %rb1, %rb1, %rb1, X; szext.clamp.u32 X, %ru1, 3
 shfl.sync.idx.b32 X|%p1, %rb1, 0, 31, -1; shfl.sync.idx.b32 %rb1|X, %rb1, 0, 31, -1; shfl.sync.idx.b32 %rb1, X, 0, 31, -1
 shfl.sync.idx.b32 %rb1, %rb1, 1, 31, X; vote.sync.ballot.b32 X, %p1, -1; vote.sync.ballot.b32 %rb1, X, -1
 vote.sync.any.pred X, %p1, -1; vote.sync.any.pred %p1, %p1, X; match.any.sync.b32 X, %rb1, -1

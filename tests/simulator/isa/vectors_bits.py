@@ -1,4 +1,4 @@
-"""Vectors of bits.py: counting, carries, dot products. The oracle is Python's integers."""
+"""Vectors of bits.py: counting, masks, carries, dot products. The oracle is Python's integers."""
 
 import numpy as np
 
@@ -31,9 +31,30 @@ def counting():
         yield from vectors_of(f"bfind.{kind}", find, 32, (bits,))
         key = f"bfind.shiftamt.{kind}"
         yield from vectors_of(key, lambda a, f=find, bits=bits: -1 if f(a) < 0 else bits - 1 - f(a), 32, (bits,))
+    for kind in ("b16", "b32", "b64"):
+        yield from vectors_of(f"cnot.{kind}", lambda a: int(a == 0), width(kind), (width(kind),))
 
 
-def logic_of_three():
+def masks():
+    places = samples(32, 0) % 40
+    lengths = samples(32, 1) % 40
+    for word in ("clamp", "wrap"):
+
+        def cut(n, word=word):
+            return n & 31 if word == "wrap" else min(n, 32)
+
+        def mask(a, b, cut=cut):
+            return ((1 << cut(b)) - 1) << cut(a)
+
+        yield from vectors_of(f"bmsk.{word}.b32", mask, 32, (32, 32), [places, lengths])
+        for kind in ("u32", "s32"):
+
+            def extend(a, b, kind=kind, cut=cut):
+                field = a & ((1 << cut(b)) - 1)
+                return signed(field, cut(b)) if kind == "s32" and cut(b) else field
+
+            key = f"szext.{word}.{kind}"
+            yield from vectors_of(key, extend, 32, (32, 32), [samples(32, 2), lengths])
     for table in (0x00, 0x96, 0xE8, 0xFE, 0x80, 0x1B, 0xFF):
 
         def logic(a, b, c, table=table):
@@ -62,6 +83,18 @@ def sums():
 
         yield from vectors_of(f"mad.hi.{kind}", high, bits, (bits,) * 3)
         yield from vectors_of(f"sad.{kind}", apart, bits, (bits,) * 3)
+    for kind in ("u32", "s32"):
+
+        def low24(a, kind=kind):
+            return signed(a, 24) if kind == "s32" else a & 0xFFFFFF
+
+        for word, shift in (("lo", 0), ("hi", 16)):
+
+            def product(a, b, c=0, n=low24, shift=shift):
+                return (n(a) * n(b) >> shift) + c
+
+            yield from vectors_of(f"mul24.{word}.{kind}", product, 32, (32, 32))
+            yield from vectors_of(f"mad24.{word}.{kind}", product, 32, (32,) * 3)
     for opcode, sign in (("add", 1), ("sub", -1)):
 
         def clipped(a, b, sign=sign):
@@ -161,8 +194,15 @@ def dots():
                 return c + sum(part(a, n, 8, k[0]) * part(b, n, 8, k[1]) for n in range(4))
 
             yield from vectors_of(f"dp4a.{a_kind}.{b_kind}", four, 32, (32,) * 3)
+            for way, start in (("lo", 0), ("hi", 2)):
+
+                def two(a, b, c, k=(a_kind, b_kind), s=start, part=part):
+                    return c + sum(part(a, n, 16, k[0]) * part(b, n + s, 8, k[1]) for n in range(2))
+
+                key = f"dp2a.{way}.{a_kind}.{b_kind}"
+                yield from vectors_of(key, two, 32, (32,) * 3)
 
 
 def family():
-    parts = (counting(), logic_of_three(), sums(), carries(), dots())
+    parts = (counting(), masks(), sums(), carries(), dots())
     return [vector for part in parts for vector in part]

@@ -224,6 +224,48 @@ def permutations():
     yield from vectors_of("prmt.b32", permute, 32, (32, 32, 32), literals={2: selectors, 1: [("0", 0)]})
 
 
+PERMUTED = {
+    "f4e": ("3210", "4321", "5432", "6543"),
+    "b4e": ("5670", "6701", "7012", "0123"),
+    "rc8": ("0000", "1111", "2222", "3333"),
+    "ecl": ("3210", "3211", "3222", "3333"),
+    "ecr": ("0000", "1110", "2210", "3210"),
+    "rc16": ("1010", "3232", "1010", "3232"),
+}
+"""The bytes that each mode takes, the highest first, by the selector's lowest two bits (PTX ISA, "prmt")."""
+
+
+def permutations_by_mode():
+    for mode, table in PERMUTED.items():
+
+        def permute(a, b, selector, table=table):
+            source = (a | b << 32).to_bytes(8, "little")
+            return int.from_bytes(bytes(source[int(one)] for one in table[selector & 3]), "big")
+
+        key = f"prmt.b32.{mode}"
+        yield from vectors_of(key, permute, 32, (32, 32, 32), literals={2: [("1", 1), ("7", 7)], 1: [("0", 0)]})
+
+
+def selections_by_sign():
+    for kind in ("b16", "b32", "b64", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64"):
+        for form, by in (("", "s32"), ("", "f32"), (".ftz", "f32")):
+
+            def select(a, b, c, by=by, form=form):
+                nothing = (0x80000000, 0x807FFFFF if form else 0x80000000)  # -0, and what .ftz makes -0
+                if by == "s32":
+                    return b if c >> 31 else a
+                is_number = c & 0x7FFFFFFF <= 0x7F800000
+                return a if is_number and (c < 1 << 31 or nothing[0] <= c <= nothing[1]) else b
+
+            bits = width(kind)
+            signs = samples(32, 3).copy()
+            signs[:12] = [0, 1 << 31, 0x80000001, 0x807FFFFF, 0x80800000, 1, 0x7F800000, 0xFF800000, 0x7FC00000,
+                          0xFFC00000, 0x7F800001, 0x3F800000]  # fmt: skip
+            columns = [samples(bits, 0), samples(bits, 4), signs]
+            key = f"slct{form}.{kind}.{by}"
+            yield from vectors_of(key, select, bits, (bits, bits, 32), columns)
+
+
 def fields():
     """bfe and bfi on integers without an end, which a sign goes on in for ever; shf of two words, side by side."""
     places = samples(32, 2) % 80 | (samples(32, 3) & 1) << 9  # positions and lengths count modulo 256
@@ -266,4 +308,5 @@ def fields():
 
 def family():
     parts = (arithmetic(), shifts(), logic(), selections(), permutations(), fields())
+    parts = (*parts, permutations_by_mode(), selections_by_sign())
     return [vector for part in parts for vector in part]

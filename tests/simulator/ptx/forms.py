@@ -195,16 +195,19 @@ def arithmetic():
 
 def whole_numbers():
     kinds = f"{INTEGERS}|{BITS}|pred"
-    yield f"mul.<lo|hi>.<{INTEGERS}> $1, $2, $3"
-    yield f"mad.<lo|hi>.<{INTEGERS}> $1, $2, $3, $4"
+    yield f"<mul|mul24>.<lo|hi>.<{INTEGERS}> $1, $2, $3"
+    yield f"<mad|mad24>.<lo|hi>.<{INTEGERS}> $1, $2, $3, $4"
     for some, bank in (("u8|s8|u16|s16", "%r"), ("u32|s32|u64|s64", "%d")):
-        yield f"mul.wide.<{some}> {bank}1, $2, $3"
-        yield f"mad.wide.<{some}> {bank}1, $2, $3, {bank}4"
-    yield from (f"<and|or|xor>.<{kinds}> $1, $2, $3", f"<not|brev>.<{kinds}> $1, $2")
+        yield f"<mul|mul24>.wide.<{some}> {bank}1, $2, $3"
+        yield f"<mad|mad24>.wide.<{some}> {bank}1, $2, $3, {bank}4"
+    yield from (f"<and|or|xor>.<{kinds}> $1, $2, $3", f"<not|cnot|brev>.<{kinds}> $1, $2")
     yield from (f"<popc|clz|bfind|bfind.shiftamt>.<{kinds}> %r1, $2", f"<shl|shr>.<{kinds}> $1, $2, %r3")
     yield f"<add.cc|addc|addc.cc|sub.cc|subc|subc.cc|add.sat|sub.sat>.<{INTEGERS}> $1, $2, $3"
     yield f"<mad|madc>.<lo|hi>.cc.<{INTEGERS}> $1, $2, $3, $4"
-    yield from ("prmt.b32<|.rc32> %r1, %r2, %r3, %r4", f"dp4a.<{INTEGERS}>.<{INTEGERS}> %r1, %r2, %r3, %r4")
+    yield "prmt.b32<|.f4e|.b4e|.rc8|.ecl|.ecr|.rc16|.rc32> %r1, %r2, %r3, %r4"
+    yield f"slct<|.ftz>.<{kinds}|{FLOATS}>.<s32|f32|u32|s16|f64> @1, @2, @3, $4"
+    yield f"<dp4a|dp2a.lo>.<{INTEGERS}>.<{INTEGERS}> %r1, %r2, %r3, %r4"
+    yield "<bmsk|szext><.clamp|.wrap|>.<b32|u32|s32|b64|u64> $1, $2, %r3"
 
 
 def comparisons():
