@@ -67,20 +67,18 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A sheet, sortable by its columns. links: by number of a line, the anchor that its first cell links to. titles:
-    the full text of a shortened one, such as a digest, by the shortened text."""
+    """A sheet, sortable by its columns. links: by number of a line, the anchor that its first cell links to."""
 
     kind: ClassVar[str] = "table"
     sheet: Sheet
     links: Mapping[int, str] = field(default_factory=dict)
-    titles: Mapping[str, str] = field(default_factory=dict)
     heading: bool = True
 
 
-def table_of(name: str, lines: Sequence[Line], titles: Mapping[str, str] | None = None) -> Table:
+def table_of(name: str, lines: Sequence[Line]) -> Table:
     """Return a table without a heading: its columns are the cells of its first line, and those with figures numeric."""
     numeric = frozenset(column for line in lines for column in line.raw)
-    return Table(Sheet(name, tuple(lines[0].cells), (tuple(lines),), numeric), titles=titles or {}, heading=False)
+    return Table(Sheet(name, tuple(lines[0].cells), (tuple(lines),), numeric), heading=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,6 @@ class Cell:
     text: str
     value: str
     classes: str
-    title: str
     link: str
 
 
@@ -206,7 +203,7 @@ def _cell(table: Table, line: Line, column: str, link: str) -> Cell:
     sign = SIGNS.get(text.partition(" ")[0], "")
     text = f"{sign} {text}" if sign else text
     link = link if column == table.sheet.columns[0] else ""
-    return Cell(text, value, " ".join(classes), table.titles.get(text, ""), link)
+    return Cell(text, value, " ".join(classes), link)
 
 
 def _value(line: Line, column: str, text: str) -> str:

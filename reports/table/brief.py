@@ -14,7 +14,7 @@ from reports.table import races
 from reports.table.compare import Section
 from reports.table.sheet import Line, Sheet
 from reports.table.table import Render, rendering, sections
-from reports.table.text import MAX_LINES, counted, is_long, number, place_text, size_text
+from reports.table.text import MAX_LINES, counted, is_long, number, place_text, span_text
 
 _COLUMNS = (
     *("sizes", "cases", "passed", "refused", "wrong", "failed", "findings", "max ulp", "max abs error"),
@@ -42,7 +42,7 @@ def text(records: Sequence[Record], render: Render | None = None) -> str:
             continue
         if not is_long(drawn := draw(sheets, _captions(sheets))):
             return drawn
-    sheets = _by_kernel(records)
+    sheets = by_kernel(records)
     return draw(sheets, _captions(sheets))
 
 
@@ -56,8 +56,8 @@ def _by_job(jobs: Sequence[Section]) -> list[Sheet]:
     return _sheets([(counted(len(jobs), "job"), "job", [_Part(job.heading, job.records) for job in jobs])])
 
 
-def _by_kernel(records: Sequence[Record]) -> list[Sheet]:
-    """A line for each kernel and library."""
+def by_kernel(records: Sequence[Record]) -> list[Sheet]:
+    """Return a sheet with a line for each kernel and library."""
     parts = _parts(records, lambda record: record.case.name)
     return _sheets([(counted(len(records), "case"), "kernel", parts)])
 
@@ -95,11 +95,10 @@ def _values(part: _Part) -> dict[str, str]:
     timed = [(record.timing, record.case.size_bytes) for record in records if record.timing is not None]
     from reports.table.timed_table import time_text
 
-    sizes = sorted({record.case.size_bytes for record in records})
     settled = (Status.PASSED, Status.REFUSED, Status.WRONG)
     rates = [timing.busbw_gbps(size) for timing, size in timed if timing.has_bandwidth]
     return {
-        "sizes": size_text(sizes[0]) if len(sizes) == 1 else f"{size_text(sizes[0])} to {size_text(sizes[-1])}",
+        "sizes": span_text(records),
         "cases": f"{len(records):,}",
         "passed": f"{statuses.count(Status.PASSED):,}",
         "refused": f"{statuses.count(Status.REFUSED):,}",

@@ -46,7 +46,7 @@ from reports.tracking import (
 from runner.records.command_json import command_document_of
 from runner.track import artifacts
 from runner.track.database import make_ready
-from runner.track.descriptions import charts_link, command_note, report_link, series_note
+from runner.track.descriptions import charts_link, command_note, report_link
 from runner.track.names import Kept, differing, ptx_paths, series_name, series_of, series_tags
 from runner.track.pages import (
     DIGEST_TAG,
@@ -230,7 +230,7 @@ class CommandRun:
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
             problems = artifacts.build(Path(folder), records, self._folder)
             self._send_files(self.run_id, folder)
-        links = f"{charts_link(self._experiment_id, self._command)}, {self._report}"
+        links = f"{charts_link(self._experiment_id, self._command)}, {report_link(self._experiment_id, self.run_id)}"
         tags = {
             "status": status_tag(records, missing),
             **origin_tags(records),
@@ -295,10 +295,6 @@ class CommandRun:
                 with contextlib.suppress(Exception):
                     self._client.set_terminated(run_id, status)
 
-    @property
-    def _report(self) -> str:
-        return report_link(self._experiment_id, self.run_id)
-
     def _send_series(self, series: str, kept: Sequence[Kept], missing: int, standing: Standing) -> None:
         records = [one.record for one in kept]
         name = self._numbered(series_name(records[0], differing(self._overrides)[records[0].request.job]))
@@ -309,11 +305,7 @@ class CommandRun:
             for record in records
             for key, value in metrics_of(record).items()
         ]
-        tags = {
-            **series_tags(records, missing),
-            **_standing_tags(standing),
-            NOTE_TAG: series_note(records, missing, self._report),
-        }
+        tags = series_tags(records, missing) | _standing_tags(standing)
         started = min((record.started for record in records), key=milliseconds)
         run_id = self._child(series, name, started, metrics, parameters_of(records[0]), tags)
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
