@@ -91,14 +91,6 @@ def test_json_has_every_case(folder, capsys):
     assert {case["worlds"] for case in cases} == {2}
 
 
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
-def test_a_picture_of_each_kind(folder, tmp_path, suffix, capsys):
-    path = tmp_path / f"x{suffix}"
-    assert main(["figure", str(folder), "-o", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}: written\n"
-    assert path.stat().st_size > 10_000
-
-
 def test_a_report(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["html", str(folder), "--title", "of <today>"]) == 0
