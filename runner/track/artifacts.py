@@ -1,4 +1,4 @@
-"""What a command's run in MLflow holds beside its numbers: the report, the table, all records in one bundle.
+"""What a command's run in MLflow holds beside its numbers: the report, the table, all records in one bundle, the PTX.
 
 Files are made in a folder, which is then sent as it is. What can't be made is said, and hurts nothing else.
 """
@@ -17,8 +17,8 @@ from runner.records.command_json import COMMAND_JSON
 from runner.request_error import first_line
 
 REPORT_NAME, TABLE_NAME, BUNDLE_NAME = "report.html", "table.md", f"records{bundle.SUFFIX}"
-CONFIGURATION_FOLDER = "configuration"
-"""What was asked for, the manifest, and what was signed."""
+CONFIGURATION_FOLDER, PTX_FOLDER = "configuration", "ptx"
+"""What was asked for, the manifest, and what was signed; the PTX of all kernels."""
 
 
 def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
@@ -27,6 +27,8 @@ def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
     makers: dict[str, Callable[[], object]] = {
         CONFIGURATION_FOLDER: lambda: _configuration(folder / CONFIGURATION_FOLDER, origin)
     }
+    if (origin / PTX_FOLDER).is_dir():
+        makers[PTX_FOLDER] = lambda: shutil.copytree(origin / PTX_FOLDER, folder / PTX_FOLDER)
     if records:
         makers |= {
             BUNDLE_NAME: lambda: bundle.write(records, folder / BUNDLE_NAME, is_quick=True),

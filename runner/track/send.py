@@ -47,7 +47,7 @@ from runner.records.command_json import command_document_of
 from runner.track import artifacts
 from runner.track.database import make_ready
 from runner.track.descriptions import charts_link, command_note, report_link
-from runner.track.names import Kept, differing, ptx_paths, series_name, series_of, series_tags
+from runner.track.names import Kept, differing, series_name, series_of, series_tags
 from runner.track.pages import (
     DIGEST_TAG,
     NOTE_TAG,
@@ -64,9 +64,6 @@ from runner.track.views import Drawn, command_tags, command_views, experiment_ta
 
 NUMBER_TAG = "symlab.number"
 """Of a command's run: which one of this name it is in its experiment. From the second on it stands in the names."""
-
-RECORDS_FOLDER = "records"
-"""Of a series' run: its records, one file each."""
 
 PATIENCE_S = 5
 """How long a server may take to answer."""
@@ -108,7 +105,6 @@ class CommandRun:
         self._command = request.command
         self._line = " ".join(request.command_line)
         self._title = str(request.experiment or (request.configuration or {}).get("op") or "symlab")
-        self._places: dict[str, str] = {}
         try:
             self._find(request, manifest.started if manifest is not None else started)
         except BaseException:
@@ -229,7 +225,7 @@ class CommandRun:
         self._show(records)
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
             problems = artifacts.build(Path(folder), records, self._folder)
-            self._send_files(self.run_id, folder)
+            self._client.log_artifacts(self.run_id, folder)
         links = f"{charts_link(self._experiment_id, self._command)}, {report_link(self._experiment_id, self.run_id)}"
         tags = {
             "status": status_tag(records, missing),
@@ -308,14 +304,6 @@ class CommandRun:
         tags = series_tags(records, missing) | _standing_tags(standing)
         started = min((record.started for record in records), key=milliseconds)
         run_id = self._child(series, name, started, metrics, parameters_of(records[0]), tags)
-        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            for place in (RECORDS_FOLDER, "ptx") if ptx_paths(kept) else (RECORDS_FOLDER,):
-                (Path(folder) / place).mkdir()
-            for one in kept:  # in full: a single file that is downloaded lacks nothing
-                (Path(folder) / RECORDS_FOLDER / one.path.name).write_text(one.record.to_json(), encoding="utf-8")
-            for path in ptx_paths(kept):
-                (Path(folder) / "ptx" / path.name).symlink_to(path)
-            self._send_files(run_id, folder)
         self._end(run_id, run_status(records, missing), max(milliseconds(record.ended) for record in records))
 
     def _child(
@@ -350,19 +338,7 @@ class CommandRun:
         texts = {key: str(value)[:_LONGEST_TAG] for key, value in tags.items()}
         run = self._client.create_run(self._experiment_id, start_time=start_ms, run_name=name, tags=texts)
         self._open.append(str(run.info.run_id))
-        self._places[self._open[-1]] = str(run.info.artifact_uri)
         return self._open[-1]
-
-    def _send_files(self, run_id: str, folder: str) -> None:
-        """All files of a folder as artifacts. Of a run that was made here it is known where they go: MLflow would ask
-        for the whole run first."""
-        if run_id not in self._places:
-            self._client.log_artifacts(run_id, folder)
-            return
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-        place = get_artifact_repository(self._places[run_id], tracking_uri=self._client.tracking_uri)
-        place.log_artifacts(folder)
 
     def _end(self, run_id: str, status: str, ended_ms: int) -> None:
         self._client.set_terminated(run_id, status, ended_ms)

@@ -1,7 +1,6 @@
 """flashinfer's all-reduces on slots: what they are called with, what they are given, and what is given back."""
 
 import ast
-import inspect
 from dataclasses import replace
 
 import pytest
@@ -21,7 +20,7 @@ from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
 from tests.golden import refused
 from tests.patience import NEVER_S
-from tests.runner.case.flashinfer_stand_in import PUBLIC, StandIn, bytes_at
+from tests.runner.case.flashinfer_stand_in import StandIn, bytes_at
 from tests.runner.judged import judged
 
 PLACES = sorted(CONF.parent.glob(".venv-foreign/lib/python3*/site-packages/flashinfer"))
@@ -172,42 +171,6 @@ def test_after_a_failure_nothing_waits_for_the_others(name, two):
 def _definitions(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {one.name: one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))}
-
-
-def _real(name, comm):
-    """The function that flashinfer.comm has by a name."""
-    for one in ast.parse((comm / "__init__.py").read_text(encoding="utf-8")).body:
-        for alias in one.names if isinstance(one, ast.ImportFrom) and one.module else ():
-            if (alias.asname or alias.name) == name:
-                assert isinstance(one, ast.ImportFrom)
-                # Modules define inner functions of the same names before the public ones.
-                tree = ast.parse((comm / f"{one.module}.py").read_text(encoding="utf-8")).body
-                (found,) = (two for two in tree if isinstance(two, ast.FunctionDef) and two.name == alias.name)
-                return found
-    raise AssertionError(f"flashinfer.comm has no {name}")
-
-
-def _shape(function):
-    """Of each parameter its name, whether it is for keywords only, and its default."""
-    given = function.args
-    defaults = [None] * (len(given.args) - len(given.defaults)) + list(given.defaults)
-    plain = [(one.arg, False, default) for one, default in zip(given.args, defaults, strict=True)]
-    named = [(one.arg, True, default) for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    return [(name, keyword, ast.unparse(default) if default else "-") for name, keyword, default in [*plain, *named]]
-
-
-@pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")
-@pytest.mark.parametrize("name", PUBLIC)
-def test_the_stand_in_has_flashinfers_own_signatures(name):
-    """In their order, beside others that have defaults there."""
-    ours = [
-        (one.name, one.kind is one.KEYWORD_ONLY, "-" if one.default is one.empty else repr(one.default))
-        for one in list(inspect.signature(getattr(StandIn, name)).parameters.values())[1:]
-    ]
-    theirs = _shape(_real(name, PLACES[-1] / "comm"))
-    taken = {name for name, *_ in ours}
-    assert ours == [one for one in theirs if one[0] in taken]
-    assert all(default != "-" for given, _, default in theirs if given not in taken)
 
 
 @pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")

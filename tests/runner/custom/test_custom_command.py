@@ -347,9 +347,17 @@ def test_the_op_needs_its_section(tmp_path, monkeypatch, said):
     same_text(said())
 
 
+def composed_again(records):
+    """What the audit's worker finds of the configurations."""
+    from symlab.evidence.replay import recomposed
+
+    return recomposed.configurations(recomposed.jobs_of(records), lambda text: None)[1]
+
+
 @needs("evidence")
 @pytest.mark.slow
 def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(run, tmp_path, capsys):
+    """It has the folder of --config-dir with its digest, so that its experiment is composed again."""
     from tests.symlab.evidence.audit.complete_set import asked
 
     assert run() == 0
@@ -360,39 +368,18 @@ def test_a_record_is_replayed_and_audited_from_the_files_of_this_machine(run, tm
     assert "kernels VERIFIED: sources as today: custom/add_peers" in said
     assert "cases VERIFIED: 1 of 1 cases" in said
     assert "inputs VERIFIED: 1 of 1 records" in said
-    (tmp_path / "conf" / "exp" / "add_peers.py").rename(tmp_path / "away.py")
+    assert (len((found := composed_again(records)).agree), found.different, found.unsure) == (1, [], [])
+    experiment = tmp_path / "conf" / "exp" / "mine.yaml"
+    experiment.write_text(f"{experiment.read_text()}\n# changed\n")
+    ((_, why),) = composed_again(records).unsure
+    assert "its --config-dir conf is not as it was (recorded sha256:" in why
+    (tmp_path / "conf").rename(tmp_path / "away")
+    ((_, why),) = composed_again(records).unsure
+    assert "its --config-dir conf is not here" in why
     found = sources(records, tmp_path, print)
     assert "there is no file" in found["not_comparable"][0][1]
     assert main(["replay", "records", "--records", "none"]) == 2
     assert "its kernel is not here" in capsys.readouterr().err
-
-
-def composed_again(records):
-    """What the audit's worker finds of the configurations."""
-    from symlab.evidence.replay import recomposed
-
-    return recomposed.configurations(recomposed.jobs_of(records), lambda text: None)[1]
-
-
-@needs("evidence")
-@pytest.mark.slow
-def test_the_configurations_of_another_folder_are_composed_again(run, tmp_path):
-    """The record has the folder of --config-dir with its digest, so that audit can compose its experiment."""
-    assert run() == 0
-    records = read(["records"])
-    added = records[0].request.config_dir
-    assert (added["folder"], added["digest"][:7]) == ("conf", "sha256:")
-    found = composed_again(records)
-    assert (len(found.agree), found.different, found.unsure) == (1, [], [])
-    experiment = tmp_path / "conf" / "exp" / "mine.yaml"
-    experiment.write_text(f"{experiment.read_text()}\n# changed\n")
-    for prepare, words in (
-        (lambda: None, "its --config-dir conf is not as it was (recorded sha256:"),
-        (lambda: (tmp_path / "conf").rename(tmp_path / "away"), "its --config-dir conf is not here"),
-    ):
-        prepare()
-        ((_, why),) = composed_again(records).unsure
-        assert words in why
 
 
 def halved(tmp_path):

@@ -22,6 +22,7 @@ from runner.track.views import (
     experiment_tags,
     saved,
 )
+from tests.golden import same_text
 from tests.reports.synthetic import record
 
 LONGEST_TAG = 5000
@@ -51,23 +52,14 @@ def test_a_view_shows_metrics_that_there_are_in_sections_that_it_has(view):
         assert chart["metricKey"] in known_metrics()
         assert sections[chart["metricSectionId"]] == chart["metricKey"].partition("/")[0]
         assert chart["xAxisScaleType"] == "log"
+    assert ("start_time" in state["orderByKey"]) == (view.key == "symlab-commands"), "series are listed flat"
     opened = {section["name"] for section in state["compareRunSections"] if section["display"]}
+    shown = {chart.metric for chart in view.charts}
+    assert {name for name in known_metrics() if name.partition("/")[0] in view.sections} == shown
     assert opened == set(view.sections)
     prefixes = {name.partition("/")[0] for name in known_metrics()}
     assert opened | set(view.closed) <= prefixes
     assert len(saved(view, 1_800_000_000_000)) <= LONGEST_TAG
-
-
-def test_every_metric_of_an_open_section_has_a_chart_of_ours():
-    for view in VIEWS:
-        shown = {chart.metric for chart in view.charts}
-        assert {name for name in known_metrics() if name.partition("/")[0] in view.sections} == shown
-
-
-def test_series_are_listed_flat():
-    for view in VIEWS:
-        is_of_commands = view.key == "symlab-commands"
-        assert ("start_time" in state_of(view)["orderByKey"]) == is_of_commands
 
 
 def test_an_experiment_is_given_what_it_lacks_once():
@@ -83,24 +75,16 @@ def test_an_experiment_is_given_what_it_lacks_once():
 SECTIONS = {"all_reduce bfloat16 n4": True, "all_reduce float32 n4": True}
 
 
-def test_a_command_has_a_view_and_one_a_section():
-    views = command_views(Drawn("c1", "allreduce_gpus", SECTIONS))
-    key = view_key("c1")
-    assert [view.key for view in views] == [key, f"{key}-1", f"{key}-2"]
-    assert views[0].search == "tags.`symlab.command` = 'c1' and metrics.`latency/time_us` > 0"
-    assert views[1].name == "allreduce_gpus: all_reduce bfloat16 n4"
-    assert views[1].search == "tags.`symlab.command` = 'c1' and tags.`symlab.section` = 'all_reduce bfloat16 n4'"
-    assert {state_of(view)["orderByKey"] for view in views} == {"tags.`symlab.place`"}
-    assert {state_of(view)["runsHiddenMode"] for view in views} == {"FIRST_20_RUNS"}
-
-
-def test_a_command_of_one_section_has_one_view():
-    assert len(command_views(Drawn("c1", "one", {"all_reduce bfloat16 n4": True}))) == 1
-
-
-def test_without_times_the_view_is_of_errors():
-    (untimed,) = command_views(Drawn("c1", "one", {"all_reduce bfloat16 n4": False}))
-    assert {chart.metric.partition("/")[0] for chart in untimed.charts} == {"errors"}
+@pytest.mark.parametrize("sections", [SECTIONS, {"all_reduce bfloat16 n4": True}, {"all_reduce bfloat16 n4": False}])
+def test_a_command_has_a_view_and_one_a_section_if_it_has_several(sections):
+    """Without times the view is of errors."""
+    views = command_views(Drawn("c1", "allreduce_gpus", sections))
+    assert views[0].key == view_key("c1")
+    kept = ("orderByKey", "orderByAsc", "runsHiddenMode")
+    for view in views:
+        charts = sorted({chart.metric.partition("/")[0] for chart in view.charts})
+        state = {key: value for key, value in state_of(view).items() if key in kept}
+        same_text(json.dumps([view.key, view.name, view.search, charts, state], indent=1))
 
 
 def test_views_of_many_sections_are_few_and_fit_a_tag():
