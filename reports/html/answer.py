@@ -96,7 +96,7 @@ def _of_times(records: Sequence[Record], album: Album) -> list[Block]:
         Sheet(f"Best of each size: {first.heading}", columns, (tuple(lines),), frozenset(columns) - {"fastest"})
     )
     more = len(sections) - 1
-    said = (f"{counted(more, 'more section')} under Measured on hardware, which begins with all of them at a glance",)
+    said = (f"{counted(more, 'more section')} under Measured on hardware",)
     drawn = album.curves(first.heading, judged, limit_gbps(first.records), most=1)
     return [Side((table, *([Notes(said)] if more else [])), tuple(drawn))]
 

@@ -1,4 +1,4 @@
-"""The part of the page on what ran where: fabrics and devices, libraries, and kernels with their digests."""
+"""The part of the page on what ran where: fabrics and devices, and kernels with their digests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cases.gathered import gathered
 from cases.record.record import FabricInfo, Record
-from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table, table_of
+from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table
 from reports.html.commands import yaml_line
 from reports.table.compare import device_text
 from reports.table.sheet import Sheet, line_of
@@ -17,8 +17,8 @@ SHORT = 12
 
 
 def part(records: Sequence[Record]) -> Part:
-    """Return the part: fabrics, libraries, kernels."""
-    blocks: list[Block] = [*_fabrics(records), *_libraries(records), *_kernels(records)]
+    """Return the part: fabrics, kernels."""
+    blocks: list[Block] = [*_fabrics(records), *_kernels(records)]
     return Part("ran", "What ran where", tuple(blocks))
 
 
@@ -48,25 +48,6 @@ def _fabrics(records: Sequence[Record]) -> list[Block]:
     if without := sum(record.fabric is None for record in records):
         blocks.append(Notes((f"{counted(without, 'case')} ended before there was a fabric.",)))
     return blocks
-
-
-def _libraries(records: Sequence[Record]) -> list[Block]:
-    found: dict[str, dict[str, int]] = {}
-    for record in records:
-        if record.library:
-            names = found.setdefault(record.library, {})
-            name = record.case.name
-            names[name] = names.get(name, 0) + 1
-    if not found:
-        return []
-    lines = [
-        line_of({"library": library, "ran": ", ".join(names), "cases": sum(names.values())})
-        for library, names in sorted(found.items())
-    ]
-    return [
-        Heading("libraries", "Libraries", listed=False),
-        table_of("libraries", lines),
-    ]
 
 
 def _kernels(records: Sequence[Record]) -> list[Block]:

@@ -1,6 +1,5 @@
 """A command's records in few lines, for where their table would be long: how many cases ended how, the worst error, the
-best time. A line for each series (an algorithm of a job); of many, a line for each job; of many of those, a line for
-each kernel.
+best time. A line for each series (an algorithm of a job); of many, a line for each kernel.
 """
 
 from __future__ import annotations
@@ -33,15 +32,12 @@ class _Part:
 
 
 def text(records: Sequence[Record], render: Render | None = None) -> str:
-    """The shortest of what has at most MAX_LINES lines with the most detail; a line for each kernel at any length."""
+    """A line for each series, if these are at most MAX_LINES lines; else for each kernel, at any length."""
     draw = render or rendering()
-    jobs = sections(records)
-    for make in (_by_series, _by_job):
-        sheets = make(jobs)
-        if sum(len(group) for sheet in sheets for group in sheet.groups) > MAX_LINES:
-            continue
-        if not is_long(drawn := draw(sheets, _captions(sheets))):
-            return drawn
+    sheets = _by_series(sections(records))
+    count = sum(len(group) for sheet in sheets for group in sheet.groups)
+    if count <= MAX_LINES and not is_long(drawn := draw(sheets, _captions(sheets))):
+        return drawn
     sheets = by_kernel(records)
     return draw(sheets, _captions(sheets))
 
@@ -49,11 +45,6 @@ def text(records: Sequence[Record], render: Render | None = None) -> str:
 def _by_series(jobs: Sequence[Section]) -> list[Sheet]:
     """A sheet for each job, a line for each algorithm and placement."""
     return _sheets([(job.heading, "algorithm", _parts(job.records, _contestant)) for job in jobs])
-
-
-def _by_job(jobs: Sequence[Section]) -> list[Sheet]:
-    """A line for each job."""
-    return _sheets([(counted(len(jobs), "job"), "job", [_Part(job.heading, job.records) for job in jobs])])
 
 
 def by_kernel(records: Sequence[Record]) -> list[Sheet]:
