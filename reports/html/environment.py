@@ -51,9 +51,7 @@ def environment_part(records: Sequence[Record]) -> Part:
 
 def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
     """Records that have the same environment together."""
-    same: dict[int, list[Record]] = {}
-    for record in records:  # those that were read together have it as the same object
-        same.setdefault(id(record.environment), []).append(record)
+    same = gathered((id(record.environment), record) for record in records)  # read together, it is the same object
     found: dict[str, list[Record]] = {}
     for members in same.values():
         document = encoded(members[0].environment)

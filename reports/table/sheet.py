@@ -68,14 +68,13 @@ def text(sheets: Sequence[Sheet], captions: Sequence[str], width: int | None = N
     """Aligned text without any control characters; sheets with the same columns have the same widths.
 
     width: the maximum number of characters of a line, see room_here; None for any number. Where a table is wider,
-    columns are hidden as far as the sheet permits, and a last line names them; where that is not enough, its lines are
-    stacked, a cell a line. Headings and captions are wrapped.
+    columns are hidden as far as the sheet permits, and a last line names them. Headings and captions are wrapped.
     """
     layouts = _layouts(sheets, width)
     lines: list[str] = []
     for sheet in sheets:
         lines += [""] if lines else []
-        lines += [*wrapped(sheet.heading, width), *map(_plain, _body(sheet, layouts[sheet.columns], width))]
+        lines += [*wrapped(sheet.heading, width), *map(_plain, _body(sheet, layouts[sheet.columns]))]
     said = [*captions, *_hidden(layouts.values(), width)]
     return "\n".join([*lines, *([""] if lines else []), *(line for one in said for line in wrapped(one, width))])
 
@@ -105,7 +104,7 @@ def drawn(sheets: Sequence[Sheet], captions: Sequence[str]) -> str:
     with console.capture() as captured:
         for sheet in sheets:
             heading = [[(line, "bold")] for line in wrapped(sheet.heading, width)]
-            for line in [*heading, *_body(sheet, layouts[sheet.columns], width), []]:
+            for line in [*heading, *_body(sheet, layouts[sheet.columns]), []]:
                 console.print(Text.assemble(*line), soft_wrap=True)
         for caption in [*captions, *_hidden(layouts.values(), width)]:
             console.print(Text("\n".join(wrapped(caption, width)), style="dim"), soft_wrap=True)
@@ -146,7 +145,6 @@ class _Layout:
     needed: int
     margin: str = "  "
     gap: str = "  "
-    is_stacked: bool = False
 
 
 def _layouts(sheets: Sequence[Sheet], width: int | None) -> dict[tuple[str, ...], _Layout]:
@@ -168,7 +166,7 @@ def _layout(columns: tuple[str, ...], widths: Mapping[str, int], spare: Sequence
         for margin, gap in ((2, 2), (0, 1)):
             if width is None or taken(shown, margin, gap) <= width:
                 return _Layout(shown, hidden, widths, needed, " " * margin, " " * gap)
-    return _Layout(columns, (), widths, needed, is_stacked=True)
+    return _Layout(shown, hidden, widths, needed, "", " ")
 
 
 def _hidden(layouts: Iterable[_Layout], width: int | None) -> list[str]:
@@ -181,10 +179,8 @@ def _hidden(layouts: Iterable[_Layout], width: int | None) -> list[str]:
     return [f"hidden, as a line has {width} characters: {', '.join(names)}; COLUMNS={needed} shows them"]
 
 
-def _body(sheet: Sheet, layout: _Layout, width: int | None) -> list[list[_Piece]]:
+def _body(sheet: Sheet, layout: _Layout) -> list[list[_Piece]]:
     """The lines of a sheet below its heading."""
-    if layout.is_stacked:
-        return _stacked(sheet, width)
     names = {column: column for column in sheet.columns}
     lines = [_aligned(sheet, layout, Line(names, dict.fromkeys(names, "bold")))]
     for number, group in enumerate(sheet.groups):
@@ -206,19 +202,6 @@ def _aligned(sheet: Sheet, layout: _Layout, line: Line) -> list[_Piece]:
             text = text.rstrip()
         pieces += [(layout.gap if pieces else layout.margin, ""), (text, line.styles.get(column, ""))]
     return pieces
-
-
-def _stacked(sheet: Sheet, width: int | None) -> list[list[_Piece]]:
-    """Each line of a sheet as lines of their own: a cell each, behind the name of its column. Empty cells have none."""
-    longest = max(map(len, sheet.columns))
-    found: list[list[_Piece]] = []
-    for line in (line for group in sheet.groups for line in group):
-        found += [[]] if found else []
-        for column in sheet.columns:
-            if (cell := line.cells[column].strip()) not in ("", "-"):
-                style = line.styles.get(column, "")
-                found += [[(part, style)] for part in wrapped(f"{column.ljust(longest)} {cell}", width)]
-    return found
 
 
 def _widths(sheets: Sequence[Sheet]) -> dict[tuple[str, ...], dict[str, int]]:

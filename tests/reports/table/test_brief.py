@@ -48,7 +48,7 @@ def test_more_jobs_are_told_in_less_detail(count, algorithms, first):
     assert sum(int(line[2].replace(",", "")) for line in body) == count * algorithms
 
 
-@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("columns", [60, 80])
 def test_a_summary_fits_its_terminal(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     records = [record("multimem_two_shot", status=Status.WRONG, check=WRONG, is_timed=False), record()]
