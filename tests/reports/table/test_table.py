@@ -3,9 +3,6 @@
 import dataclasses
 import math
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -162,16 +159,6 @@ def test_a_narrow_table_names_the_columns_that_it_hides_and_what_shows_them(monk
 def test_what_is_told_elsewhere_is_referred_to_by_its_id():
     wrong = [record(status=Status.WRONG, check=WRONG), record("two_shot", status=Status.WRONG, check=WRONG)]
     same_text(console_table([*wrong, record(**REFUSED)], styled=False, elsewhere="see there"))
-
-
-def test_reports_import_nothing_heavy():
-    program = (
-        "import sys, cases.record.record, reports.table.table; "
-        "print([m for m in ('torch', 'numpy', 'rich', 'runner', 'kernels', 'simulator', 'mlflow') if m in sys.modules])"
-    )
-    root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_markdown_shows_text_as_it_is_whatever_renders_it():

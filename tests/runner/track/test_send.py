@@ -3,8 +3,6 @@
 import http.server
 import json
 import socket
-import subprocess
-import sys
 import threading
 import time
 from datetime import datetime
@@ -202,18 +200,6 @@ def test_sending_later_to_a_server_that_is_down(symlab, capsys):
     done = symlab("sizes=[8]")
     assert send_later([str(done.folder / "records"), "--uri", "http://127.0.0.1:9"]) == 1
     same_text(capsys.readouterr().err, ADDRESS)
-
-
-def test_help_of_sending_later_imports_nothing_heavy():
-    code = (
-        "import sys; from runner.track.__main__ import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit as end: assert not end.code\n"
-        "print(*sorted({'mlflow', 'torch', 'numpy', 'hydra'} & set(sys.modules)), file=sys.stderr)"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stderr.split() == []
-    assert "Exit codes" in run.stdout
 
 
 def test_what_is_not_finite_stays_in_the_record(symlab, script):
