@@ -186,26 +186,3 @@ def test_ctrl_c_is_one_line(arguments, monkeypatch, capsys):
     monkeypatch.setattr(name, interrupted)
     assert main(arguments) == 130
     assert capsys.readouterr().err == "symlab: interrupted\n"
-
-
-@pytest.mark.parametrize("command", [["table"], ["html"], ["audit"], ["bundle", "-o", "x.jsonl.xz"]])
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"duration_s": 10**400}, "odd.json: record.duration_s: an integer of 1329 bits; records hold up to 64"),
-        (
-            {"environment": json.loads('{"host": {"x": ' + "[" * 900 + "]" * 900 + "}}")},
-            "odd.json: environment.host.x[0][0]",
-        ),
-    ],
-)
-def test_an_absurd_record_is_named_in_one_line(command, changes, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    document = json.loads(RECORDS[0].to_json()) | changes
-    (tmp_path / "odd.json").write_text(json.dumps(document), encoding="utf-8")
-    assert main([command[0], "odd.json", *command[1:]]) == 2
-    captured = capsys.readouterr()
-    said = [line for line in captured.err.splitlines() if not line.startswith("reading ")]  # after two seconds
-    assert (captured.out, len(said)) == ("", 1)
-    assert said[0].startswith(f"symlab: error: {message}")
-    assert [path.name for path in tmp_path.iterdir()] == ["odd.json"]

@@ -158,20 +158,11 @@ def test_limits_are_those_of_what_is_kept():
 
 
 LANES = (
-    ("all_reduce/two_shot", 8, "bfloat16"),
-    ("all_gather/bulk", 8, "float32"),
-    ("reduce_scatter/push", 72, "float8_e5m2"),
-    ("all_reduce/two_shot_lamport", 2, "bfloat16"),
-    ("all_reduce/two_shot_lamport", 8, "bfloat16"),
-    ("all_reduce/ll", 16, "bfloat16"),
-    ("all_reduce/two_shot_lamport", 72, "float8_e5m2"),
-    ("reduce_scatter/ll", 3, "bfloat16"),
-    ("reduce_scatter/ll", 72, "float8_e5m2"),
-    ("reduce_scatter/bulk", 8, "bfloat16"),
-    ("reduce_scatter/bulk", 72, "float8_e5m2"),
-    ("reduce_scatter/push_rounds", 72, "float8_e5m2"),
-    ("all_to_all/ll", 8, "bfloat16"),
-    ("send_recv/ll", 2, "float8_e5m2"),
+    *(("all_reduce/two_shot", 8, "bfloat16"), ("all_reduce/ll", 16, "bfloat16"), ("send_recv/ll", 2, "float8_e5m2")),
+    *(("all_reduce/two_shot_lamport", ranks, dtype) for ranks, dtype in ((2, "bfloat16"), (72, "float8_e5m2"))),
+    *(("reduce_scatter/ll", ranks, dtype) for ranks, dtype in ((3, "bfloat16"), (72, "float8_e5m2"))),
+    *((f"reduce_scatter/{name}", 72, "float8_e5m2") for name in ("push", "bulk", "push_rounds")),
+    *(("all_gather/bulk", 8, "float32"), ("all_to_all/ll", 8, "bfloat16")),
 )
 """The kernels with most registers, by what lane_bytes tells apart."""
 
