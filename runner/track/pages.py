@@ -9,8 +9,8 @@ import urllib.parse
 from reports.tracking import COMMAND_TAG
 
 NOTE_TAG = "mlflow.note.content"
-PLACE_TAG, SECTION_TAG, DIGEST_TAG = "symlab.place", "symlab.section", "symlab.command_digest"
-"""Tags of a series' run, see runner.track.standing; and of all runs of a command, for filters."""
+PLACE_TAG, DIGEST_TAG = "symlab.place", "symlab.command_digest"
+"""Tag of a series' run, see runner.track.standing; and of all runs of a command, for filters."""
 
 _PLAIN = re.compile(r"[\w.:+@, -]+", re.ASCII)
 """A name that stands in a filter as it is. MLflow's filters know no way to write a quote within quotes."""

@@ -23,8 +23,8 @@ def placed(records):
     """The algorithms in the order in which they are drawn."""
     series = series_of([Kept(Path(f"{number}.json"), one) for number, one in enumerate(records)])
     found = standings(series)
-    ordered = sorted(series, key=lambda key: found[key].place)
-    assert sorted(one.place for one in found.values()) == list(range(1, len(series) + 1))
+    ordered = sorted(series, key=found.__getitem__)
+    assert sorted(found.values()) == list(range(1, len(series) + 1))
     return [series[key][0].record.case.algorithm for key in ordered]
 
 
@@ -54,12 +54,13 @@ def test_published_records_show_their_fastest_and_their_baselines():
     series = series_of(kept)
     found = standings(series)
     assert len(series) == 30
-    drawn = {key for key, one in found.items() if one.place <= DRAWN}
-    sections = {one.section for one in found.values()}
+    drawn = {key for key, place in found.items() if place <= DRAWN}
+    section = {key: section_of(some[0].record) for key, some in series.items()}
+    sections = set(section.values())
     assert sections == {f"all_reduce {dtype} n4" for dtype in ("bfloat16", "float16", "float32")}
-    for section in sections:
-        own = [one.record for key, some in series.items() if found[key].section == section for one in some]
-        shown = [one for key in drawn if found[key].section == section for one in [series[key][0].record]]
+    for name in sections:
+        own = [one.record for key, some in series.items() if section[key] == name for one in some]
+        shown = [series[key][0].record for key in drawn if section[key] == name]
         assert sum(map(is_baseline, shown)) >= 2
         for size in {one.case.size_bytes for one in own}:
             times = {

@@ -10,15 +10,13 @@ import pytest
 from reports.sent import metrics_of
 from runner.track.pages import NOTE_TAG, view_key
 from runner.track.views import (
-    MOST_SECTIONS,
     MOST_VIEWS,
     VERSION,
     VERSION_TAG,
     VIEW_TAG,
     VIEWS,
-    Drawn,
     command_tags,
-    command_views,
+    command_view,
     experiment_tags,
     saved,
 )
@@ -72,42 +70,32 @@ def test_an_experiment_is_given_what_it_lacks_once():
     assert given[VERSION_TAG] == VERSION
 
 
-SECTIONS = {"all_reduce bfloat16 n4": True, "all_reduce float32 n4": True}
-
-
-@pytest.mark.parametrize("sections", [SECTIONS, {"all_reduce bfloat16 n4": True}, {"all_reduce bfloat16 n4": False}])
-def test_a_command_has_a_view_and_one_a_section_if_it_has_several(sections):
-    """Without times the view is of errors."""
-    views = command_views(Drawn("c1", "allreduce_gpus", sections))
-    assert views[0].key == view_key("c1")
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_a_command_has_a_view_of_its_times_or_else_of_its_errors(is_timed):
+    view = command_view("c1", "allreduce_gpus", is_timed)
+    assert view.key == view_key("c1")
     kept = ("orderByKey", "orderByAsc", "runsHiddenMode")
-    for view in views:
-        charts = sorted({chart.metric.partition("/")[0] for chart in view.charts})
-        state = {key: value for key, value in state_of(view).items() if key in kept}
-        same_text(json.dumps([view.key, view.name, view.search, charts, state], indent=1))
-
-
-def test_views_of_many_sections_are_few_and_fit_a_tag():
-    views = command_views(Drawn("c" * 200, "t" * 100, {f"all_reduce bfloat16 n{size}": True for size in range(2, 72)}))
-    assert len(views) == MOST_SECTIONS + 1
-    assert all(len(saved(view, 1_800_000_000_000)) <= LONGEST_TAG for view in views)
+    charts = sorted({chart.metric.partition("/")[0] for chart in view.charts})
+    state = {key: value for key, value in state_of(view).items() if key in kept}
+    same_text(json.dumps([view.key, view.name, view.search, charts, state], indent=1))
+    assert len(saved(command_view("c" * 200, "t" * 100, is_timed), 1_800_000_000_000)) <= LONGEST_TAG
 
 
 def test_views_of_the_oldest_commands_make_room():
     present = {f"{VIEW_TAG}symlab-time": "{}", f"{VIEW_TAG}mine": saved(VIEWS[0], 0)}
-    for number in range(MOST_VIEWS):
-        for tag, value in command_tags(present, command_views(Drawn(f"c{number}", "one", SECTIONS)), number).items():
+    for number in range(MOST_VIEWS + 5):
+        for tag, value in command_tags(present, command_view(f"c{number}", "one", True), number).items():
             if value is None:
                 del present[tag]
             else:
                 present[tag] = value
     assert len(present) == MOST_VIEWS + 2
-    assert f"{VIEW_TAG}{view_key('c0')}" not in present
-    assert f"{VIEW_TAG}{view_key(f'c{MOST_VIEWS - 1}')}" in present
+    assert f"{VIEW_TAG}{view_key('c4')}" not in present
+    assert {f"{VIEW_TAG}{view_key(f'c{number}')}" for number in (5, MOST_VIEWS + 4)} <= set(present)
     assert {f"{VIEW_TAG}symlab-time", f"{VIEW_TAG}mine"} <= set(present), "what is not a command's stays"
 
 
-def test_views_that_are_there_are_not_written_again():
-    views = command_views(Drawn("c1", "one", SECTIONS))
-    present = {tag: str(value) for tag, value in command_tags({}, views, 5).items()}
-    assert command_tags(present, views, 6) == {}
+def test_a_view_that_is_there_is_not_written_again():
+    view = command_view("c1", "one", True)
+    present = {tag: str(value) for tag, value in command_tags({}, view, 5).items()}
+    assert command_tags(present, view, 6) == {}
