@@ -16,11 +16,9 @@ import importlib
 import os
 import re
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -143,8 +141,7 @@ def _loaded(place: Place) -> tuple[ModuleType, object, set[str]]:
         raise ValueError(f"{place.file} changed after this process first read it: run it again")
     before = set(sys.modules)
     try:
-        with _no_end_of_process():
-            module = _module_of(Path(place.file)) if place.file else importlib.import_module(place.module)
+        module = _module_of(Path(place.file)) if place.file else importlib.import_module(place.module)
         value = getattr(module, place.name, _MISSING)
     except KeyboardInterrupt:
         raise
@@ -154,30 +151,6 @@ def _loaded(place: Place) -> tuple[ModuleType, object, set[str]]:
                 del sys.modules[name]
         raise ValueError(f"{place}: {_problem(place, error)}") from error
     return module, value, before
-
-
-@contextmanager
-def _no_end_of_process() -> Iterator[None]:
-    """Within, os._exit and os.abort raise SystemExit in this thread, as a file that is executed must not end the
-    command."""
-    thread = threading.get_ident()
-
-    def refusing(name: str, end: Callable[..., Any]) -> Callable[..., Any]:
-        def refused(*given: Any) -> None:
-            if threading.get_ident() != thread:
-                end(*given)
-            raise SystemExit(f"os.{name} would end this process, leave it out")
-
-        return refused
-
-    ends = {name: getattr(os, name) for name in ("_exit", "abort")}
-    for name, end in ends.items():
-        setattr(os, name, refusing(name, end))
-    try:
-        yield
-    finally:
-        for name, end in ends.items():
-            setattr(os, name, end)
 
 
 def _found(place: Place) -> KernelSpec:

@@ -34,20 +34,9 @@ HEAP_SHARE = 0.5
 the libraries' own buffers need as much again."""
 
 
-TYPES = {
-    "torch.float16": "half",
-    "torch.bfloat16": "bfloat16",
-    "torch.float32": "float",
-    "torch.float64": "double",
-    "torch.int8": "int8",
-    "torch.int16": "int16",
-    "torch.int32": "int32",
-    "torch.int64": "int64",
-    "torch.uint8": "uint8",
-    "torch.uint16": "uint16",
-    "torch.uint32": "uint32",
-    "torch.uint64": "uint64",
-}
+_IN_C = {"float16": "half", "float32": "float", "float64": "double"}
+_OTHERS = ("bfloat16", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+TYPES = {f"torch.{name}": _IN_C.get(name, name) for name in (*_IN_C, *_OTHERS)}
 """What the library's host-side collectives call our dtypes."""
 
 

@@ -51,13 +51,7 @@ def takes_as(kind: type) -> Callable[[Callable[[Any], int]], Callable[..., int]]
 
 def _without_pages(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """Several places without pages among them: `symlab html` writes one beside a folder, and `records/*` names both."""
-    pages = [place for place in given if place.endswith(".html") and Path(place).is_file()]
-    kept = tuple(place for place in given if place not in pages)
-    if not pages or not kept:
-        return given
-    rest = f" and {len(pages) - 1} more" if len(pages) > 1 else ""
-    print(f"symlab: left out {pages[0]}{rest}: a page holds no records", file=sys.stderr)
-    return kept
+    return tuple(place for place in given if not place.endswith(".html")) or given
 
 
 def output_option(help: str, **more: Any) -> Callable[[Function], Function]:

@@ -12,7 +12,7 @@ that there are have been."""
 COMPLETE_TAG, LAYOUT_TAG, MANIFEST_TAG = "symlab.complete", "symlab.layout", "symlab.manifest"
 """Tags of a command's run: whether all that was asked for is there; LAYOUT; the digest of its folder's manifest."""
 
-LAYOUT = "4"
+LAYOUT = "5"
 """How names are given, and what is attached. A command that was sent in another way is sent again, to the same runs."""
 
 PARENT_TAG = "mlflow.parentRunId"

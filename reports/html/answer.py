@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cases.record.record import Record, Status
+from cases.record.record import Record
 from reports.html.blocks import Block, Notes, Side, Table
 from reports.html.pictures import Album
+from reports.table import brief
 from reports.table.compare import Row, contestant_text, is_baseline, limit_gbps, rows, split
 from reports.table.sheet import Line, Sheet, line_of
 from reports.table.text import counted, size_text
@@ -70,7 +71,9 @@ def rivals(records: Sequence[Record]) -> str:
 def blocks(real: Sequence[Record], simulated: Sequence[Record], album: Album) -> list[Block]:
     """Return the answer: of what was timed, the best of each size with its picture; else how the cases of each
     algorithm ended. If all is simulated, it says what that means."""
-    found = _of_times(real, album) or _of_results([*real, *simulated])
+    found = _of_times(real, album)
+    if not found and any(record.check is not None for record in (*real, *simulated)):
+        found = [Side(tuple(map(Table, brief.by_kernel([*real, *simulated]))), ())]
     return [*found, Notes((SIMULATED,))] if simulated and not real else found
 
 
@@ -93,7 +96,7 @@ def _of_times(records: Sequence[Record], album: Album) -> list[Block]:
         Sheet(f"Best of each size: {first.heading}", columns, (tuple(lines),), frozenset(columns) - {"fastest"})
     )
     more = len(sections) - 1
-    said = (f"{counted(more, 'more section')} under Measured on hardware, which begins with all of them at a glance",)
+    said = (f"{counted(more, 'more section')} under Measured on hardware",)
     drawn = album.curves(first.heading, judged, limit_gbps(first.records), most=1)
     return [Side((table, *([Notes(said)] if more else [])), tuple(drawn))]
 
@@ -109,31 +112,3 @@ def _line(row: Row, judged: Sequence[Row]) -> Line:
         "ours/base": ratio,
     }
     return line_of(values, _FORMATS, {"fastest": "bold" if row.is_ours else ""})
-
-
-def _of_results(records: Sequence[Record]) -> list[Block]:
-    """How the cases of each algorithm ended, a line each: nothing if no case was checked."""
-    ops = {record.case.op for record in records}
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        if record.check is not None:
-            found.setdefault(record.case.name if len(ops) > 1 else record.case.algorithm, []).append(record)
-    lines = [_result_line(name, own) for name, own in found.items()]
-    if not lines:
-        return []
-    columns = tuple(lines[0].cells)
-    sheet = Sheet("Results of each algorithm", columns, (tuple(lines),), frozenset(columns[1:]))
-    return [Side((Table(sheet),), ())]
-
-
-def _result_line(name: str, own: Sequence[Record]) -> Line:
-    checks = [record.check for record in own if record.check is not None]
-    values = {
-        "algorithm": name,
-        "sizes": len({record.case.size_bytes for record in own}),
-        "cases": len(own),
-        "passed": sum(record.status is Status.PASSED for record in own),
-        "elements": sum(check.elements for check in checks),
-        "wrong": sum(check.wrong for check in checks),
-    }
-    return line_of(values, styles={"passed": "green" if values["passed"] == len(own) else "bold red"})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from reports.table.sheet import Line, Sheet
@@ -67,20 +67,17 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A sheet, sortable by its columns. links: by number of a line, the anchor that its first cell links to. titles:
-    the full text of a shortened one, such as a digest, by the shortened text."""
+    """A sheet, sortable by its columns."""
 
     kind: ClassVar[str] = "table"
     sheet: Sheet
-    links: Mapping[int, str] = field(default_factory=dict)
-    titles: Mapping[str, str] = field(default_factory=dict)
     heading: bool = True
 
 
-def table_of(name: str, lines: Sequence[Line], titles: Mapping[str, str] | None = None) -> Table:
+def table_of(name: str, lines: Sequence[Line]) -> Table:
     """Return a table without a heading: its columns are the cells of its first line, and those with figures numeric."""
     numeric = frozenset(column for line in lines for column in line.raw)
-    return Table(Sheet(name, tuple(lines[0].cells), (tuple(lines),), numeric), titles=titles or {}, heading=False)
+    return Table(Sheet(name, tuple(lines[0].cells), (tuple(lines),), numeric), heading=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +160,6 @@ class Cell:
     text: str
     value: str
     classes: str
-    title: str
-    link: str
 
 
 def columns_of(table: Table) -> list[str]:
@@ -178,13 +173,8 @@ def columns_of(table: Table) -> list[str]:
 
 def drawn(table: Table) -> list[list[Cell]]:
     """Return the cells of a table, line by line."""
-    lines: list[list[Cell]] = []
     columns = columns_of(table)
-    for group in table.sheet.groups:
-        for line in group:
-            link = table.links.get(len(lines), "")
-            lines.append([_cell(table, line, column, link) for column in columns])
-    return lines
+    return [[_cell(table, line, column) for column in columns] for group in table.sheet.groups for line in group]
 
 
 def shades(table: Table) -> list[str]:
@@ -192,7 +182,7 @@ def shades(table: Table) -> list[str]:
     return [("", "shade")[number % 2] for number, group in enumerate(table.sheet.groups) for _ in group]
 
 
-def _cell(table: Table, line: Line, column: str, link: str) -> Cell:
+def _cell(table: Table, line: Line, column: str) -> Cell:
     text = line.cells[column].strip()
     classes = [_CLASSES[word] for word in line.styles.get(column, "").split() if word in _CLASSES]
     if len(text) > LONG and "text" not in classes:
@@ -205,8 +195,7 @@ def _cell(table: Table, line: Line, column: str, link: str) -> Cell:
             text = f"{BEST} {text.removesuffix(BEST).rstrip()}"
     sign = SIGNS.get(text.partition(" ")[0], "")
     text = f"{sign} {text}" if sign else text
-    link = link if column == table.sheet.columns[0] else ""
-    return Cell(text, value, " ".join(classes), table.titles.get(text, ""), link)
+    return Cell(text, value, " ".join(classes))
 
 
 def _value(line: Line, column: str, text: str) -> str:

@@ -22,9 +22,6 @@ from reports.table.sheet import line_of
 _OWN = ("records", "cache_dir", "track", "deadline_s")
 """Keys that may differ between commands of one request."""
 
-MOST_OPEN = 12
-"""Maximum number of jobs to list in an open table. Of more, the distinct values are shown, and the table is folded."""
-
 
 def part(records: Sequence[Record]) -> Part:
     """Return the part, with the commands and the configuration of each request."""
@@ -84,54 +81,29 @@ def _blocks(commands: Sequence[Sequence[Record]]) -> list[Block]:
 
 
 def _configurations(records: Sequence[Record]) -> list[Block]:
-    """Return the configuration that all jobs share, and a table of the keys in which they differ."""
-    jobs: dict[int, Record] = {}
-    for record in records:
-        jobs.setdefault(record.request.job, record)
-    flats = {number: by_dotted_path(_configuration(record)) for number, record in sorted(jobs.items())}
-    keys = list(dict.fromkeys(key for flat in flats.values() for key in flat))
-    missing = object()
-    differing = [key for key in keys if len({repr(flat.get(key, missing)) for flat in flats.values()}) > 1]
-    shared = _configuration(next(iter(jobs.values())))
-    blocks: list[Block] = []
-    if not shared:
+    """Return the first job's configuration, and of each other job the values in which it differs from that."""
+    jobs = {record.request.job: record for record in reversed(records)}
+    flats = {number: by_dotted_path(_configuration(jobs[number])) for number in sorted(jobs)}
+    first = jobs[min(jobs)]
+    if not _configuration(first):
         return [Notes(("No configuration was recorded.",))]
-    if differing:
+    blocks: list[Block] = []
+    if first.request.resolved:
+        blocks.append(Facts((("left open, became", yaml_line(first.request.resolved)[1:-1]),)))
+    blocks.append(Fold("The configuration of the first job, resolved", (Code(yaml_text(_configuration(first))),)))
+    if len(jobs) > 1:
+        begin = flats[min(jobs)]
         lines = [
-            line_of({"job": number + 1} | {key: yaml_line(flat[key]) if key in flat else None for key in differing})
+            line_of({"job": number + 1, "differs from the first in": yaml_line(differing)[1:-1]})
             for number, flat in flats.items()
+            if (differing := {key: value for key, value in flat.items() if begin.get(key) != value})
         ]
-        table = table_of("jobs", lines)
-        blocks.append(Heading("", f"{len(jobs)} jobs, which differ in", listed=False))
-        if len(jobs) <= MOST_OPEN:
-            blocks.append(table)
-        else:
-            values = {key: dict.fromkeys(line.cells[key] for line in lines) for key in differing}
-            blocks.append(Facts(tuple((key, ", ".join(some)) for key, some in values.items())))
-            blocks.append(Fold(f"Each of the {len(jobs)} jobs", (table,)))
-    text = yaml_text(_without(shared, set(differing)))
-    first = next(iter(jobs.values())).request
-    if first.overrides and len(jobs) == 1:
-        blocks.append(Facts((("overrides", " ".join(first.overrides)),)))
-    left_open = first.resolved
-    if left_open and not differing:
-        blocks.append(Facts((("left open, became", yaml_line(left_open)[1:-1]),)))
-    title = "The configuration, resolved" if len(jobs) == 1 else "The configuration that all jobs share, resolved"
-    return [*blocks, Fold(title, (Code(text),))]
+        blocks.append(Fold(f"{len(jobs)} jobs", (table_of("jobs", lines),)) if lines else Notes(()))
+    return blocks
 
 
 def _configuration(record: Record) -> dict[str, Any]:
     return record.request.configuration or {}
-
-
-def _without(value: Mapping[str, Any], paths: set[str], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping without these paths."""
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        if f"{prefix}{key}" in paths:
-            continue
-        found[key] = _without(item, paths, f"{prefix}{key}.") if isinstance(item, Mapping) else item
-    return found
 
 
 def _name(record: Record) -> str:

@@ -57,7 +57,6 @@ def page(
     simulated = [record for record in records if is_simulated(record)]
     answered = answer.blocks(real, simulated, album)
     parts = _parts(records, real, simulated, audit, album)
-    of_commands = environment.command_digests(records)
     return _rendered(
         kicker="symlab report",
         given=title,
@@ -69,7 +68,7 @@ def page(
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=[*parts, environment.digests_part(records, of_commands, sealed or {})],
+        parts=[*parts, environment.digests_part(records, sealed or {})],
         left_out=album.left_out(),
         swatches=album.swatches,
         svgs=album.drawn(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from cases.documents import encoded
@@ -52,9 +51,7 @@ def environment_part(records: Sequence[Record]) -> Part:
 
 def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
     """Records that have the same environment together."""
-    same: dict[int, list[Record]] = {}
-    for record in records:  # those that were read together have it as the same object
-        same.setdefault(id(record.environment), []).append(record)
+    same = gathered((id(record.environment), record) for record in records)  # read together, it is the same object
     found: dict[str, list[Record]] = {}
     for members in same.values():
         document = encoded(members[0].environment)
@@ -63,21 +60,18 @@ def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
     return sorted(found.values(), key=lambda own: own[0].started)
 
 
-def command_digests(records: Sequence[Record]) -> dict[str, tuple[int, str]]:
-    """Return the number of records and their digest (bundle.digest) of each command."""
+def digests_part(records: Sequence[Record], sealed: Mapping[str, str]) -> Part:
+    """Return the part with the digests of folders' manifests (sealed, by the folders' names), and of each command's
+    records (bundle.digest)."""
     commands = gathered((record.request.command, record) for record in records)
-    return {name: (len(own), bundle.digest(own)) for name, own in commands.items()}
-
-
-def digests_part(
-    records: Sequence[Record], commands: Mapping[str, tuple[int, str]], sealed: Mapping[str, str] = MappingProxyType({})
-) -> Part:
-    """Return the part with the digests of folders' manifests (sealed, by the folders' names), of each command's records
-    (from command_digests), and of code."""
-    column = "SHA-256 of its bundle"
+    columns = ("SHA-256 of its manifest", "SHA-256 of its bundle")
+    folders = [Line({"folder": name, columns[0]: one}, {columns[0]: "code"}) for name, one in sealed.items()]
     lines = [
-        line_of({"command": name or "(no name)", "records": count, column: digest}, styles={column: "code"})
-        for name, (count, digest) in commands.items()
+        line_of(
+            {"command": name or "(no name)", "records": len(own), columns[1]: bundle.digest(own)},
+            styles={columns[1]: "code"},
+        )
+        for name, own in commands.items()
     ]
     blocks: list[Block] = [
         Heading("digests-records", "Of the records", listed=False),
@@ -89,41 +83,11 @@ def digests_part(
             )
         ),
     ]
-    return Part("digests", "Digests", (*_folders(sealed), *blocks, *_code(records)))
-
-
-def _folders(sealed: Mapping[str, str]) -> list[Block]:
-    if not sealed:
-        return []
-    column = "SHA-256 of its manifest"
-    lines = [Line({"folder": name, column: digest}, {column: "code"}) for name, digest in sealed.items()]
-    note = "the command printed it with the folder; symlab sign vouches for it, and symlab audit --signers says who did"
-    return [
-        Heading("digests-folders", "Of the folders", listed=False),
-        table_of("folders", lines),
-        Notes((note,)),
-    ]
-
-
-def _code(records: Sequence[Record]) -> list[Block]:
-    found: dict[tuple[str, str, str], None] = {}
-    for record in records:
-        if (kernel := record.kernel) is not None:
-            for what, digest in (
-                ("PTX", kernel.ptx_digest),
-                ("PTX without line information", kernel.code_digest),
-                ("cubin", kernel.cubin_digest),
-                ("sources", kernel.source_digest),
-            ):
-                if digest:
-                    found[kernel.name, what, digest] = None
-    if not found:
-        return []
-    lines = [
-        Line({"kernel": name, "of its": what, "SHA-256": digest.removeprefix("sha256:")}, {"SHA-256": "code"})
-        for name, what, digest in sorted(found)
-    ]
-    return [Fold(f"Of the kernels' code: {len(lines)}", (table_of("code", lines),))]
+    if folders:
+        note = "the command printed it with the folder; symlab sign vouches for it, and symlab audit --signers says who"
+        heading = Heading("digests-folders", "Of the folders", listed=False)
+        blocks = [heading, table_of("folders", folders), Notes((note,)), *blocks]
+    return Part("digests", "Digests", tuple(blocks))
 
 
 def _groups(environment: Mapping[str, Any]) -> list[Block]:

@@ -1,35 +1,25 @@
-"""The part of the page on what ran where: fabrics and devices, libraries, and kernels with their digests."""
+"""The part of the page on what ran where: fabrics and devices, and kernels with their digests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from cases.gathered import gathered
-from cases.record.record import FabricInfo, KernelInfo, Record
-from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table, table_of
+from cases.record.record import FabricInfo, Record
+from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table
 from reports.html.commands import yaml_line
 from reports.table.compare import device_text
 from reports.table.sheet import Sheet, line_of
 from reports.table.text import counted, size_text
 
 SHORT = 12
-"""Number of digits shown of a digest; the part Digests has all of them."""
+"""Number of digits shown of a digest; records have all of them."""
 
 
 def part(records: Sequence[Record]) -> Part:
-    """Return the part: fabrics, libraries, kernels."""
-    blocks: list[Block] = [*_fabrics(records), *_libraries(records), *_kernels(records)]
+    """Return the part: fabrics, kernels."""
+    blocks: list[Block] = [*_fabrics(records), *_kernels(records)]
     return Part("ran", "What ran where", tuple(blocks))
-
-
-def short(digest: str) -> str:
-    """A digest's first digits, "-" for none."""
-    return digest.removeprefix("sha256:")[:SHORT] or "-"
-
-
-def titles(digests: Sequence[str]) -> dict[str, str]:
-    """Return full digests by their short form."""
-    return {short(digest): digest for digest in digests if digest}
 
 
 def _fabrics(records: Sequence[Record]) -> list[Block]:
@@ -60,58 +50,28 @@ def _fabrics(records: Sequence[Record]) -> list[Block]:
     return blocks
 
 
-def _libraries(records: Sequence[Record]) -> list[Block]:
-    found: dict[str, dict[str, int]] = {}
-    for record in records:
-        if record.library:
-            names = found.setdefault(record.library, {})
-            name = record.case.name
-            names[name] = names.get(name, 0) + 1
-    if not found:
-        return []
-    lines = [
-        line_of({"library": library, "ran": ", ".join(names), "cases": sum(names.values())})
-        for library, names in sorted(found.items())
-    ]
-    return [
-        Heading("libraries", "Libraries", listed=False),
-        table_of("libraries", lines),
-    ]
-
-
 def _kernels(records: Sequence[Record]) -> list[Block]:
-    """Return a line for each kernel; the part Digests has those of all that was compiled."""
-    found: dict[tuple[str, ...], list[KernelInfo]] = {}
-    for record in records:
-        if record.kernel is not None:
-            kernel = record.kernel
-            key = (kernel.name, kernel.ptx_digest, kernel.cubin_digest, kernel.source_digest, kernel.compiler)
-            found.setdefault(key, []).append(kernel)
-    if not found:
-        return []
-    return [Heading("kernels", "Kernels", listed=False), _by_name(found)]
-
-
-def _by_name(found: Mapping[tuple[str, ...], Sequence[KernelInfo]]) -> Table:
     """A line for each kernel: how often it was compiled, from which sources."""
-    names = gathered((key[0], (key, kernels)) for key, kernels in sorted(found.items()))
+    kernels = gathered((record.kernel.name, record.kernel) for record in records if record.kernel is not None)
+    if not kernels:
+        return []
     lines = []
-    for name, some in names.items():
-        infos = [one for _, kernels in some for one in kernels]
+    for name, infos in sorted(kernels.items()):
+        sources = dict.fromkeys(one.source_digest.removeprefix("sha256:")[:SHORT] or "-" for one in infos)
         cells = {
             "kernel": name,
             "cases": len(infos),
-            "compiled": len({key[1] for key, _ in some}),
+            "compiled": len({one.ptx_digest for one in infos}),
             "arch": ", ".join(sorted({one.arch for one in infos})),
             "grid": _range(sorted({one.grid for one in infos})),
             "block": _range(sorted({one.block for one in infos})),
-            "sources": ", ".join(dict.fromkeys(short(key[3]) for key, _ in some)),
-            "compiler": ", ".join(dict.fromkeys(key[4] for key, _ in some)),
+            "sources": ", ".join(sources),
+            "compiler": ", ".join(dict.fromkeys(one.compiler for one in infos)),
         }
         lines.append(line_of(cells, styles={"sources": "code"}))
-    digests = titles([key[3] for key in found])
     numeric = frozenset({"cases", "compiled", "grid", "block"})
-    return Table(Sheet("kernels", tuple(lines[0].cells), (tuple(lines),), numeric), titles=digests, heading=False)
+    sheet = Sheet("kernels", tuple(lines[0].cells), (tuple(lines),), numeric)
+    return [Heading("kernels", "Kernels", listed=False), Table(sheet, heading=False)]
 
 
 def _range(values: Sequence[int]) -> str:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
+from cases.gathered import gathered
 from cases.record.record import Record, Status
 from reports.html import races
-from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table, table_of
-from reports.table import table
+from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table
+from reports.table import refusals, table
 from reports.table.compare import device_text, heading, is_simulated, split
-from reports.table.sheet import Line, line_of
-from reports.table.text import counted, reason_of, size_text
+from reports.table.text import counted, span_text, story_of
 
 _BROKEN = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT)
 
-_SIZES_SHOWN = 4
+_NONE = (Notes(("Nothing was refused, and nothing failed.",)),)
 
 
 def counts(records: Sequence[Record]) -> tuple[tuple[str, str, int, str], ...]:
@@ -108,53 +107,14 @@ def plain_part(records: Sequence[Record], anchor: str, title: str) -> Part | Non
 
 def refusals_part(records: Sequence[Record]) -> Part:
     """Return the part of refused, wrong and failed cases, with their reasons."""
-    blocks: list[Block] = []
-    refused = [record for record in records if record.status is Status.REFUSED]
-    if refused:
-        title = f"Refused: {counted(len(refused), 'case')}"
-        blocks += [Heading("refused", title), table_of("refusals", _refusals(refused))]
     bad = [record for record in records if record.status is Status.WRONG or record.status in _BROKEN]
+    refused = sum(record.status is Status.REFUSED for record in records)
+    blocks: list[Block] = []
+    if refused:
+        lines = [line for lines in refusals.lines(records).values() for line in lines]
+        blocks += [Heading("refused", f"Refused: {counted(refused, 'case')}"), Notes(tuple(lines))]
     if bad:
-        title = f"Wrong or failed: {counted(len(bad), 'case')}"
-        blocks += [Heading("failed", title), table_of("failures", _failures(bad))]
-    if not blocks:
-        blocks.append(Notes(("Nothing was refused, and nothing failed.",)))
-    return Part("reasons", "Refusals and failures", tuple(blocks))
-
-
-def _refusals(records: Sequence[Record]) -> list[Line]:
-    """Return a line for each reason, with who was refused. Reasons that differ only in the name and the size are
-    one."""
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        reason = re.sub(rf"\b{record.case.size_bytes}\b", "(its size)", reason_of(record))
-        reason = re.sub(rf"(?<![\w/]){re.escape(record.case.name)}(?![\w/])", "(it)", reason)
-        found.setdefault(reason, []).append(record)
-    lines = []
-    for reason, own in found.items():
-        who = ", ".join(dict.fromkeys(record.case.name for record in own))
-        values = {"who": who, "cases": len(own), "sizes": _sizes(own), "reason": reason}
-        lines.append(line_of(values, styles=dict.fromkeys(("who", "reason", "sizes"), "text")))
-    return lines
-
-
-def _sizes(records: Sequence[Record]) -> str:
-    """Return a few sizes in full, more as a range."""
-    sizes = sorted({record.case.size_bytes for record in records})
-    if len(sizes) <= _SIZES_SHOWN:
-        return ", ".join(map(size_text, sizes))
-    return f"{len(sizes)} sizes, {size_text(sizes[0])} to {size_text(sizes[-1])}"
-
-
-def _failures(records: Sequence[Record]) -> list[Line]:
-    """Return a line for each reason of each algorithm in each job, with sizes and number of cases."""
-    found: dict[tuple[str, str, str, str], list[Record]] = {}
-    for record in records:
-        key = (str(record.status), record.case.algorithm, heading(record), reason_of(record))
-        found.setdefault(key, []).append(record)
-    lines = []
-    for (status, algorithm, job, reason), own in found.items():
-        values = {"status": status, "algorithm": algorithm, "sizes": _sizes(own), "cases": len(own)}
-        styles = {"status": "bold red", "reason": "text"}
-        lines.append(line_of(values | {"job": job, "reason": reason}, styles=styles))
-    return lines
+        alike = gathered(((f"{one.status}: {one.case.algorithm}", heading(one), story_of(one)), one) for one in bad)
+        lines = [f"{who}, {span_text(own)} ({job}): {story}" for (who, job, story), own in alike.items()]
+        blocks += [Heading("failed", f"Wrong or failed: {counted(len(bad), 'case')}"), Notes(tuple(lines))]
+    return Part("reasons", "Refusals and failures", (*blocks, *_NONE[: not blocks]))

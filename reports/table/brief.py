@@ -1,6 +1,5 @@
 """A command's records in few lines, for where their table would be long: how many cases ended how, the worst error, the
-best time. A line for each series (an algorithm of a job); of many, a line for each job; of many of those, a line for
-each kernel.
+best time. A line for each series (an algorithm of a job); of many, a line for each kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from reports.table import races
 from reports.table.compare import Section
 from reports.table.sheet import Line, Sheet
 from reports.table.table import Render, rendering, sections
-from reports.table.text import MAX_LINES, counted, is_long, number, place_text, size_text
+from reports.table.text import MAX_LINES, counted, is_long, number, place_text, span_text
 
 _COLUMNS = (
     *("sizes", "cases", "passed", "refused", "wrong", "failed", "findings", "max ulp", "max abs error"),
@@ -33,16 +32,13 @@ class _Part:
 
 
 def text(records: Sequence[Record], render: Render | None = None) -> str:
-    """The shortest of what has at most MAX_LINES lines with the most detail; a line for each kernel at any length."""
+    """A line for each series, if these are at most MAX_LINES lines; else for each kernel, at any length."""
     draw = render or rendering()
-    jobs = sections(records)
-    for make in (_by_series, _by_job):
-        sheets = make(jobs)
-        if sum(len(group) for sheet in sheets for group in sheet.groups) > MAX_LINES:
-            continue
-        if not is_long(drawn := draw(sheets, _captions(sheets))):
-            return drawn
-    sheets = _by_kernel(records)
+    sheets = _by_series(sections(records))
+    count = sum(len(group) for sheet in sheets for group in sheet.groups)
+    if count <= MAX_LINES and not is_long(drawn := draw(sheets, _captions(sheets))):
+        return drawn
+    sheets = by_kernel(records)
     return draw(sheets, _captions(sheets))
 
 
@@ -51,13 +47,8 @@ def _by_series(jobs: Sequence[Section]) -> list[Sheet]:
     return _sheets([(job.heading, "algorithm", _parts(job.records, _contestant)) for job in jobs])
 
 
-def _by_job(jobs: Sequence[Section]) -> list[Sheet]:
-    """A line for each job."""
-    return _sheets([(counted(len(jobs), "job"), "job", [_Part(job.heading, job.records) for job in jobs])])
-
-
-def _by_kernel(records: Sequence[Record]) -> list[Sheet]:
-    """A line for each kernel and library."""
+def by_kernel(records: Sequence[Record]) -> list[Sheet]:
+    """Return a sheet with a line for each kernel and library."""
     parts = _parts(records, lambda record: record.case.name)
     return _sheets([(counted(len(records), "case"), "kernel", parts)])
 
@@ -95,11 +86,10 @@ def _values(part: _Part) -> dict[str, str]:
     timed = [(record.timing, record.case.size_bytes) for record in records if record.timing is not None]
     from reports.table.timed_table import time_text
 
-    sizes = sorted({record.case.size_bytes for record in records})
     settled = (Status.PASSED, Status.REFUSED, Status.WRONG)
     rates = [timing.busbw_gbps(size) for timing, size in timed if timing.has_bandwidth]
     return {
-        "sizes": size_text(sizes[0]) if len(sizes) == 1 else f"{size_text(sizes[0])} to {size_text(sizes[-1])}",
+        "sizes": span_text(records),
         "cases": f"{len(records):,}",
         "passed": f"{statuses.count(Status.PASSED):,}",
         "refused": f"{statuses.count(Status.REFUSED):,}",

@@ -12,7 +12,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 LEAST_ROOM = 20
 """Characters of a line that are always assumed: below, words would be cut to pieces."""
@@ -68,14 +68,13 @@ def text(sheets: Sequence[Sheet], captions: Sequence[str], width: int | None = N
     """Aligned text without any control characters; sheets with the same columns have the same widths.
 
     width: the maximum number of characters of a line, see room_here; None for any number. Where a table is wider,
-    columns are hidden as far as the sheet permits, and a last line names them; where that is not enough, its lines are
-    stacked, a cell a line. Headings and captions are wrapped.
+    columns are hidden as far as the sheet permits, and a last line names them. Headings and captions are wrapped.
     """
     layouts = _layouts(sheets, width)
     lines: list[str] = []
     for sheet in sheets:
         lines += [""] if lines else []
-        lines += [*wrapped(sheet.heading, width), *map(_plain, _body(sheet, layouts[sheet.columns], width))]
+        lines += [*wrapped(sheet.heading, width), *map(_plain, _body(sheet, layouts[sheet.columns]))]
     said = [*captions, *_hidden(layouts.values(), width)]
     return "\n".join([*lines, *([""] if lines else []), *(line for one in said for line in wrapped(one, width))])
 
@@ -95,21 +94,17 @@ def markdown(sheets: Sequence[Sheet], captions: Sequence[str]) -> str:
 
 
 def drawn(sheets: Sequence[Sheet], captions: Sequence[str]) -> str:
-    """The same for a terminal, with colours, by rich: framed where there is room for it."""
+    """The same for a terminal, with colours, by rich."""
     from rich.console import Console
     from rich.text import Text
 
     width = room_here() or shutil.get_terminal_size().columns
     layouts = _layouts(sheets, width)
-    is_framed = all(layout.framed <= width for layout in layouts.values())
     console = Console(force_terminal=True, highlight=False, width=width)
     with console.capture() as captured:
         for sheet in sheets:
-            if is_framed:
-                console.print(_framed(sheet))
-                continue
             heading = [[(line, "bold")] for line in wrapped(sheet.heading, width)]
-            for line in [*heading, *_body(sheet, layouts[sheet.columns], width), []]:
+            for line in [*heading, *_body(sheet, layouts[sheet.columns]), []]:
                 console.print(Text.assemble(*line), soft_wrap=True)
         for caption in [*captions, *_hidden(layouts.values(), width)]:
             console.print(Text("\n".join(wrapped(caption, width)), style="dim"), soft_wrap=True)
@@ -141,17 +136,15 @@ _Piece = tuple[str, str]
 class _Layout:
     """How sheets with the same columns are drawn: what is shown and hidden, how wide, and whether it is stacked.
 
-    framed and needed: the width of a frame around all columns, and of a line with all columns.
+    needed: the width of a line with all columns.
     """
 
     shown: tuple[str, ...]
     hidden: tuple[str, ...]
     widths: Mapping[str, int]
-    framed: int
     needed: int
     margin: str = "  "
     gap: str = "  "
-    is_stacked: bool = False
 
 
 def _layouts(sheets: Sequence[Sheet], width: int | None) -> dict[tuple[str, ...], _Layout]:
@@ -165,15 +158,15 @@ def _layout(columns: tuple[str, ...], widths: Mapping[str, int], spare: Sequence
     def taken(some: Sequence[str], margin: int, gap: int) -> int:
         return margin + sum(widths[column] for column in some) + gap * (len(some) - 1)
 
-    needed, framed = taken(columns, 2, 2), taken(columns, 4, 3)
+    needed = taken(columns, 2, 2)
     spare = [column for column in spare if column in columns]
     for count in range(len(spare) + 1):
         hidden = tuple(column for column in columns if column in spare[:count])
         shown = tuple(column for column in columns if column not in hidden)
         for margin, gap in ((2, 2), (0, 1)):
             if width is None or taken(shown, margin, gap) <= width:
-                return _Layout(shown, hidden, widths, framed, needed, " " * margin, " " * gap)
-    return _Layout(columns, (), widths, framed, needed, is_stacked=True)
+                return _Layout(shown, hidden, widths, needed, " " * margin, " " * gap)
+    return _Layout(shown, hidden, widths, needed, "", " ")
 
 
 def _hidden(layouts: Iterable[_Layout], width: int | None) -> list[str]:
@@ -186,11 +179,10 @@ def _hidden(layouts: Iterable[_Layout], width: int | None) -> list[str]:
     return [f"hidden, as a line has {width} characters: {', '.join(names)}; COLUMNS={needed} shows them"]
 
 
-def _body(sheet: Sheet, layout: _Layout, width: int | None) -> list[list[_Piece]]:
+def _body(sheet: Sheet, layout: _Layout) -> list[list[_Piece]]:
     """The lines of a sheet below its heading."""
-    if layout.is_stacked:
-        return _stacked(sheet, width)
-    lines = [_aligned(sheet, layout, Line(dict(zip(sheet.columns, sheet.columns, strict=True))))]
+    names = {column: column for column in sheet.columns}
+    lines = [_aligned(sheet, layout, Line(names, dict.fromkeys(names, "bold")))]
     for number, group in enumerate(sheet.groups):
         lines += [[]] if number else []
         lines += [_aligned(sheet, layout, line) for line in group]
@@ -210,36 +202,6 @@ def _aligned(sheet: Sheet, layout: _Layout, line: Line) -> list[_Piece]:
             text = text.rstrip()
         pieces += [(layout.gap if pieces else layout.margin, ""), (text, line.styles.get(column, ""))]
     return pieces
-
-
-def _stacked(sheet: Sheet, width: int | None) -> list[list[_Piece]]:
-    """Each line of a sheet as lines of their own: a cell each, behind the name of its column. Empty cells have none."""
-    longest = max(map(len, sheet.columns))
-    found: list[list[_Piece]] = []
-    for line in (line for group in sheet.groups for line in group):
-        found += [[]] if found else []
-        for column in sheet.columns:
-            if (cell := line.cells[column].strip()) not in ("", "-"):
-                style = line.styles.get(column, "")
-                found += [[(part, style)] for part in wrapped(f"{column.ljust(longest)} {cell}", width)]
-    return found
-
-
-def _framed(sheet: Sheet) -> Any:
-    """A sheet as rich's Table."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(sheet.heading), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for column in sheet.columns:
-        side: Literal["left", "right"] = "right" if column in sheet.numeric else "left"
-        table.add_column(column, justify=side, no_wrap=True)
-    for group in sheet.groups:
-        table.add_section()
-        for line in group:
-            table.add_row(*(Text(line.cells[name], line.styles.get(name, "")) for name in sheet.columns))
-    return table
 
 
 def _widths(sheets: Sequence[Sheet]) -> dict[tuple[str, ...], dict[str, int]]:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cases.record.record import Record, Status
 
@@ -23,6 +23,12 @@ def size_text(size_bytes: int) -> str:
         if size_bytes >= unit and size_bytes * 10 % unit == 0:
             return f"{size_bytes / unit:.10g} {_UNITS[power]}"
     return f"{size_bytes} B"
+
+
+def span_text(records: Iterable[Record]) -> str:
+    """Return the size of records, or the smallest and the largest: "1 KiB to 4 MiB"."""
+    sizes = sorted({record.case.size_bytes for record in records})
+    return " to ".join(map(size_text, dict.fromkeys((sizes[0], sizes[-1]))))
 
 
 def counted(count: int, noun: str) -> str:

@@ -181,7 +181,6 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         f"{_spanned((len(timing.samples_us[0]) for timing in timings), 'sample')}; data checked before and after",
         *average.lines(judged),
         *_bandwidths(timings),
-        *_rotation(timings),
     ]
     lines += _cached(records)
     worlds = [len(row.records) for row in judged if row.timings]
@@ -227,17 +226,6 @@ def _bandwidths(timings: Sequence[Timing]) -> list[str]:
             "time, 1 GB = 10^9 bytes"
         )
     return lines
-
-
-def _rotation(timings: Sequence[Timing]) -> list[str]:
-    """What L2 rotate comes to: where all slots of a contestant are smaller than the cache, it holds them all."""
-    together = [timing.slots * timing.slot_bytes for timing in timings if timing.l2 == "rotate"]
-    if not together:
-        return []
-    return [
-        f"L2 rotate: each call takes the next slot; a contestant's slots are {_span(together, size_text)} together, "
-        "and the cache may keep what is smaller than it"
-    ]
 
 
 def refused_lines(sections: Sequence[Section]) -> list[str]:

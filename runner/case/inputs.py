@@ -28,7 +28,6 @@ import os
 import threading
 from collections.abc import MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import torch
 from cachetools import LRUCache
@@ -48,9 +47,6 @@ KEPT_DEVICE_BYTES = 8 * 1024 * 1024 * 1024
 
 CHUNK_ELEMENTS = 1 << 22
 """Elements that are drawn at a time: a stream of 128 Mi elements needs no gigabytes on its way to its dtype."""
-
-DEVICE_CHUNK_ELEMENTS = 1 << 24
-"""The same on a GPU, where each step should last longer than its launch."""
 
 CPU = torch.device("cpu")
 
@@ -89,21 +85,9 @@ def make_input(case: Case, rank: int, numel: int, device: torch.device = CPU) ->
         found = _from_kept(key, device, numel)
     if found is not None:
         return found
-    made = draw_on(device, stream, case.seed, rank, numel)
+    made = draw(stream, case.seed, rank, numel, CHUNK_ELEMENTS, device)
     with _lock:
         return _from_kept(key, device, numel) or _keep(key, made)
-
-
-def draw_on(device: torch.device, stream: Stream, seed: int, rank: int, numel: int) -> torch.Tensor:
-    """Return a rank's stream on a device. A GPU draws it itself, where it draws what the host would: the same bits."""
-    wide = stream.dtype is torch.float64
-    if device.type == "cpu":
-        return draw(stream, seed, rank, numel, CHUNK_ELEMENTS)
-    from runner.case.device_generator import DeviceGenerator, agrees_with_numpy
-
-    if not agrees_with_numpy(device, wide):
-        return draw(stream, seed, rank, numel, CHUNK_ELEMENTS).to(device)
-    return draw(stream, seed, rank, numel, DEVICE_CHUNK_ELEMENTS, partial(DeviceGenerator, device=device))
 
 
 def digest_of(data: torch.Tensor) -> str:
@@ -118,8 +102,8 @@ def digest_of(data: torch.Tensor) -> str:
 
 
 def make_inputs(case: Case, ranks: Sequence[int], numel: int, device: torch.device = CPU) -> list[torch.Tensor]:
-    """make_input for several ranks; the host draws large ones at the same time, each in a thread."""
-    if numel < CHUNK_ELEMENTS or len(ranks) < 2 or device != CPU:
+    """make_input for several ranks; large ones are drawn at the same time, each in a thread."""
+    if numel < CHUNK_ELEMENTS or len(ranks) < 2:
         return [make_input(case, rank, numel, device) for rank in ranks]
     with ThreadPoolExecutor(min(len(ranks), os.cpu_count() or 1)) as pool:
         return list(pool.map(lambda rank: make_input(case, rank, numel, device), ranks))

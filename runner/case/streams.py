@@ -2,8 +2,8 @@
 
 Rank r of a case with seed s draws from NumPy's Philox generator, seeded by SeedSequence(entropy=s, spawn_key=(r,)):
 streams that are independent in both, and begin alike for every size. What ranks must agree on (who holds a special
-value) comes from a stream of the seed alone, spawn_key=(0, 1). Words and normal numbers come from generators.py, on the
-host or on a GPU; what is made of them here are integers and single roundings, which are the same on both.
+value) comes from a stream of the seed alone, spawn_key=(0, 1). Words and normal numbers are drawn on the host; what is
+made of them, on a GPU if they are for one, are integers and single roundings, which are the same on both.
 
 - "integers": from -m to m without 0 (unsigned types: from 1).
 - "sparse": 1 or -1 from `largest` ranks of each element, 0 from the others. Those ranks follow each other cyclically,
@@ -17,19 +17,13 @@ host or on a GPU; what is made of them here are integers and single roundings, w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import torch
 
 from kernels.numeric.formats import FORMATS, bits_of, is_float, is_signed, narrow
-from runner.case.generators import HostGenerator, upper_half
-
-if TYPE_CHECKING:
-    from runner.case.device_generator import DeviceGenerator
-
-Generator: TypeAlias = "HostGenerator | DeviceGenerator"
 
 LARGEST_DRAWN = 1 << 32
 """Magnitudes of integers are drawn from 32 bits: no larger ones."""
@@ -52,16 +46,35 @@ class Stream:
     base: str = ""
 
 
-Generators: TypeAlias = "Callable[[int, tuple[int, ...]], Generator]"
-"""Makes the generator of a seed and a key; the device is its own."""
+class Generator:
+    """NumPy's generator for a seed and the key of a stream, its numbers brought to a device (None: the host). Each call
+    goes on where the one before it ended."""
+
+    def __init__(self, seed: int, key: tuple[int, ...], device: torch.device | None) -> None:
+        self._bits = np.random.Philox(np.random.SeedSequence(entropy=seed, spawn_key=key))
+        self._generator, self._device = np.random.Generator(self._bits), device
+
+    def words(self, count: int) -> torch.Tensor:
+        """Return the next count words of 64 random bits, as int64."""
+        return torch.from_numpy(self._bits.random_raw(count).view(np.int64)).to(device=self._device)
+
+    def normal(self, count: int, wide: bool) -> torch.Tensor:
+        """Return the next count standard normal numbers in float32, or (wide) in float64."""
+        drawn = self._generator.standard_normal(count, dtype=np.float64 if wide else np.float32)
+        return torch.from_numpy(drawn).to(device=self._device)
+
+
+def _upper_half(words: torch.Tensor) -> torch.Tensor:
+    """The higher 32 of 64 bits as a number: int64's own shift would repeat the sign."""
+    return (words >> 32).bitwise_and_(0xFFFFFFFF)
 
 
 def draw(
-    stream: Stream, seed: int, rank: int, numel: int, piece: int, generators: Generators = HostGenerator
+    stream: Stream, seed: int, rank: int, numel: int, piece: int, device: torch.device | None = None
 ) -> torch.Tensor:
-    """The first numel elements of a rank's stream (1-D, on the generators' device), made in pieces of at most piece
+    """The first numel elements of a rank's stream (1-D, on a device; None: the host), made in pieces of at most piece
     elements. The bits depend on neither device nor piece."""
-    source, common = generators(seed, (rank,)), generators(seed, (0, 1))
+    source, common = Generator(seed, (rank,), device), Generator(seed, (0, 1), device)
     made = _drawn(stream, rank, 0, min(piece, numel), source, common)
     if numel > piece:
         first, made = made, made.new_empty(numel)
@@ -105,7 +118,7 @@ def _drawn(stream: Stream, rank: int, start: int, length: int, source: Generator
 def _integers(words: torch.Tensor, largest: int, dtype: torch.dtype) -> torch.Tensor:
     """Raw 64 bits a number to int64 from -largest to largest without 0; unsigned dtypes: from 1."""
     # 32 bits scaled to 1..m, one more for the sign: integer arithmetic, so the same everywhere
-    magnitude = upper_half(upper_half(words).mul_(largest)).add_(1)
+    magnitude = _upper_half(_upper_half(words).mul_(largest)).add_(1)
     if not (is_float(dtype) or is_signed(dtype)):
         return magnitude
     return torch.where((words & 1).to(torch.bool), -magnitude, magnitude)

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 from cases.documents import decoded, encoded
 from cases.record.record import Record
-from cases.record.request import RecordedEnvironment, RecordedRequest
 
 Plain = TypeVar("Plain")
 
@@ -72,6 +71,10 @@ _PLACE = r"(?:(?<![\w.~-])|(?<=\s-[A-Za-z]))"
 _HOMES = rf"{_PLACE}(?:/root(?![\w-])|/(?:home|Users)/[^/\s:;,\"'|]+)"
 
 
+_FREE = ("refusal", "fabric", "check", "timing", "environment", "request")
+"""Parts of a record that hold free text, beside its reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What is known of this process: the values of its secret variables, its home folders."""
@@ -99,30 +102,9 @@ def scrubbed_values(value: Plain) -> Plain:
 def scrubbed_record(record: Record) -> Record:
     """The record with its free texts and its free-form parts scrubbed. What it measured and compared is left."""
     known = _known(os.environ)
-    fabric, check, timing, refusal = record.fabric, record.check, record.timing, record.refusal
-    if refusal is not None:
-        refusal = replace(refusal, reason=_scrubbed(refusal.reason, known), hint=_scrubbed(refusal.hint, known))
-    if fabric is not None:
-        fabric = replace(
-            fabric,
-            multicast_reason=_remembered(fabric.multicast_reason, known),
-            description=_remembered(fabric.description, known),
-            settings=_walked(fabric.settings, known),
-        )
-    if check is not None:
-        check = replace(check, guard_faults=tuple(_remembered(fault, known) for fault in check.guard_faults))
-    if timing is not None:
-        timing = replace(timing, devices=tuple(_walked(device, known) for device in timing.devices))
-    return replace(
-        record,
-        reason=_scrubbed(record.reason, known),
-        refusal=refusal,
-        fabric=fabric,
-        check=check,
-        timing=timing,
-        environment=decoded(RecordedEnvironment, _walked(encoded(record.environment), known), "environment"),
-        request=decoded(RecordedRequest, _walked(encoded(record.request), known), "request"),
-    )
+    parts = {name: part for name in _FREE if (part := getattr(record, name)) is not None}
+    told = {name: decoded(type(part), _walked(encoded(part), known), name) for name, part in parts.items()}
+    return replace(record, reason=_scrubbed(record.reason, known), **told)
 
 
 def is_secret(name: str, value: str) -> bool:

@@ -36,14 +36,12 @@ def track(records: tuple[Path, ...], uri: str, experiment: str) -> int:
 def dashboard(uri: str, port: int, is_print: bool) -> None:
     """Open MLflow's dashboard on what was tracked.
 
-    Starts MLflow's server for a database until Ctrl-C, and prints the address of the newest command's charts there. A
-    server of your own already runs: its address is printed.
+    Starts MLflow's server for a database until Ctrl-C. A server of your own already runs: its address is printed.
     """
     from reports.tracking import database_path, resolved_uri
     from runner.request.validate import check_uri
     from runner.request_error import RequestError
-    from runner.track.dashboard import JOBS, check_port, newest_place, open_command
-    from runner.track.pages import address_of
+    from runner.track.dashboard import JOBS, check_port, open_command
 
     check_uri(uri, "--uri")
     path = database_path(resolved_uri(uri))
@@ -62,9 +60,5 @@ def dashboard(uri: str, port: int, is_print: bool) -> None:
     check_port(port)
     os.environ.setdefault(JOBS, "false")
     print(f"starting MLflow's dashboard at http://127.0.0.1:{port} (it takes about half a minute; Ctrl-C stops it)")
-    address = f"http://127.0.0.1:{port}"
-    if path is not None and (place := newest_place(path)):
-        address = address_of(address, place)
-        print(f"charts of the newest command: {address}")
     sys.stdout.flush()
     os.execvp(words[0], words)

@@ -7,23 +7,15 @@ import errno
 import shlex
 import shutil
 import socket
-import sqlite3
 import sys
 from pathlib import Path
 
-from reports.tracking import COMMAND_TAG, SERIES_TAG, resolved_uri
+from reports.tracking import resolved_uri
 from runner.request_error import RequestError
-from runner.track.pages import address_of, page_of_view, view_key
+from runner.track.pages import address_of
 
 PORT = 5000
 """The port of the dashboard, unless the user gives another."""
-
-_NEWEST = (
-    "select r.experiment_id, c.value from runs r join tags s on s.run_uuid = r.run_uuid and s.key = ? and s.value = '' "
-    "join tags c on c.run_uuid = r.run_uuid and c.key = ? where r.lifecycle_stage = 'active' "
-    "order by coalesce(r.end_time, r.start_time) desc limit 20"
-)
-_VIEWS = "select key from experiment_tags where key like 'mlflow.sharedViewState.%'"
 
 DEFAULT_URI = "sqlite:///mlflow.db"
 
@@ -47,22 +39,6 @@ def told_at(uri: str, place: str) -> str:
     if resolved_uri(uri).startswith("http"):
         return address_of(uri, place)
     return f"{address_of(f'http://127.0.0.1:{PORT}', place)} (start it: {advice(uri)})"
-
-
-def newest_place(path: Path) -> str:
-    """The place of the charts of the command that was tracked last into a database; "" if there is none. Read without
-    MLflow, which takes seconds to import."""
-    try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-            found = connection.execute(_NEWEST, (SERIES_TAG, COMMAND_TAG)).fetchall()
-            keys = {key for (key,) in connection.execute(_VIEWS)}
-    except sqlite3.Error:
-        return ""
-    for experiment, command in found:
-        key = view_key(str(command))
-        if f"mlflow.sharedViewState.{key}" in keys:
-            return page_of_view(str(experiment), key)
-    return ""
 
 
 def check_port(port: int) -> None:

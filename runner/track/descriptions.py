@@ -1,4 +1,4 @@
-"""Descriptions of runs in MLflow, in Markdown: what a run is, how it went, and where the report lies.
+"""The description of a command's run in MLflow, in Markdown: how it went, and where the report lies.
 
 Links begin with # and so lead to the page's own server, whatever its name.
 """
@@ -10,27 +10,11 @@ from collections.abc import Sequence
 
 from cases.record.record import Record
 from reports.table import table
-from reports.table.compare import device_text
-from reports.table.text import counted, reason_of, size_text
 from runner.track.artifacts import REPORT_NAME, TABLE_NAME
-from runner.track.pages import page_of_series, page_of_view, view_key
+from runner.track.pages import page_of_view, view_key
 
 _LONGEST = 4500
 """Characters of a description; MLflow takes 5,000 of a tag on every server."""
-
-
-_MOST_REASONS = 3
-
-
-def series_note(records: Sequence[Record], cases_not_run: int, report: str) -> str:
-    """Of a series: what was run, on what, how many cases passed, why others did not; report is a link."""
-    sizes = sorted(record.case.size_bytes for record in records)
-    span = size_text(sizes[0]) if sizes[0] == sizes[-1] else f"{size_text(sizes[0])} to {size_text(sizes[-1])}"
-    lines = [f"{_what(records[0])}, {span}, on {_where(records)}: {outcome(records, cases_not_run)}."]
-    reasons = list(dict.fromkeys(filter(None, map(reason_of, records))))
-    lines += ["", *(f"- {reason}" for reason in reasons[:_MOST_REASONS])]
-    lines += [f"- and {len(reasons) - _MOST_REASONS} more" for _ in reasons[_MOST_REASONS:][:1]]
-    return _cut("\n".join([*lines, "", f"A series of one command, whose report is {report}."]))
 
 
 def command_note(
@@ -64,27 +48,8 @@ def report_link(experiment_id: str, run_id: str, name: str = REPORT_NAME) -> str
 
 
 def charts_link(experiment_id: str, command: str) -> str:
-    """Links to MLflow's charts of a command: its view, and all its series, which are found even if the view is gone."""
-    view, series = page_of_view(experiment_id, view_key(command)), page_of_series(experiment_id, command)
-    return f"[charts]({view}), [charts of its series]({series})"
-
-
-def _what(record: Record) -> str:
-    case = record.case
-    parts = [case.name, case.dtype]
-    if case.reduction not in (None, "none"):
-        parts.append(f"{case.reduction} with accumulator {case.accumulator}")
-    return f"{' '.join(parts[:2])}{''.join(f', {part}' for part in parts[2:])}, {counted(case.world_size, 'rank')}"
-
-
-def _where(records: Sequence[Record]) -> str:
-    fabric = next((record.fabric for record in records if record.fabric is not None), None)
-    if fabric is None:
-        return "no fabric"
-    if fabric.simulated:
-        return f"the simulator ({fabric.arch}), which measures no times"
-    timed = next((record for record in records if record.timing is not None), records[0])
-    return f"{device_text(timed)} ({fabric.name})"
+    """A link to MLflow's charts of a command."""
+    return f"[charts]({page_of_view(experiment_id, view_key(command))})"
 
 
 def _cut(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,14 +32,6 @@ class Kept:
 def series_of(kept: Iterable[Kept]) -> dict[str, list[Kept]]:
     """The records by series, see sent.series_of, in the order in which they appear."""
     return gathered((sent.series_of(one.record), one) for one in kept)
-
-
-def ptx_paths(kept: Sequence[Kept]) -> list[Path]:
-    """The files with the PTX of these records' kernels, each once, as far as they are there."""
-    digests = {(one.path.parent, one.record.kernel.ptx_digest) for one in kept if one.record.kernel is not None}
-    digests = {(folder, digest) for folder, digest in digests if re.fullmatch("sha256:[0-9a-f]{64}", digest)}
-    paths = (folder / "ptx" / f"{digest.removeprefix('sha256:')}.ptx" for folder, digest in digests)
-    return sorted(path for path in paths if path.is_file())
 
 
 def series_name(record: Record, distinction: Sequence[str] = ()) -> str:

@@ -6,11 +6,11 @@ import hashlib
 import re
 import urllib.parse
 
-from reports.tracking import COMMAND_TAG, SERIES_TAG
+from reports.tracking import COMMAND_TAG
 
 NOTE_TAG = "mlflow.note.content"
-PLACE_TAG, SECTION_TAG, DIGEST_TAG = "symlab.place", "symlab.section", "symlab.command_digest"
-"""Tags of a series' run, see runner.track.standing; and of all runs of a command, for filters."""
+PLACE_TAG, DIGEST_TAG = "symlab.place", "symlab.command_digest"
+"""Tag of a series' run, see runner.track.standing; and of all runs of a command, for filters."""
 
 _PLAIN = re.compile(r"[\w.:+@, -]+", re.ASCII)
 """A name that stands in a filter as it is. MLflow's filters know no way to write a quote within quotes."""
@@ -42,14 +42,6 @@ def page_of_view(experiment_id: str, key: str, is_table: bool = False) -> str:
     mode = "TABLE" if is_table else "CHART"
     place = f"#/experiments/{experiment_id}/runs?viewStateShareKey={key}"
     return f"{place}&compareRunsMode={mode}&workflowType=machine_learning"
-
-
-def page_of_series(experiment_id: str, command: str) -> str:
-    """The place of MLflow's own charts of all series of a command."""
-    search = urllib.parse.quote(f"{command_filter(command)} and tags.`{SERIES_TAG}` != ''")
-    order = urllib.parse.quote(f"tags.`{PLACE_TAG}`")
-    place = f"#/experiments/{experiment_id}/runs?searchFilter={search}&orderByKey={order}&orderByAsc=true"
-    return f"{place}&compareRunsMode=CHART&workflowType=machine_learning"
 
 
 def address_of(server: str, place: str) -> str:

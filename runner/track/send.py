@@ -46,27 +46,20 @@ from reports.tracking import (
 from runner.records.command_json import command_document_of
 from runner.track import artifacts
 from runner.track.database import make_ready
-from runner.track.descriptions import charts_link, command_note, report_link, series_note
-from runner.track.names import Kept, differing, ptx_paths, series_name, series_of, series_tags
+from runner.track.descriptions import charts_link, command_note, report_link
+from runner.track.names import Kept, differing, series_name, series_of, series_tags
 from runner.track.pages import (
     DIGEST_TAG,
     NOTE_TAG,
     PLACE_TAG,
-    SECTION_TAG,
     command_filter,
     digest_of,
     page_of_view,
     view_key,
 )
 from runner.track.problems import check_place
-from runner.track.standing import Standing, comparisons, section_of, standings
-from runner.track.views import Drawn, command_tags, command_views, experiment_tags
-
-NUMBER_TAG = "symlab.number"
-"""Of a command's run: which one of this name it is in its experiment. From the second on it stands in the names."""
-
-RECORDS_FOLDER = "records"
-"""Of a series' run: its records, one file each."""
+from runner.track.standing import comparisons, standings
+from runner.track.views import command_tags, command_view, experiment_tags
 
 PATIENCE_S = 5
 """How long a server may take to answer."""
@@ -108,7 +101,6 @@ class CommandRun:
         self._command = request.command
         self._line = " ".join(request.command_line)
         self._title = str(request.experiment or (request.configuration or {}).get("op") or "symlab")
-        self._places: dict[str, str] = {}
         try:
             self._find(request, manifest.started if manifest is not None else started)
         except BaseException:
@@ -120,7 +112,6 @@ class CommandRun:
         found = self._search(f"{command_filter(self._command)} and tags.`{SERIES_TAG}` = ''", 1)
         self._tags = dict(found[0].data.tags) if found else {}
         self._counts = dict(found[0].data.metrics) if found else {}
-        self._number = int(self._tags.get(NUMBER_TAG, "1"))
         self.run_id = str(found[0].info.run_id) if found else self._create_parent(request, started)
         children = self._search(f"tags.`{PARENT_TAG}` = '{self.run_id}'", _CHILDREN)
         self._children = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_id) for one in children}
@@ -155,16 +146,9 @@ class CommandRun:
             self.send(kept)
 
     def _create_parent(self, request: RecordedRequest, started: str) -> str:
-        self._number = self._next_number()
         # Until all is there, and if the end never comes, it is not complete.
-        tags = {
-            **self._own_tags,
-            SERIES_TAG: "",
-            COMPLETE_TAG: "false",
-            "status": INCOMPLETE,
-            NUMBER_TAG: str(self._number),
-        }
-        run_id = self._create(self._numbered(self._title), tags | {"mlflow.source.name": "symlab"}, started)
+        tags = {**self._own_tags, SERIES_TAG: "", COMPLETE_TAG: "false", "status": INCOMPLETE}
+        run_id = self._create(self._title, tags | {"mlflow.source.name": "symlab"}, started)
         parameters = {
             "experiment": request.experiment,
             "jobs": request.jobs or 1,
@@ -176,20 +160,6 @@ class CommandRun:
     @property
     def _own_tags(self) -> dict[str, str]:
         return {COMMAND_TAG: self._command, DIGEST_TAG: digest_of(self._command)}
-
-    def _next_number(self) -> int:
-        """How many commands of this name the experiment has, and one."""
-        parents = self._search(f"tags.`{SERIES_TAG}` = ''", _CHILDREN)
-        taken = [
-            int(one.data.tags.get(NUMBER_TAG, "1"))
-            for one in parents
-            if str(one.info.run_name).partition(" #")[0] == self._title
-        ]
-        return max(taken, default=0) + 1
-
-    def _numbered(self, name: str) -> str:
-        """A name that those of another command of the same name don't have: worlds are told apart in legends."""
-        return name if self._number == 1 else f"{name} #{self._number}"
 
     def send(self, kept: Sequence[Kept]) -> None:
         """Send all series among these records, each as an ended child run; what is there already is not doubled."""
@@ -229,8 +199,8 @@ class CommandRun:
         self._show(records)
         with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
             problems = artifacts.build(Path(folder), records, self._folder)
-            self._send_files(self.run_id, folder)
-        links = f"{charts_link(self._experiment_id, self._command)}, {self._report}"
+            self._client.log_artifacts(self.run_id, folder)
+        links = f"{charts_link(self._experiment_id, self._command)}, {report_link(self._experiment_id, self.run_id)}"
         tags = {
             "status": status_tag(records, missing),
             **origin_tags(records),
@@ -265,16 +235,12 @@ class CommandRun:
                 self._standings[name] = there | changed
 
     def _show(self, records: Sequence[Record]) -> None:
-        """Save the views of this command in the experiment, in place of the oldest ones."""
-        sections: dict[str, bool] = {}
-        for record in records:
-            name = section_of(record)
-            sections[name] = sections.get(name, False) or record.timing is not None
+        """Save the view of this command in the experiment, in place of the oldest ones."""
         began = min((record.started for record in records), key=milliseconds, default="")
-        title = f"{self._numbered(self._title)}, {began[:16].replace('T', ' ')}".removesuffix(", ")
-        views = command_views(Drawn(self._command, title, sections))
+        title = f"{self._title}, {began[:16].replace('T', ' ')}".removesuffix(", ")
+        view = command_view(self._command, title, any(record.timing is not None for record in records))
         present = self._client.get_experiment(self._experiment_id).tags
-        for key, value in command_tags(present, views, time.time_ns() // 1_000_000).items():
+        for key, value in command_tags(present, view, time.time_ns() // 1_000_000).items():
             if value is not None:
                 _tag(self._client, self._experiment_id, key, value)
             else:
@@ -282,7 +248,7 @@ class CommandRun:
                     self._client.delete_experiment_tag(self._experiment_id, key)
 
     def show_again(self, kept: Sequence[Kept]) -> None:
-        """Save the views of a command that was sent before: those of later ones may have taken their room."""
+        """Save the view of a command that was sent before: those of later ones may have taken its room."""
         self._show([one.record for one in kept])
 
     def close(self, status: str) -> None:
@@ -295,13 +261,9 @@ class CommandRun:
                 with contextlib.suppress(Exception):
                     self._client.set_terminated(run_id, status)
 
-    @property
-    def _report(self) -> str:
-        return report_link(self._experiment_id, self.run_id)
-
-    def _send_series(self, series: str, kept: Sequence[Kept], missing: int, standing: Standing) -> None:
+    def _send_series(self, series: str, kept: Sequence[Kept], missing: int, standing: int) -> None:
         records = [one.record for one in kept]
-        name = self._numbered(series_name(records[0], differing(self._overrides)[records[0].request.job]))
+        name = series_name(records[0], differing(self._overrides)[records[0].request.job])
         if any(own == name for key, own in self._names.items() if key != series):
             name = f"{name} job {records[0].request.job}"  # of another that is called the same
         metrics = [
@@ -309,21 +271,9 @@ class CommandRun:
             for record in records
             for key, value in metrics_of(record).items()
         ]
-        tags = {
-            **series_tags(records, missing),
-            **_standing_tags(standing),
-            NOTE_TAG: series_note(records, missing, self._report),
-        }
+        tags = series_tags(records, missing) | _standing_tags(standing)
         started = min((record.started for record in records), key=milliseconds)
         run_id = self._child(series, name, started, metrics, parameters_of(records[0]), tags)
-        with tempfile.TemporaryDirectory(prefix="symlab-") as folder:
-            for place in (RECORDS_FOLDER, "ptx") if ptx_paths(kept) else (RECORDS_FOLDER,):
-                (Path(folder) / place).mkdir()
-            for one in kept:  # in full: a single file that is downloaded lacks nothing
-                (Path(folder) / RECORDS_FOLDER / one.path.name).write_text(one.record.to_json(), encoding="utf-8")
-            for path in ptx_paths(kept):
-                (Path(folder) / "ptx" / path.name).symlink_to(path)
-            self._send_files(run_id, folder)
         self._end(run_id, run_status(records, missing), max(milliseconds(record.ended) for record in records))
 
     def _child(
@@ -358,19 +308,7 @@ class CommandRun:
         texts = {key: str(value)[:_LONGEST_TAG] for key, value in tags.items()}
         run = self._client.create_run(self._experiment_id, start_time=start_ms, run_name=name, tags=texts)
         self._open.append(str(run.info.run_id))
-        self._places[self._open[-1]] = str(run.info.artifact_uri)
         return self._open[-1]
-
-    def _send_files(self, run_id: str, folder: str) -> None:
-        """All files of a folder as artifacts. Of a run that was made here it is known where they go: MLflow would ask
-        for the whole run first."""
-        if run_id not in self._places:
-            self._client.log_artifacts(run_id, folder)
-            return
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-        place = get_artifact_repository(self._places[run_id], tracking_uri=self._client.tracking_uri)
-        place.log_artifacts(folder)
 
     def _end(self, run_id: str, status: str, ended_ms: int) -> None:
         self._client.set_terminated(run_id, status, ended_ms)
@@ -397,9 +335,9 @@ class CommandRun:
             points = points[room:]
 
 
-def _standing_tags(standing: Standing) -> dict[str, str]:
-    """The tags by which views find and sort a series."""
-    return {SECTION_TAG: standing.section, PLACE_TAG: f"{standing.place:04d}"}
+def _standing_tags(standing: int) -> dict[str, str]:
+    """The tag by which views sort a series."""
+    return {PLACE_TAG: f"{standing:04d}"}
 
 
 def milliseconds(timestamp: str) -> int:

@@ -11,7 +11,6 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from cases.gathered import gathered
 from cases.record.record import Record, Status
@@ -25,22 +24,14 @@ WORST_RATIO = "worst/ours_over_base"
 _LONGEST_NAME = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A series among those of its command. place counts from 1: the first are drawn first."""
-
-    section: str
-    place: int
-
-
 def section_of(record: Record) -> str:
-    """The section of a record, what its views are made by: "all_reduce bfloat16 n4"."""
+    """The section of a record: "all_reduce bfloat16 n4"."""
     case = record.case
     return f"{case.op} {case.dtype} n{case.world_size}"
 
 
-def standings(series: Mapping[str, Sequence[Kept]]) -> dict[str, Standing]:
-    """Where each series stands, by its key in series_of's answer.
+def standings(series: Mapping[str, Sequence[Kept]]) -> dict[str, int]:
+    """Where each series stands, by its key in series_of's answer: from 1, the first are drawn first.
 
     Sections take turns: the first of each section come before the second of any, so that a view of several sections
     shows the best of each.
@@ -52,7 +43,7 @@ def standings(series: Mapping[str, Sequence[Kept]]) -> dict[str, Standing]:
         ((turn, number, key) for number, keys in enumerate(ordered) for turn, key in enumerate(keys)),
         key=lambda one: one[:2],
     )
-    return {key: Standing(section_of(members[key][0]), place) for place, (_, _, key) in enumerate(turns, 1)}
+    return {key: place for place, (_, _, key) in enumerate(turns, 1)}
 
 
 def _ordered(members: Mapping[str, Sequence[Record]]) -> list[str]:

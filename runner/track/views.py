@@ -15,12 +15,12 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from reports.tracking import SERIES_TAG
-from runner.track.pages import NOTE_TAG, PLACE_TAG, SECTION_TAG, VIEW_KEYS, command_filter, view_key
+from runner.track.pages import NOTE_TAG, PLACE_TAG, VIEW_KEYS, command_filter, view_key
 from runner.track.standing import WORST_RATIO
 
 VERSION_TAG, VERSION = "symlab.views", "2"
@@ -33,9 +33,9 @@ KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
 VIEW_TAG = "mlflow.sharedViewState."
 """How the tag of a view begins; its key follows."""
 
-MOST_SECTIONS, MOST_VIEWS = 12, 120
-"""Views made for the sections of one command, and for all commands of an experiment together: MLflow loads all of them
-with each of its pages. Those of the oldest commands make room; `symlab track` makes them again."""
+MOST_VIEWS = 120
+"""Views of an experiment's commands: MLflow loads all of them with each of its pages. Those of the oldest commands make
+room; `symlab track` makes them again."""
 
 LINEAR, LOGARITHMIC = "linear", "log"
 
@@ -116,33 +116,10 @@ VIEWS = (COMMANDS, TIME, ERRORS)
 """The views that each experiment has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What there is to draw of a command: sections, by name, each with times or without."""
-
-    command: str
-    title: str
-    sections: Mapping[str, bool]
-
-
-def command_views(drawn: Drawn) -> list[View]:
-    """The views of one command: that of all its series first; where it has several sections, one for each of the
-    first."""
-    own = command_filter(drawn.command)
-    key = view_key(drawn.command)
-
-    def made(kind: View, number: int, name: str, section: str) -> View:
-        return replace(kind, key=f"{key}-{number}" if number else key, name=name, search=f"{own} and {section}")
-
-    views = []
-    is_timed = any(drawn.sections.values())
-    of_all = TIME.search if is_timed else f"tags.`{SERIES_TAG}` != ''"
-    views.append(made(TIME if is_timed else ERRORS, 0, drawn.title, of_all))
-    if len(drawn.sections) > 1:
-        for number, (name, timed) in enumerate(list(drawn.sections.items())[:MOST_SECTIONS], 1):
-            kind = TIME if timed else ERRORS
-            views.append(made(kind, number, f"{drawn.title}: {name}", f"tags.`{SECTION_TAG}` = '{name}'"))
-    return views
+def command_view(command: str, title: str, is_timed: bool) -> View:
+    """The view of one command's series: of their times, or without any of their errors."""
+    kind, section = (TIME, TIME.search) if is_timed else (ERRORS, f"tags.`{SERIES_TAG}` != ''")
+    return replace(kind, key=view_key(command), name=title, search=f"{command_filter(command)} and {section}")
 
 
 NOTE = (
@@ -165,18 +142,13 @@ def experiment_tags(present: Mapping[str, str], created_ms: int) -> dict[str, st
     return found
 
 
-def command_tags(present: Mapping[str, str], views: Sequence[View], created_ms: int) -> dict[str, str | None]:
-    """The tags that an experiment lacks of a command's views, given those it has; None for a tag to take away."""
-    found: dict[str, str | None] = {}
-    for view in views:
-        tag = f"{VIEW_TAG}{view.key}"
-        if _told(present.get(tag, "")) != _told(value := saved(view, created_ms)):
-            found[tag] = value
-    others = [tag for tag in present if tag.startswith(f"{VIEW_TAG}{VIEW_KEYS}")]
-    own = {f"{VIEW_TAG}{view.key}" for view in views}
-    others = sorted((tag for tag in others if tag not in own), key=lambda tag: _created(present[tag]))
-    surplus = len(others) + len(views) - MOST_VIEWS
-    return found | dict.fromkeys(others[: max(surplus, 0)])
+def command_tags(present: Mapping[str, str], view: View, created_ms: int) -> dict[str, str | None]:
+    """The tag that an experiment lacks of a command's view, given those it has; None for a tag to take away."""
+    own, value = f"{VIEW_TAG}{view.key}", saved(view, created_ms)
+    found: dict[str, str | None] = {own: value} if _told(present.get(own, "")) != _told(value) else {}
+    others = [tag for tag in present if tag.startswith(f"{VIEW_TAG}{VIEW_KEYS}") and tag != own]
+    others.sort(key=lambda tag: _created(present[tag]))
+    return found | dict.fromkeys(others[: max(len(others) + 1 - MOST_VIEWS, 0)])
 
 
 def _told(value: str) -> tuple[str, str]:

@@ -1,15 +1,10 @@
 """The digest of code: what changes it, and what does not."""
 
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from cases.code_digest import code_digest, without_lines
-from kernels.compile import ROOT
 
 PTX = """\
 .version 9.4
@@ -42,19 +37,6 @@ $L__info_string0:
 	.section	.debug_loc	{	}
 """
 """Sections as LLVM writes them, for Triton among others."""
-
-COMPILED = """
-import sys, tempfile
-from pathlib import Path
-import kernels.compile
-from kernels.catalogue import find
-from cases.code_digest import code_digest
-from cases.case import Case
-case = Case("barrier", "peers", "uint32", "none", "none", 4, 2)
-with tempfile.TemporaryDirectory() as folder:
-    found = kernels.compile.executable(find(case.name), case, "sm_90a", Path(folder))
-print(kernels.compile.ROOT, found.digest, code_digest(found.ptx))
-"""
 
 
 def test_lines_and_files_are_no_code():
@@ -94,41 +76,3 @@ def test_a_label_that_an_instruction_names_is_code():
     moved = branching.replace("$L__tmp1:\n\tadd.s32 	%r2, %r1, 1;\n", "\tadd.s32 	%r2, %r1, 1;\n$L__tmp1:\n")
     assert moved != branching
     assert code_digest(moved) != code_digest(branching)
-
-
-def compiled(tree):
-    """The digests of the PTX and of the code that barrier/peers has in a tree."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", COMPILED],
-        cwd=tree,
-        env={"PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    root, ptx, code = done.stdout.split()
-    assert Path(root) == tree
-    return ptx, code
-
-
-def edited(tree, path, old, new):
-    """The tree, with one change to a file."""
-    text = (tree / path).read_text(encoding="utf-8")
-    assert text.count(old) == 1
-    (tree / path).write_text(text.replace(old, new), encoding="utf-8")
-    return tree
-
-
-@pytest.mark.slow
-def test_a_comment_changes_the_ptx_digest_alone_and_an_instruction_both(tmp_path):
-    tree = tmp_path / "tree"
-    for package in ("kernels", "memory", "cases"):
-        shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
-    ptx, code = compiled(tree)
-    first = "from __future__ import annotations\n"
-    commented = compiled(edited(tree, "kernels/dsl/signals.py", first, f"# A comment.\n{first}"))
-    assert commented[0] != ptx
-    assert commented[1] == code
-    weaker = compiled(edited(tree, "kernels/dsl/device.py", 'order: str = "acquire"', 'order: str = "relaxed"'))
-    assert weaker[0] not in (ptx, commented[0])
-    assert weaker[1] != code

@@ -275,33 +275,6 @@ def test_device_code_is_finished_after_a_fault_and_the_fault_is_what_is_told(on_
     assert [library.ended for library in world.libraries] == [[7008]] * 2
 
 
-def test_all_device_code_is_finished_even_if_one_fails(on_ranks):
-    world = StandInWorld(1)
-    world.kernels |= {name: lambda fabric: None for name in ("a", "bb")}
-
-    def program(fabric):
-        world.libraries[0].failing.add(7009)
-        fabric.launch(linked("a"), ONE, [])
-        fabric.launch(linked("bb"), ONE, [])
-        with pytest.raises(FabricError, match="rank 0: .*library_finalize failed: NvshmemError"):
-            fabric.close()
-
-    good(on_ranks(world, program))
-    assert world.libraries[0].ended == [7009, 7008]
-
-
-def test_ranks_close_one_after_another_once_their_program_is_over(on_ranks):
-    world = StandInWorld(2)
-    good(on_ranks(world, lambda fabric: fabric.set_deadline(time.monotonic())))
-
-    def closed(rank):
-        time.sleep(0.1 * rank)
-        world.fabrics[rank].close()
-
-    good(together(functools.partial(closed, rank) for rank in range(2)))
-    assert [library.initialized for library in world.libraries] == [False, False]
-
-
 def test_a_library_that_fails_is_a_fabric_error_with_the_rank(on_ranks, monkeypatch):
     world = StandInWorld(2)
     monkeypatch.setattr(world, "place", lambda size_bytes: None)

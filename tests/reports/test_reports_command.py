@@ -45,14 +45,12 @@ def test_a_table_of_a_folder_and_of_its_bundle(folder, tmp_path, capsys):
     assert bundle.unpacked(path)
 
 
-def test_a_page_beside_the_folders_is_left_out_with_a_note(folder, tmp_path, capsys):
+def test_a_page_beside_the_folders_is_left_out(folder, tmp_path, capsys):
     """`symlab html records/X` writes records/X.html, and `records/*` names both."""
     page = tmp_path / "records.html"
     page.write_text("<html>")
     assert main(["table", str(folder), str(page)]) == 0
-    said = capsys.readouterr()
-    assert said.out == plain(RECORDS) + "\n"
-    assert said.err == f"symlab: left out {page}: a page holds no records\n"
+    assert capsys.readouterr() == (plain(RECORDS) + "\n", "")
     assert main(["html", str(page), str(folder), "-o", str(tmp_path / "new.html")]) == 0
     assert main(["table", str(page)]) == 2, "alone it is what was asked for"
 
@@ -89,14 +87,6 @@ def test_json_has_every_case(folder, capsys):
     assert sorted({case["algorithm"] for case in cases}) == ["multimem_one_shot", "nccl", "one_shot", "torch/multimem"]
     assert len(cases) == 8
     assert {case["worlds"] for case in cases} == {2}
-
-
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
-def test_a_picture_of_each_kind(folder, tmp_path, suffix, capsys):
-    path = tmp_path / f"x{suffix}"
-    assert main(["figure", str(folder), "-o", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}: written\n"
-    assert path.stat().st_size > 10_000
 
 
 def test_a_report(folder, tmp_path, monkeypatch, capsys):
@@ -196,26 +186,3 @@ def test_ctrl_c_is_one_line(arguments, monkeypatch, capsys):
     monkeypatch.setattr(name, interrupted)
     assert main(arguments) == 130
     assert capsys.readouterr().err == "symlab: interrupted\n"
-
-
-@pytest.mark.parametrize("command", [["table"], ["html"], ["audit"], ["bundle", "-o", "x.jsonl.xz"]])
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"duration_s": 10**400}, "odd.json: record.duration_s: an integer of 1329 bits; records hold up to 64"),
-        (
-            {"environment": json.loads('{"host": {"x": ' + "[" * 900 + "]" * 900 + "}}")},
-            "odd.json: environment.host.x[0][0]",
-        ),
-    ],
-)
-def test_an_absurd_record_is_named_in_one_line(command, changes, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    document = json.loads(RECORDS[0].to_json()) | changes
-    (tmp_path / "odd.json").write_text(json.dumps(document), encoding="utf-8")
-    assert main([command[0], "odd.json", *command[1:]]) == 2
-    captured = capsys.readouterr()
-    said = [line for line in captured.err.splitlines() if not line.startswith("reading ")]  # after two seconds
-    assert (captured.out, len(said)) == ("", 1)
-    assert said[0].startswith(f"symlab: error: {message}")
-    assert [path.name for path in tmp_path.iterdir()] == ["odd.json"]

@@ -298,30 +298,9 @@ def _read(text):
         return None, "" if isinstance(error, UnicodeError) else str(error)
 
 
-ABSURD = (
-    None,
-    True,
-    -1,
-    1 << 63,
-    1 << 64,
-    10**400,
-    1e308,
-    math.inf,
-    math.nan,
-    "",
-    "NaN",
-    "x\ny",
-    "\ud800",
-    "\x00",
-    [],
-    {},
-    [[1]],
-    {"": {}},
-    nested(99),
-    nested(101),
-    nested(400),
-    "0001-01-01T00:00:00+00:00",
-)
+NUMBERS = (-1, 1 << 63, 1 << 64, 10**400, 1e308, math.inf, math.nan)
+TEXTS = ("", "NaN", "x\ny", "\ud800", "\x00", "0001-01-01T00:00:00+00:00")
+ABSURD = (None, True, *NUMBERS, *TEXTS, [], {}, [[1]], {"": {}}, *map(nested, (99, 101, 400)))
 
 
 def _mutated(document, rng):

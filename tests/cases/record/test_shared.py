@@ -7,7 +7,6 @@ import lzma
 import random
 import shutil
 import string
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -220,25 +219,3 @@ def test_the_forms_of_today_are_read_for_ever():
     assert bundle.unpacked(EXAMPLES / "schema8.jsonl.xz") == [whole]
     assert load(path).referring(References()) == path.read_text(encoding="utf-8")
     assert load(path).to_json() == (EXAMPLES / "schema8_simulated.json").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_the_memory_of_records_does_not_grow_with_their_environment(tmp_path):
-    """Of 150 packages: in one file, and in each record as in the published schema."""
-
-    def kib_each(folder, count):
-        tracemalloc.start()
-        records = bundle.read([folder])
-        size, _ = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert len(records) == count
-        return size / 1024 / count
-
-    packages = {f"package-{number}": f"1.{number}" for number in range(150)}
-    large = [dataclasses.replace(one, environment=RecordedEnvironment(packages=packages)) for one in members(100)]
-    kept(tmp_path / "now", large)
-    (tmp_path / "before").mkdir()
-    for one in large:
-        (tmp_path / "before" / f"{one.id}.json").write_text(dataclasses.replace(one, schema=2).to_json())
-    for folder in ("now", "before"):
-        assert kib_each(tmp_path / folder, 100) < 12, folder  # an environment alone takes 20

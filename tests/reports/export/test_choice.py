@@ -1,17 +1,11 @@
 """Choices among contestants by size: ranges, thresholds and their regret, against times that are known everywhere."""
 
 import itertools
-import math
-import statistics
-from pathlib import Path
 
 import pytest
 
 from reports.export.choice import Regret, choice_at, crossing, regret_of, threshold_of, threshold_regret, winners
-from reports.record import bundle
 from tests.reports.synthetic import KIB, MIB
-
-PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4"
 
 SIZES = [KIB << power for power in range(0, 15, 2)]
 
@@ -78,28 +72,6 @@ def test_one_threshold_can_not_serve_a_middle_and_says_what_it_loses():
     found = threshold_of(own, FAST_START, SIZES)
     assert MIB <= found.up_to_bytes < 4 * MIB
     assert found.in_use.worst == pytest.approx(0.1)
-
-
-@pytest.mark.slow
-def test_a_straight_line_over_bytes_is_what_published_records_follow():
-    """The claim of reports/export/choice.py: against a power of the size, between neighbours of a size left out."""
-    curves = {}
-    for record in bundle.read([PUBLISHED]):
-        if record.timing is not None:
-            case = record.case
-            key = (case.op, case.algorithm, case.dtype, case.placement)
-            curves.setdefault(key, {}).setdefault(case.size_bytes, []).append(record.timing.median_us)
-    missed = {"line": [], "power": []}
-    for worlds in curves.values():
-        times = {size: statistics.median(found) for size, found in sorted(worlds.items()) if size}
-        for low, size, high in zip(times, list(times)[1:], list(times)[2:], strict=False):
-            share = math.log(size / low) / math.log(high / low)
-            power = times[low] ** (1 - share) * times[high] ** share
-            line = times[low] + (times[high] - times[low]) * (size - low) / (high - low)
-            missed["line"].append(abs(line / times[size] - 1))
-            missed["power"].append(abs(power / times[size] - 1))
-    assert len(missed["line"]) > 200
-    assert statistics.median(missed["line"]) < 0.03 < 0.05 < statistics.median(missed["power"])
 
 
 def test_choices_reach_over_all_sizes_without_a_gap():

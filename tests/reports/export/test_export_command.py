@@ -1,7 +1,5 @@
 """`symlab export`: files, refusals, and that simulated and wrong records never become a table."""
 
-from pathlib import Path
-
 import pytest
 
 from reports.commands import CONSUMERS, export
@@ -10,8 +8,6 @@ from reports.record import bundle
 from tests.reports.export.serving import serving
 from tests.reports.export.sweeps import OWN, sweep
 from tests.reports.export.tuner_reader import choice
-
-PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 
 
 @pytest.fixture
@@ -44,16 +40,6 @@ def test_the_same_records_give_the_same_file(tmp_path):
 
 def test_the_command_and_the_room_know_the_same_consumers():
     assert set(CONSUMERS) == set(command.WRITERS)
-
-
-@pytest.mark.slow
-def test_published_records_entitle_to_no_table_yet():
-    """They have no sweep of NCCL's settings, and their GPUs gave no multicast addresses."""
-    found = bundle.read([PUBLISHED / "h200-x2"])
-    for consumer in command.WRITERS:
-        with pytest.raises(ValueError, match=r"\(RECORDS\), run") as caught:
-            command.WRITERS[consumer](found)
-        assert "\n" not in str(caught.value)
 
 
 def test_a_place_that_cant_be_written_is_known_before_the_records_are_read(tmp_path):

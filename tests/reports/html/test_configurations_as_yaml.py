@@ -3,6 +3,7 @@
 import yaml
 
 from reports.html.commands import yaml_line, yaml_text
+from tests.golden import same_text
 
 SIZES = [8, "16K", [1, 2]]
 VALUES = {
@@ -19,26 +20,8 @@ VALUES = {
 }
 
 
-def test_what_holds_plain_values_is_in_one_line():
-    lines = yaml_text({key: VALUES[key] for key in ("op", "timing", "again", "long")}).splitlines()
-    assert lines[:2] == ["op: all_reduce", "timing:"]
-    assert "  limits: {}" in lines
-    assert lines[-1] == f"long: '{VALUES['long']}'"
+def test_configurations_are_readable_and_read_back():
+    same_text(yaml_text(VALUES))
+    same_text("\n".join(yaml_line(value) for value in (VALUES, None, "graph", "no", (1, 2), 7, {"a": 1})))
     assert yaml_text({"sizes": {"list": [1, 2]}}) == "sizes:\n  list: [1, 2]"
-
-
-def test_it_reads_back_as_the_same_values():
-    assert yaml.safe_load(yaml_text(VALUES)) == VALUES
-    assert yaml.safe_load(yaml_line(VALUES)) == VALUES
-
-
-def test_one_line_of_anything():
-    assert "\n" not in yaml_line({key: value for key, value in VALUES.items() if key != "text"})
-    assert [yaml_line(value) for value in (None, "graph", "no", (1, 2), 7, {"a": 1})] == [
-        "null",
-        "graph",
-        "'no'",
-        "[1, 2]",
-        "7",
-        "{a: 1}",
-    ]
+    assert yaml.safe_load(yaml_text(VALUES)) == yaml.safe_load(yaml_line(VALUES)) == VALUES

@@ -14,11 +14,7 @@ import pytest
 from cases.documents import encoded
 from cases.record.record import Check, FabricInfo, KernelInfo, Mismatch, Status
 from reports.html import page
-from reports.html.answer import rivals
-from reports.record.bundle import merged
-from reports.table import table
 from reports.table.sheet import Line, Sheet
-from reports.table.text import json_of
 from tests.golden import same_text
 from tests.reports.synthetic import KIB, MIB, of_case, record, refused, study, with_environment, with_request
 
@@ -144,6 +140,10 @@ def of_request(records, name):
     return [with_request(one, command=name) for one in records]
 
 
+def without_multicast(one):
+    return dataclasses.replace(one, fabric=dataclasses.replace(one.fabric, multicast=False, multicast_reason="off"))
+
+
 OTHER_PLACE = {
     "gpus": [{"model": "Invented GPU"}],
     "git": {"commit": "fedcba9876543210", "dirty": True},
@@ -194,6 +194,15 @@ PAGES = {
     "a job": (in_jobs(DTYPES[:1]), "asked"),
     "jobs": (in_jobs(DTYPES), "asked"),
     "two places": ([*MEASURED, record(world=5, environment=OTHER_PLACE)], "environment"),
+    "libraries with less": (
+        [
+            with_environment(one, variables={"allowed": {"NCCL_NVLS_ENABLE": "0"}})
+            for one in study(("one_shot", "nccl"), (KIB,), worlds=1)
+        ],
+        "first",
+    ),
+    "no multicast": ([without_multicast(one) for one in study(("one_shot", "nccl"), (KIB,), worlds=1)], "first"),
+    "no library": ([record()], "first"),
     "clocks": ([record(timing=clocks(1980)), record(world=1, timing=clocks(1700, "idle"))], "environment"),
 }
 """Records, and the chapters of their page that are compared."""
@@ -296,11 +305,6 @@ def test_nothing_from_elsewhere_is_needed_and_every_id_is_there_once(records):
     assert referred <= set(read.ids)
 
 
-def test_figures_are_those_of_the_table_as_json():
-    records = [*MEASURED, *SIMULATED, failed(reason="</script><b>&amp; \u2028")]
-    assert figures_of(page(records)) == json.loads(json_of(table.values(merged(records))))
-
-
 @pytest.mark.parametrize("value", [[], {}, ["x"], {"a": 1}, "x", 5, None])
 def test_readings_of_another_kind_end_no_page(value):
     readings = dict.fromkeys(("uuid", "sm_mhz", "power_w", "throttle", "not_captured"), value)
@@ -311,18 +315,3 @@ def test_readings_of_another_kind_end_no_page(value):
 def test_no_records_are_no_report():
     with pytest.raises(ValueError, match="at least one record"):
         page([])
-
-
-def test_the_first_screen_says_worlds_and_what_libraries_did_without():
-    assert rivals(SIMULATED) == ""
-    said = rivals([with_environment(one, variables={"allowed": {"NCCL_NVLS_ENABLE": "0"}}) for one in MEASURED])
-    assert said.startswith("each time in 2 worlds; ")
-    assert said.endswith("; libraries with NCCL_NVLS_ENABLE=0")
-    assert "no multicast (NVLS)" in rivals([without_multicast(one) for one in MEASURED])
-    assert "beside no library" in rivals([one for one in MEASURED if one.case.algorithm != "nccl"])
-    assert said not in page(SIMULATED)
-    assert "<span>measured:</span> each time in 2 worlds" in page(MEASURED)
-
-
-def without_multicast(one):
-    return dataclasses.replace(one, fabric=dataclasses.replace(one.fabric, multicast=False, multicast_reason="off"))

@@ -1,9 +1,5 @@
 """The report as people see it, in a real browser, offline: on a phone and on a desk, sorted by hand, printed."""
 
-import re
-import shutil
-import subprocess
-
 import pytest
 
 from reports.html import page
@@ -80,14 +76,6 @@ def test_wide_tables_scroll_in_their_own_boxes_and_the_first_column_stays_in_sig
     assert sideways(opened.page) <= 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("opened", [{"width": 390}], indirect=True)
-def test_the_best_of_each_size_is_not_cut_on_a_phone(opened):
-    box = opened.page.locator("header .side .scroll").first
-    assert box.locator("thead th").count() == 5
-    assert box.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
-
-
 CONTRASTS = """() => {
     const light = c => c.slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
         .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
@@ -143,32 +131,19 @@ def test_nothing_in_pictures_overlaps(opened):
 @pytest.mark.parametrize("opened", [{"width": 1280}], indirect=True)
 def test_a_click_on_a_header_sorts(opened):
     table = opened.page.locator("#measured table", has_text="size (B)").first
-    columns = table.locator("th").all_inner_texts()
-    place = columns.index("time (us)") + 1
-    values = f"td:nth-child({place})"
-
-    def shown():
-        return list(table.locator(values).all_inner_texts())
-
-    def raw():
-        known = "cells => cells.map(cell => cell.dataset.v).filter(value => value !== undefined)"
-        return [float(value) for value in table.locator(values).evaluate_all(known)]
-
-    before = shown()
-    header = table.locator(f"th:nth-child({place})")
-    header.get_by_role("button").click()
-    assert header.get_attribute("aria-sort") == "ascending"
-    assert len(raw()) == 18
-    assert raw() == sorted(raw())
-    assert sorted(before) == sorted(shown())
-    assert before != shown()
-    header.get_by_role("button").press("Enter")
-    assert header.get_attribute("aria-sort") == "descending"
-    assert raw() == sorted(raw(), reverse=True)
-    name = table.locator(f"th:nth-child({columns.index('algorithm') + 1})")
-    name.get_by_role("button").click()
-    assert table.locator("th[aria-sort]").count() == 1
-    texts = table.locator(f"td:nth-child({columns.index('algorithm') + 1})").all_inner_texts()
+    place = table.locator("th").all_inner_texts().index("time (us)") + 1
+    known = "cells => cells.map(cell => cell.dataset.v).filter(value => value !== undefined).map(Number)"
+    header, before = table.locator(f"th:nth-child({place})"), table.inner_text()
+    for press, order in ((lambda button: button.click(), 1), (lambda button: button.press("Enter"), -1)):
+        press(header.get_by_role("button"))
+        raw = table.locator(f"td:nth-child({place})").evaluate_all(known)
+        assert header.get_attribute("aria-sort") == {1: "ascending", -1: "descending"}[order]
+        assert raw == sorted(raw)[::order]
+    assert len(raw) == 18
+    assert (sorted(before), before == table.inner_text()) == (sorted(table.inner_text()), False)
+    table.locator("th").get_by_role("button", name="algorithm").click()
+    assert table.locator("th[aria-sort]").all_inner_texts() == ["algorithm"]
+    texts = table.locator("td:nth-child(5)").all_inner_texts()
     assert texts == sorted(texts)
 
 
@@ -205,7 +180,7 @@ def test_it_opens_in_a_sandboxed_frame_without_scripts(browser, report):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opened", [{"width": PAPER_WIDTH}], indirect=True)
-def test_print_cuts_nothing_and_folds_nothing(opened, tmp_path):
+def test_print_cuts_nothing_and_folds_nothing(opened):
     opened.page.emulate_media(media="print")
     opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert sideways(opened.page) <= 0
@@ -217,10 +192,6 @@ def test_print_cuts_nothing_and_folds_nothing(opened, tmp_path):
     )
     assert cut == []
     assert opened.page.evaluate("document.querySelectorAll('details:not([open])').length") == 0
-    opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
-    path = tmp_path / "report.pdf"
-    opened.page.pdf(path=str(path), prefer_css_page_size=True)
-    assert path.read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.slow
@@ -248,60 +219,3 @@ def test_many_lines_are_folded_on_a_phone_and_a_link_unfolds_them(browser, tmp_p
     assert opened.page.locator("#section-2").is_visible()
     assert (sideways(opened.page), opened.said) == (0, [])
     opened.page.close()
-
-
-@pytest.mark.slow
-def test_another_script_or_style_does_nothing(browser, tmp_path):
-    """The page's own ones work: test_a_click_on_a_header_sorts."""
-    text = page(RECORDS).replace(
-        "</main>",
-        "</main><script>document.title = 'hurt'</script><style>h1 { display: none }</style>"
-        "<img src=x onerror=\"document.title = 'hurt'\"><p onclick=\"document.title = 'hurt'\" id=hurt>x</p>",
-    )
-    path = tmp_path / "hurt.html"
-    path.write_text(text, encoding="utf-8")
-    opened = Opened(browser, path, 1280)
-    opened.page.locator("#hurt").click()
-    assert opened.page.title() != "hurt"
-    assert opened.page.locator("h1").is_visible()
-    refused = [one for one in opened.said if "Content Security Policy" in one]
-    assert len(refused) >= 4, "the script, the style, the picture, the attributes"
-    opened.page.close()
-
-
-@pytest.mark.slow
-def test_dark_is_dark_and_can_be_read(browser, report):
-    opened = Opened(browser, report, 1280, color_scheme="dark")
-    lightness = """one => {
-        const [r, g, b] = getComputedStyle(one[0])[one[1]].match(/[\\d.]+/g).map(Number);
-        return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
-    }"""
-
-    def of(what, key):
-        handle = opened.page.locator(what).first.element_handle()
-        return float(opened.page.evaluate(f"([one, key]) => ({lightness})([one, key])", [handle, key]))
-
-    assert of("body", "backgroundColor") < 0.12
-    for what in ("h1", ".facts dt", ".notes li", "tbody td", "a", ".counts .bad"):
-        assert of(what, "color") > 0.45, what
-    opened.page.emulate_media(media="print", color_scheme="dark")
-    assert of("body", "backgroundColor") > 0.95
-    assert of("h1", "color") < 0.2
-    opened.page.close()
-
-
-@pytest.mark.slow
-def test_on_paper_a_long_table_has_its_head_on_each_page(browser, tmp_path):
-    if shutil.which("pdftotext") is None:
-        pytest.skip("pdftotext is not installed: apt-get install poppler-utils")
-    report = tmp_path / "report.html"
-    sizes = tuple(KIB + 16 * number for number in range(60))
-    report.write_text(page(study(("one_shot", "nccl"), sizes, worlds=1), most_pictures=1), encoding="utf-8")
-    opened = Opened(browser, report, 1280)
-    opened.page.pdf(path=str(tmp_path / "report.pdf"), prefer_css_page_size=True)
-    opened.page.close()
-    line = ["pdftotext", "-layout", str(tmp_path / "report.pdf"), "-"]
-    pages = subprocess.run(line, check=True, capture_output=True, text=True).stdout.split("\f")
-    rows = [one for one in pages if len(re.findall(r"^ *\d{4} +(?:one_shot|nccl)\b", one, re.MULTILINE)) > 3]
-    assert len(rows) > 2
-    assert all("algbw" in one for one in rows)

@@ -64,13 +64,6 @@ def test_a_sealed_folder_is_whole_afterwards(sealed, capsys):
     assert main(["html", str(sealed)]) == 0
 
 
-def test_a_place_that_is_not_there_is_named_itself(sealed, capsys):
-    assert main(["html", "nowhere/records"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("symlab: error: nowhere/records")
-    assert said.count("\n") == 1
-
-
 def test_what_users_are_told_to_write_leaves_the_checkout_clean(sealed, tmp_path):
     """The next command's records would say that the sources were changed."""
     write(RECORDS, tmp_path / "all.jsonl.xz")

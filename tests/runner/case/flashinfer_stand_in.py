@@ -1,7 +1,6 @@
 """A stand-in for flashinfer.comm whose ranks are threads of one process and whose device memory is the host's.
 
-Functions have names of flashinfer's, and of its parameters, with their defaults, those that the runner gives (a test
-holds them against its source). Memory is
+Functions have names of flashinfer's, and of its parameters, with their defaults, those that the runner gives. Memory is
 handed out full of ones, as a device may, and a ledger says what was not given back. Each all-reduce checks what the
 real one rests on: whole vectors, addresses that were registered, counters that begin at zero, a workspace of the right
 size; it adds in float32 in the order of ranks, or in the dtype itself (accumulator), or leaves a rank out (drops).
@@ -218,20 +217,3 @@ class StandIn:
         package.comm = self
         monkeypatch.setitem(sys.modules, "flashinfer", package)
         yield self
-
-
-PUBLIC = (
-    "create_shared_buffer",
-    "free_shared_buffer",
-    "create_allreduce_fusion_workspace",
-    "allreduce_fusion",
-    "vllm_meta_size",
-    "vllm_init_custom_ar",
-    "vllm_dispose",
-    "vllm_register_buffer",
-    "vllm_all_reduce",
-    "vllm_get_graph_buffer_ipc_meta",
-    "vllm_register_graph_buffers",
-    "trtllm_destroy_ipc_workspace_for_all_reduce_fusion",
-)
-"""All functions of flashinfer.comm that the runner calls, by their names there."""

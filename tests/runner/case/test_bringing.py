@@ -224,17 +224,6 @@ def test_a_replay_without_the_file_compares_the_rest(again, capsys):
     assert (name, "my/ring.py:SPEC: there is no file" in why) == ("send_recv/ring", True)
 
 
-@needs("evidence")
-@pytest.mark.slow
-def test_an_audit_finds_all_cases_and_the_file(again):
-    from tests.symlab.evidence.audit.complete_set import asked
-
-    said = asked(read(["records"]))
-    assert "cases VERIFIED: 2 of 2 cases that configurations ask for: all agree" in said
-    assert "configuration VERIFIED: 1 of 1 jobs" in said
-    assert "kernels VERIFIED: sources as today: send_recv/pull; send_recv/ring" in said
-
-
 @pytest.mark.slow
 def test_helpers_of_the_same_name_in_two_folders_are_two_kernels(tmp_path, monkeypatch):
     """One process brings both: neither takes the other's helper, its digest, or what it compiled to."""

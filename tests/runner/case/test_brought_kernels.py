@@ -1,19 +1,15 @@
 """A kernel from a file of its user's runs, is checked and is recorded like those of the catalogue."""
 
-import pickle
 from dataclasses import replace
 
 import pytest
 
 from cases.case import Case
-from cases.documents import encoded
 from cases.record.record import Status
 from cases.record.request import RecordedEnvironment, RecordedRequest
 from kernels.baselines import BASELINES
 from kernels.brought import spec_at
 from kernels.catalogue import find, retuned
-from kernels.compile import executable
-from kernels.sources import digest_of
 from kernels.tuning import Step, Tuning
 from memory.fabric import Executable
 from runner.case.check import merge
@@ -23,7 +19,6 @@ from runner.command.job import run_job
 from runner.command.means import usual_means
 from runner.command.plan import Job
 from runner.request.compose import compose_jobs, hydra_over
-from runner.timing.measure import MeasurePlan
 from runner.world.processes import ProcessWorld
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
@@ -32,7 +27,6 @@ from tests.golden import refused
 from tests.kernels.own_kernel import write_ring
 from tests.patience import NEVER_S
 from tests.runner.conftest import on_its_fabric
-from tests.runner.measuring import TIMING
 from tests.runner.rank_programs import FileOpener
 from tests.runner.shelf import Shelf
 
@@ -50,18 +44,6 @@ def recorded(case, brought, compile_cache):
     run_job(Job(request, (case,), {}, RecordedEnvironment, asked, (brought,)), shelf, usual_means())
     (record,) = shelf.records
     return record
-
-
-@pytest.mark.slow
-def test_a_file_outside_of_the_project_runs_and_is_recorded(tmp_path, compile_cache):
-    spec = spec_at(f"{write_ring(tmp_path)}:SPEC")
-    record = recorded(CASE, spec, compile_cache)
-    assert (record.status, record.reason) == (Status.PASSED, "")
-    assert (record.check.elements, record.check.wrong) == (2 * 2 * 5000, 0)
-    assert (record.kernel.name, record.kernel.grid, record.kernel.block) == ("send_recv/ring", 2, 96)
-    assert record.kernel.source_digest == f"sha256:{digest_of(spec.files)}"
-    assert encoded(record.request)["kernel"]["choices"]["threads"] == 96
-    assert str(tmp_path) not in record.to_json()
 
 
 @pytest.mark.slow
@@ -113,16 +95,6 @@ def test_what_a_contestant_is_made_of_belongs_together(tmp_path, spec, compiled)
         Contestant(CASE, spec or spec_at(f"{write_ring(tmp_path)}:SPEC"), made)
 
 
-def test_plans_to_measure_travel_with_kernels_and_libraries(tmp_path):
-    spec = spec_at(f"{write_ring(tmp_path)}:TRIAL")
-    compiled = Executable(spec.name, "kernel", "none", "", "sha256:0")
-    library = Contestant(replace(CASE, algorithm="nccl"), BASELINES[0])
-    plan = MeasurePlan((Contestant(CASE, spec, compiled), library), TIMING)
-    arrived = pickle.loads(pickle.dumps(plan))
-    assert arrived == plan
-    assert arrived.contestants[0].spec is spec
-
-
 @pytest.mark.slow
 def test_rank_processes_run_a_file_and_refuse_one_that_changed(tmp_path):
     """Over the fabric of files, whose kernels are Python: what binds, launches and checks is what runs on GPUs."""
@@ -145,17 +117,3 @@ def test_rank_processes_run_a_file_and_refuse_one_that_changed(tmp_path):
             world.run(run_case, plan, NEVER_S)
     finally:
         world.close()
-
-
-@pytest.mark.slow
-def test_the_cache_tells_files_of_the_same_name_apart(tmp_path):
-    """Their variants are equal: only what they import differs."""
-    files = [write_ring(tmp_path / name) for name in ("one", "other")]
-    helper = files[1].with_name("steps.py")
-    helper.write_text(helper.read_text().replace("rank, 1 %", "rank, 2 %"))
-    specs = [spec_at(f"{file}:SPEC") for file in files]
-    case = replace(CASE, world_size=3)
-    assert specs[0].variant(case) == specs[1].variant(case)
-    first, second = (executable(spec, case, "sm_90a", tmp_path / "cache") for spec in specs)
-    assert first.ptx != second.ptx
-    assert str(tmp_path) not in first.ptx

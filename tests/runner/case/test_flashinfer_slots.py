@@ -1,7 +1,5 @@
 """flashinfer's all-reduces on slots: what they are called with, what they are given, and what is given back."""
 
-import ast
-import inspect
 from dataclasses import replace
 
 import pytest
@@ -9,22 +7,19 @@ import torch
 
 from cases.case import Case
 from kernels.baselines import find_baseline
-from kernels.flashinfer import MODULES, TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
+from kernels.flashinfer import TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
 from memory.pool import SymmetricPool
-from runner.case import flashinfer_slots, library_modules
+from runner.case import flashinfer_slots
 from runner.case.check import check_rank
 from runner.case.inputs import make_input
 from runner.case.libraries import open_baseline
-from runner.request.experiments import CONF
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatorOptions
 from tests.golden import refused
 from tests.patience import NEVER_S
-from tests.runner.case.flashinfer_stand_in import PUBLIC, StandIn, bytes_at
+from tests.runner.case.flashinfer_stand_in import StandIn, bytes_at
 from tests.runner.judged import judged
-
-PLACES = sorted(CONF.parent.glob(".venv-foreign/lib/python3*/site-packages/flashinfer"))
 
 
 class GpuLike:
@@ -167,80 +162,3 @@ def test_after_a_failure_nothing_waits_for_the_others(name, two):
     with pytest.raises(WorldFailure, match="KeyError"):
         opened(two, case_of(name, 2), use)
     assert two.live, "the processes' end gives it back"
-
-
-def _definitions(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {one.name: one for one in ast.walk(tree) if isinstance(one, (ast.FunctionDef, ast.ClassDef))}
-
-
-def _real(name, comm):
-    """The function that flashinfer.comm has by a name."""
-    for one in ast.parse((comm / "__init__.py").read_text(encoding="utf-8")).body:
-        for alias in one.names if isinstance(one, ast.ImportFrom) and one.module else ():
-            if (alias.asname or alias.name) == name:
-                assert isinstance(one, ast.ImportFrom)
-                # Modules define inner functions of the same names before the public ones.
-                tree = ast.parse((comm / f"{one.module}.py").read_text(encoding="utf-8")).body
-                (found,) = (two for two in tree if isinstance(two, ast.FunctionDef) and two.name == alias.name)
-                return found
-    raise AssertionError(f"flashinfer.comm has no {name}")
-
-
-def _shape(function):
-    """Of each parameter its name, whether it is for keywords only, and its default."""
-    given = function.args
-    defaults = [None] * (len(given.args) - len(given.defaults)) + list(given.defaults)
-    plain = [(one.arg, False, default) for one, default in zip(given.args, defaults, strict=True)]
-    named = [(one.arg, True, default) for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    return [(name, keyword, ast.unparse(default) if default else "-") for name, keyword, default in [*plain, *named]]
-
-
-@pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")
-@pytest.mark.parametrize("name", PUBLIC)
-def test_the_stand_in_has_flashinfers_own_signatures(name):
-    """In their order, beside others that have defaults there."""
-    ours = [
-        (one.name, one.kind is one.KEYWORD_ONLY, "-" if one.default is one.empty else repr(one.default))
-        for one in list(inspect.signature(getattr(StandIn, name)).parameters.values())[1:]
-    ]
-    theirs = _shape(_real(name, PLACES[-1] / "comm"))
-    taken = {name for name, *_ in ours}
-    assert ours == [one for one in theirs if one[0] in taken]
-    assert all(default != "-" for given, _, default in theirs if given not in taken)
-
-
-@pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")
-def test_flashinfer_has_what_else_is_rested_on():
-    """The names that are loaded, the limits in its source, and what its destroy() leaves to us."""
-    comm = PLACES[-1] / "comm"
-    ipc, trtllm, vllm = (_definitions(comm / f"{name}.py") for name in ("cuda_ipc", "trtllm_ar", "vllm_ar"))
-    assert {"cudaMalloc", "cudaFree"} <= set(ipc)
-    assert "get_trtllm_comm_module" in trtllm
-    assert "get_vllm_comm_module" in vllm
-    text = (comm / "trtllm_ar.py").read_text(encoding="utf-8")
-    assert "_symm_workspace_refs[id(ipc_handles)] = symm_refs" in text
-    assert "_symm_workspace_refs.pop(id(workspace), None)" in text
-    assert 'metadata["control_flag_ptr"] = flag_ptr.value' in text
-    assert "kAllReduce = 0" in text
-    source = (PLACES[-1] / "data/include/flashinfer/comm/vllm_custom_all_reduce.cuh").read_text(encoding="utf-8")
-    assert "constexpr int kMaxBlocks = 36;" in source
-    assert "bytes < 512 * 1024) || (world_size_ <= 8 && bytes < 256 * 1024)" in source
-    assert "struct __align__(16) RankData {\n  void* ptrs[8];\n};" in source
-    assert flashinfer_slots.VLLM_BLOCKS == 36
-    assert flashinfer_slots.VLLM_ADDRESS_BYTES == 8 * 8
-
-
-@pytest.mark.skipif(not PLACES, reason="flashinfer is not installed in .venv-foreign (make foreign)")
-def test_flashinfers_build_has_what_is_rested_on():
-    jit = PLACES[-1] / "jit"
-    comm, core, cpp = (_definitions(jit / f"{name}.py") for name in ("comm", "core", "cpp_ext"))
-    assert {"gen_vllm_comm_module", "gen_trtllm_comm_module"} <= set(comm)
-    assert {"build_and_load", "is_aot"} <= set(core)
-    assert "get_cuda_version" in cpp
-    for module in set(MODULES.values()):
-        assert f'"{module}",' in (jit / "comm.py").read_text(encoding="utf-8")
-    environment = (jit / "env.py").read_text(encoding="utf-8")
-    assert 'FLASHINFER_AOT_DIR: pathlib.Path = _package_root / "data" / "aot"' in environment
-    assert 'FLASHINFER_AOT_DIR / module_name / f"{module_name}.so"' in environment
-    assert library_modules.BUILD_LIMIT_S == 600

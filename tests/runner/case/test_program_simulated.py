@@ -4,8 +4,6 @@ import hashlib
 import os
 import signal
 import threading
-import time
-from dataclasses import replace
 
 import pytest
 import torch
@@ -136,28 +134,3 @@ def test_a_slice_that_outlives_its_tensor_is_named():
         ThreadWorld(2, machine=machine).run(program, None, NEVER_S)
     assert caught.value.rank == 1
     assert held(machine) == []
-
-
-@pytest.mark.slow
-def test_sigterm_at_every_call_of_a_rank_empties_the_heap(compile_cache, interrupted):
-    plan = replace(plan_of(replace(CASE, world_size=2), compile_cache), launches=1)
-    codes = []
-    count = 0
-    while len(codes) == count:
-        count += 1
-        machine = SimulatedWorld(2, OPTIONS)
-
-        def fabric(rank, machine=machine, count=count):
-            made = SimulatedWorld.fabric(machine, rank)
-            return made if rank else interrupted(made, count, signal.SIGTERM)
-
-        machine.fabric = fabric
-        try:
-            with interruptible():
-                ThreadWorld(2, machine=machine).run(run_case, plan, NEVER_S)
-                time.sleep(0.05)  # a signal sent at the very end
-        except Interrupted as raised:
-            codes.append(raised.exit_code)
-        assert held(machine) == [], f"call {count}"
-    assert set(codes) == {128 + signal.SIGTERM}
-    assert len(codes) > 25  # allocations, writes, launches, reads, exchanges and frees of the program

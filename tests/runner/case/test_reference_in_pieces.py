@@ -11,7 +11,6 @@ from cases.dtypes import ALL, FLOATS, ITEMSIZES, accumulators_of, reductions_of
 from cases.ops import collective
 from kernels.numeric.formats import bits_of, same_bits, to_float64
 from runner.case import reference
-from runner.case.digests import sha256_of
 from runner.case.reference import LIMITS, reference_of
 from tests.runner.promises import right, spec
 
@@ -114,25 +113,6 @@ def test_the_first_wrong_element_of_a_later_piece_is_named(monkeypatch):
     found = made(case, promise, 0).look_at(output)
     assert (found.wrong, found.first_index) == (2, 57)
     assert math.isnan(found.max_absolute_error)
-
-
-def test_outputs_of_the_same_bits_are_hashed_once(monkeypatch):
-    """References of several orders look at them; a tensor of other bits, or of another type, is another one."""
-    hashed = []
-    monkeypatch.setattr(reference, "sha256_of", lambda bits: hashed.append(bits) or sha256_of(bits))
-    case = Case("all_reduce", "made_up", "float32", "native", "sum", 4 * NUMEL, 2)
-    digests = []
-    for order in ("rank_order", "unordered"):
-        promise = spec(order, "all_reduce")
-        output = right(case, spec("rank_order", "all_reduce"), 0)
-        digests.append(reference_of(case, promise, collective(case.op), 0, CPU).look_at(output).digest)
-    assert len(hashed) == 1
-    assert digests == [sha256_of(output)] * 2
-    other = output.clone()
-    other[3] += 1.0
-    found = reference_of(case, promise, collective(case.op), 0, CPU).look_at(other)
-    assert found.digest == sha256_of(other) != digests[0]
-    assert len(hashed) == 2
 
 
 @pytest.mark.gpu

@@ -122,6 +122,10 @@ def both(inputs):
     return [{"output": torch.tensor([10212], dtype=torch.int32)} for _ in inputs]
 
 
+def seven(inputs):
+    return [{"flag": torch.tensor([7, 0, 0, 0], dtype=torch.int32)}] * 4
+
+
 LIMIT = 7
 """
 
@@ -189,18 +193,11 @@ def write_experiment(folder: Path, name: str = "mine", keys: dict[str, Any] | No
     """Write exp/<name>.yaml with a section, and the files that it names, into a folder of configurations."""
     exp = folder / "exp"
     exp.mkdir(parents=True, exist_ok=True)
-    files = {
-        "add_peers.ptx": ADD_PEERS.read_text(),
-        "add_struct.ptx": ADD_STRUCT,
-        "count.ptx": COUNT,
-        "limits.ptx": LIMITS,
-        "waits.ptx": WAITS,
-    }
-    files |= {
-        "add_peers.py": REFERENCE,
-        "cute.py": CUTE,
-        "tensors.py": ADD_PEERS.with_name("add_tensors.py").read_text(),
-    }
+    text = ADD_PEERS.read_text()
+    files = {"add_peers.ptx": text, "add_struct.ptx": ADD_STRUCT, "count.ptx": COUNT, "limits.ptx": LIMITS}
+    files |= {"no_body.ptx": text.replace("{", "\n", 1), "cut_off.ptx": text[: len(text) // 2], "waits.ptx": WAITS}
+    files |= {"sm_100a.ptx": text.replace("sm_80", "sm_100a"), "add_peers.py": REFERENCE, "cute.py": CUTE}
+    files |= {"tensors.py": ADD_PEERS.with_name("add_tensors.py").read_text()}
     for file, content in files.items():
         if not (exp / file).exists():  # a process takes a file that was written again for one that changed
             (exp / file).write_text(content)

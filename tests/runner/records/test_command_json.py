@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,24 +107,3 @@ def test_every_jobs_plan_comes_back(symlab):
         "configuration.fabric.seed": 2,
     }
     assert CommandDocument(**{key: getattr(document, key) for key in document.__slots__}) == document
-
-
-@pytest.mark.slow
-def test_a_sweep_of_7200_jobs_is_written_in_a_small_file(symlab, tmp_path):
-    """What the plans add is less than what the indented ids of cases took; a configuration alone has 1.5 KB."""
-    document, _ = left_by(symlab("sizes=[1K,4K]"))
-    (job,) = document.jobs
-    jobs = []
-    for number in range(7200):
-        values = {"seed": number, "world_size": 2 + number % 7, "dtype": "bfloat16" if number % 2 else "float32"}
-        overrides = tuple(f"{key}={value}" for key, value in values.items())
-        plan = replace(job.plan, configuration={**job.plan.configuration, **values})
-        jobs.append(replace(job, number=number, overrides=overrides, plan=plan))
-    many = replace(document, jobs=tuple(jobs), end=None)
-    text = many.to_json()
-    without = replace(many, jobs=tuple(replace(one, plan=None) for one in jobs)).to_json()
-    assert len(text) - len(without) < 800_000
-    assert len(text) < 4_000_000
-    assert max(map(len, text.splitlines())) < 1000
-    (tmp_path / "command.json").write_text(text)
-    assert command_document_of(tmp_path) == many

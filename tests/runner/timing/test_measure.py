@@ -143,6 +143,8 @@ def test_eager_calls_are_not_captured_and_hot_has_one_slot(compile_cache):
         assert found.contestants[0].samples_us == pytest.approx([CALL_US] * 3)
         assert found.contestants[0].slots == 1
     assert all("capture" not in log and "replay" not in log for log in bench.logs)
+    assert bench.logs[0] == bench.logs[1]
+    same_text("\n".join(bench.logs[0][-30:]))
 
 
 def spoiled_output(algorithm, rank, first):

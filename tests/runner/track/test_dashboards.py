@@ -1,6 +1,5 @@
 """What we send, as people see it in MLflow's own pages: a real server, a real browser, records of real GPUs."""
 
-import os
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +9,9 @@ import pytest
 from reports.record import bundle
 from reports.tracking import SERIES_TAG
 from runner.track.__main__ import main as send
-from runner.track.dashboard import newest_place
 from runner.track.pages import page_of_view, view_key
 from runner.track.views import VIEWS
 from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
-from tests.reports.synthetic import record
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz"
 
@@ -29,7 +26,6 @@ class Dashboard:
     experiment: str
     run: str
     command: str
-    database: Path
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +45,7 @@ def dashboard(browser, tmp_path_factory):
             (SERIES_TAG,),
         ).fetchone()
     with serving(database) as address:
-        yield Dashboard(address, str(experiment), str(run), measured[0].request.command, database)
+        yield Dashboard(address, str(experiment), str(run), measured[0].request.command)
 
 
 def test_latency_and_bus_bandwidth_are_overlaid_over_bytes(browser, dashboard):
@@ -83,19 +79,7 @@ def test_the_report_is_seen_where_artifacts_are(browser, dashboard):
         assert min(box["width"], box["height"]) > 100
 
 
-def test_the_description_leads_to_the_report_and_to_the_charts(browser, dashboard):
-    with page_of(browser, dashboard.address) as page:
-        page.goto(f"{dashboard.address}/#/experiments/{dashboard.experiment}/runs/{dashboard.run}")
-        link = page.get_by_role("link", name="report.html").first
-        assert link.get_attribute("href").endswith(f"/runs/{dashboard.run}/artifacts/report.html")
-        address = page.get_by_role("link", name="charts of its series").first.get_attribute("href")
-        page.goto(f"{dashboard.address}/{address}")
-        assert len(colours(chart(page, "busbw_gbps"))) == 9
-
-
 def test_a_commands_last_line_opens_its_charts(browser, dashboard):
-    place = newest_place(dashboard.database)
-    assert place.startswith(f"#/experiments/{dashboard.experiment}/runs?viewStateShareKey=symlab-run-")
     with page_of(browser, dashboard.address) as page:
         page.goto(f"{dashboard.address}/{page_of_view(dashboard.experiment, view_key(dashboard.command))}")
         assert len(colours(chart(page, "latency/time_us"))) == 9
@@ -112,33 +96,3 @@ def test_two_clicks_lead_from_the_list_of_commands_to_charts(browser, dashboard)
         with page.expect_popup() as opened:  # MLflow opens links of descriptions beside
             page.get_by_role("link", name="charts", exact=True).first.click()
         assert len(colours(chart(opened.value, "latency/time_us"))) == 9
-
-
-def test_nothing_of_a_server_is_left(tmp_path):
-    bundle.write([record()], tmp_path / "one.jsonl.xz")
-    database = tmp_path / "mlflow.db"
-    assert send([str(tmp_path), "--uri", f"sqlite:///{database}"]) == 0
-    with serving(database):
-        (group,) = {os.getpgid(int(path.name)) for path in Path("/proc").glob("[0-9]*") if _has(path, database)}
-        assert _alive(group)
-    assert _alive(group) == []
-
-
-def _has(process, database):
-    """Whether a process has the database on its command line."""
-    try:
-        return os.fsencode(database) in (process / "cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def _alive(group):
-    """What runs in a group of processes; not what only waits to be taken note of."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, own = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
-        except OSError:
-            continue
-        found += [process.name] if int(own) == group and state != "Z" else []
-    return found

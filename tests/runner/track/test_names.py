@@ -13,26 +13,20 @@ from tests.reports.synthetic import KIB, record, refused, with_case, with_reques
 SAMPLES = [[10.0, 20.0, 40.0], [15.0, 10.0, 50.0], [5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
 
 
-def test_metrics_of_a_timing():
-    metrics = metrics_of(record(size_bytes=1_000_000, samples_us=SAMPLES))
-    times = {name.removeprefix("latency/"): metrics[name] for name in metrics if name.startswith("latency/")}
-    assert times == {"time_us": 20, "time_us_min": 15, "time_us_p95": 50, "time_us_p99": 50, "time_us_max": 50}
-    assert metrics["bandwidth/algbw_gbps"] == pytest.approx(50)
-    assert metrics["bandwidth/busbw_gbps"] == pytest.approx(75)  # times 2(4-1)/4
-    assert metrics["bandwidth/of_limit"] == pytest.approx(75 / 400)
-    assert metrics["errors/wrong"] == 0
+ERRED = replace(record().check, max_relative_error=2.0**-7, rms_relative_error=2.0**-9)
+METRICS = {
+    # 1 MB in 20 us: 50 GB/s, times 2(4-1)/4, over 400
+    "timed": record(size_bytes=1_000_000, samples_us=SAMPLES),
+    "no limit": record(timing={"limit": None}),
+    "refused": refused(),
+    # in units of the type's roundoff, 2**-8
+    "relative errors": record(check=ERRED, is_timed=False),
+}
 
 
-def test_without_a_limit_there_is_no_share_and_without_a_timing_no_time():
-    assert "bandwidth/of_limit" not in metrics_of(record(timing={"limit": None}))
-    assert not any("latency" in name or "bandwidth" in name for name in metrics_of(refused()))
-
-
-def test_relative_errors_are_in_units_of_the_types_roundoff():
-    check = replace(record().check, max_relative_error=2.0**-7, rms_relative_error=2.0**-9)
-    metrics = metrics_of(record(check=check))
-    assert (metrics["errors/max_relative_error"], metrics["errors/rms_relative_error"]) == (2, 0.5)  # u = 2**-8
-    assert "errors/max_relative_error" not in metrics_of(record())
+@pytest.mark.parametrize("name", METRICS)
+def test_metrics_and_parameters_of_a_record(name):
+    same_text(json.dumps([metrics_of(METRICS[name]), parameters_of(METRICS[name])], indent=1))
 
 
 def test_every_metric_is_in_a_section_and_counters_are_in_one():
@@ -72,33 +66,22 @@ def test_tags_say_how_it_was_timed_and_by_whom():
     assert not {"mode", "window", "l2"} & set(series_tags([refused()]))
 
 
-def test_parameters_say_what_was_asked_of_the_timing():
-    assert parameters_of(record())["timing.l2"] == "rotate"
-    assert not any(name.startswith("timing.") for name in parameters_of(refused()))
+NAMED = [
+    {},
+    {"reduction": "max", "accumulator": "native"},
+    {"op": "all_gather", "algorithm": "pull", "reduction": "none"},
+]
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({}, "all_reduce/one_shot bfloat16/float32 n4"),
-        ({"reduction": "max", "accumulator": "native"}, "all_reduce/one_shot bfloat16/native max n4"),
-        ({"op": "all_gather", "algorithm": "pull", "reduction": "none"}, "all_gather/pull bfloat16 n4"),
-    ],
-)
-def test_a_series_is_called_after_what_it_does(changes, name):
-    made = record()
-    assert series_name(with_case(made, **changes)) == name
-    assert series_name(with_case(made, **changes), ["seed=1"]) == f"{name} seed=1"
+def test_a_series_is_called_after_what_it_does():
+    names = [series_name(with_case(record(), **changes), also) for changes in NAMED for also in ((), ["seed=1"])]
+    same_text("\n".join(names))
 
 
-def test_root_and_offset_are_parameters():
-    parameters = parameters_of(with_case(record(), root=3, offset=0))
-    assert (parameters["root"], parameters["offset"]) == (3, 0)
-
-
-def test_counts_are_a_parameter_off_uniform():
-    moved = with_case(record(), op="all_to_all_v", algorithm="push", reduction="none", counts="zeros")
-    assert parameters_of(moved)["counts"] == "zeros"
+def test_root_offset_and_counts_off_uniform_are_parameters():
+    moved = with_case(record(), op="all_to_all_v", algorithm="push", reduction="none", counts="zeros", root=3, offset=0)
+    found = parameters_of(moved)
+    assert (found["root"], found["offset"], found["counts"]) == (3, 0, "zeros")
 
 
 def test_a_baseline_is_a_series_of_its_own(tmp_path):

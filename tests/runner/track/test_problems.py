@@ -1,15 +1,11 @@
 """A full disk, a missing driver, a damaged database and a server that is down are each named for what they are."""
 
 import errno
-import os
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from kernels.sources import ROOT
 from runner.track.__main__ import main as send_later
 from runner.track.database import DatabaseError, make_ready
 from runner.track.problems import problem_of, told
@@ -64,32 +60,6 @@ def test_a_missing_driver_and_a_damaged_database_are_named_before_the_first_case
     assert (done.code, done.statuses) == (0, ["PASSED", "PASSED"])
     same_text(done.err, r"\d{8}T\d{6}\S*|\b\d+(?:\.\d+)? m?s\b")
     assert not any(word in done.err + done.out for word in ("hunter2", "reachable"))
-
-
-LIMITED = """
-import resource, signal, sys
-from runner.track.__main__ import main
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.slow
-def test_a_limit_of_files_is_no_server_that_is_down(symlab, tmp_path):
-    """A database that can't be made larger: without root's help."""
-    done = symlab("sizes=[8]")
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    run = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(done.folder / "records"), "--uri", uri],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 1
-    assert f"MLflow can't write at {uri}: disk I/O error" in run.stderr
-    assert "Traceback" not in run.stderr
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,9 @@ def test_an_unchecked_case_has_no_such_metric():
     assert not set(RACES) & set(metrics_of(unchecked()))
 
 
-def test_the_tag():
+def test_the_tags():
     gone = dataclasses.replace(refused(), fabric=checked().fabric)
-    assert series_tags([checked(), gone])["races"] == "checked"
-    assert series_tags([unchecked()])["races"] == "not checked"
-    assert series_tags([record()])["races"] == "not checked"
-    assert series_tags([gone])["races"] == "not checked"
-    assert series_tags([checked(), unchecked(size_bytes=64)])["races"] == "checked in 1 of 2"
+    series = ([checked(), gone], [unchecked()], [record()], [gone], [checked(), unchecked(size_bytes=64)])
+    said = ["checked", "not checked", "not checked", "not checked", "checked in 1 of 2"]
+    assert [series_tags(one)["races"] for one in series] == said
     assert series_tags([checked(finding())])["reason"].startswith("race: a release is missing")

@@ -10,18 +10,17 @@ import pytest
 from reports.sent import metrics_of
 from runner.track.pages import NOTE_TAG, view_key
 from runner.track.views import (
-    MOST_SECTIONS,
     MOST_VIEWS,
     VERSION,
     VERSION_TAG,
     VIEW_TAG,
     VIEWS,
-    Drawn,
     command_tags,
-    command_views,
+    command_view,
     experiment_tags,
     saved,
 )
+from tests.golden import same_text
 from tests.reports.synthetic import record
 
 LONGEST_TAG = 5000
@@ -51,23 +50,14 @@ def test_a_view_shows_metrics_that_there_are_in_sections_that_it_has(view):
         assert chart["metricKey"] in known_metrics()
         assert sections[chart["metricSectionId"]] == chart["metricKey"].partition("/")[0]
         assert chart["xAxisScaleType"] == "log"
+    assert ("start_time" in state["orderByKey"]) == (view.key == "symlab-commands"), "series are listed flat"
     opened = {section["name"] for section in state["compareRunSections"] if section["display"]}
+    shown = {chart.metric for chart in view.charts}
+    assert {name for name in known_metrics() if name.partition("/")[0] in view.sections} == shown
     assert opened == set(view.sections)
     prefixes = {name.partition("/")[0] for name in known_metrics()}
     assert opened | set(view.closed) <= prefixes
     assert len(saved(view, 1_800_000_000_000)) <= LONGEST_TAG
-
-
-def test_every_metric_of_an_open_section_has_a_chart_of_ours():
-    for view in VIEWS:
-        shown = {chart.metric for chart in view.charts}
-        assert {name for name in known_metrics() if name.partition("/")[0] in view.sections} == shown
-
-
-def test_series_are_listed_flat():
-    for view in VIEWS:
-        is_of_commands = view.key == "symlab-commands"
-        assert ("start_time" in state_of(view)["orderByKey"]) == is_of_commands
 
 
 def test_an_experiment_is_given_what_it_lacks_once():
@@ -80,50 +70,32 @@ def test_an_experiment_is_given_what_it_lacks_once():
     assert given[VERSION_TAG] == VERSION
 
 
-SECTIONS = {"all_reduce bfloat16 n4": True, "all_reduce float32 n4": True}
-
-
-def test_a_command_has_a_view_and_one_a_section():
-    views = command_views(Drawn("c1", "allreduce_gpus", SECTIONS))
-    key = view_key("c1")
-    assert [view.key for view in views] == [key, f"{key}-1", f"{key}-2"]
-    assert views[0].search == "tags.`symlab.command` = 'c1' and metrics.`latency/time_us` > 0"
-    assert views[1].name == "allreduce_gpus: all_reduce bfloat16 n4"
-    assert views[1].search == "tags.`symlab.command` = 'c1' and tags.`symlab.section` = 'all_reduce bfloat16 n4'"
-    assert {state_of(view)["orderByKey"] for view in views} == {"tags.`symlab.place`"}
-    assert {state_of(view)["runsHiddenMode"] for view in views} == {"FIRST_20_RUNS"}
-
-
-def test_a_command_of_one_section_has_one_view():
-    assert len(command_views(Drawn("c1", "one", {"all_reduce bfloat16 n4": True}))) == 1
-
-
-def test_without_times_the_view_is_of_errors():
-    (untimed,) = command_views(Drawn("c1", "one", {"all_reduce bfloat16 n4": False}))
-    assert {chart.metric.partition("/")[0] for chart in untimed.charts} == {"errors"}
-
-
-def test_views_of_many_sections_are_few_and_fit_a_tag():
-    views = command_views(Drawn("c" * 200, "t" * 100, {f"all_reduce bfloat16 n{size}": True for size in range(2, 72)}))
-    assert len(views) == MOST_SECTIONS + 1
-    assert all(len(saved(view, 1_800_000_000_000)) <= LONGEST_TAG for view in views)
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_a_command_has_a_view_of_its_times_or_else_of_its_errors(is_timed):
+    view = command_view("c1", "allreduce_gpus", is_timed)
+    assert view.key == view_key("c1")
+    kept = ("orderByKey", "orderByAsc", "runsHiddenMode")
+    charts = sorted({chart.metric.partition("/")[0] for chart in view.charts})
+    state = {key: value for key, value in state_of(view).items() if key in kept}
+    same_text(json.dumps([view.key, view.name, view.search, charts, state], indent=1))
+    assert len(saved(command_view("c" * 200, "t" * 100, is_timed), 1_800_000_000_000)) <= LONGEST_TAG
 
 
 def test_views_of_the_oldest_commands_make_room():
     present = {f"{VIEW_TAG}symlab-time": "{}", f"{VIEW_TAG}mine": saved(VIEWS[0], 0)}
-    for number in range(MOST_VIEWS):
-        for tag, value in command_tags(present, command_views(Drawn(f"c{number}", "one", SECTIONS)), number).items():
+    for number in range(MOST_VIEWS + 5):
+        for tag, value in command_tags(present, command_view(f"c{number}", "one", True), number).items():
             if value is None:
                 del present[tag]
             else:
                 present[tag] = value
     assert len(present) == MOST_VIEWS + 2
-    assert f"{VIEW_TAG}{view_key('c0')}" not in present
-    assert f"{VIEW_TAG}{view_key(f'c{MOST_VIEWS - 1}')}" in present
+    assert f"{VIEW_TAG}{view_key('c4')}" not in present
+    assert {f"{VIEW_TAG}{view_key(f'c{number}')}" for number in (5, MOST_VIEWS + 4)} <= set(present)
     assert {f"{VIEW_TAG}symlab-time", f"{VIEW_TAG}mine"} <= set(present), "what is not a command's stays"
 
 
-def test_views_that_are_there_are_not_written_again():
-    views = command_views(Drawn("c1", "one", SECTIONS))
-    present = {tag: str(value) for tag, value in command_tags({}, views, 5).items()}
-    assert command_tags(present, views, 6) == {}
+def test_a_view_that_is_there_is_not_written_again():
+    view = command_view("c1", "one", True)
+    present = {tag: str(value) for tag, value in command_tags({}, view, 5).items()}
+    assert command_tags(present, view, 6) == {}
