@@ -41,8 +41,8 @@ def times_alone(sections: Iterable[Section]) -> Alone:
 
 
 def overlap_of(row: Row, judged: Sequence[Row], alone: Alone) -> Overlap | None:
-    """Return how well a row of a fused matmul does among those of its section; None if it is none, or not timed, or if
-    nobody timed the matmul alone."""
+    """Return how well a row of a fused matmul does among those of its section; None if it is none, or if it or the
+    matmul alone was not timed."""
     case, time = row.records[0].case, row.figure("median_us")
     best = alone.get(_key(row.records[0]))
     product = collective(case.op).product if case.gemm else None
