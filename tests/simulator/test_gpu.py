@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from runner.gpu.names import gpu_names
-from runner.request.gpu_types import gpu_of
+from runner.request.gpu_types import GpuAsked
 from simulator.gpu import Need, block_shared_bytes, check_fit, fit, limited
 from tests.golden import refused
 
 
 def known(name):
-    return gpu_of(name)
+    return GpuAsked(name).type().limits
 
 
 DYNAMIC_BYTES = (0, 1000, 7168, 20_000, 49_000, 100_000, 115_712, 227_328)
