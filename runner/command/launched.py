@@ -174,7 +174,7 @@ class Launched:
             cases={job: frozenset(case.id for case in self._jobs[job].cases) for job in group.jobs},
             base=self._command.folder or Path.cwd(),
             launcher=self._request.name,
-            beside=group.beside,
+            beside=group.workers if self._request.name != SLURM else 1,
         )
         is_here = self._request.name != SLURM
         work = Supervisor(
