@@ -88,7 +88,7 @@ class _Seen:
     @property
     def name(self) -> str:
         """ "worker 3 on node2, Slurm job 12_3"."""
-        place = (self.state.node or self.state.host) if self.state else (self.queued.node if self.queued else "")
+        place = self.queued.node if self.queued else self.state.host if self.state else ""
         slurms = self.queued.submission if self.queued else ""
         return f"worker {self.number + 1}{f' on {place}' if place else ''}{f', Slurm job {slurms}' if slurms else ''}"
 
@@ -174,7 +174,7 @@ class Launched:
             cases={job: frozenset(case.id for case in self._jobs[job].cases) for job in group.jobs},
             base=self._command.folder or Path.cwd(),
             launcher=self._request.name,
-            beside=group.beside,
+            beside=group.workers if self._request.name != SLURM else 1,
         )
         is_here = self._request.name != SLURM
         work = Supervisor(
@@ -388,31 +388,20 @@ class Launched:
                 break
             time.sleep(LOOK_S)
             self._look()
-        for process in self._processes():
+        states = [one.state for one in self._now if one.state is not None and not one.state.how]
+        for process in [one.process for one in states if one.process and is_alive(one.process)]:
             with contextlib.suppress(OSError):
                 os.killpg(process, signal.SIGKILL)
-
-    def _processes(self) -> list[int]:
-        """The processes of workers of this machine that are still there."""
-        states = [one.state for one in self._now if one.state is not None and not one.state.how]
-        return [one.process for one in states if one.process and is_alive(one.process)]
 
     @property
     def still_there(self) -> str:
         """What is still there if this process leaves now, and what ends it; "" if nothing is."""
         self._files.stop()
-        if self._request.name == SLURM:
-            left = [one.queued.submission for one in self._now if one.queued is not None and not one.queued.is_gone]
-            names = " ".join(f"--name={name}" for _, name in self._started)
-            if not self._started or (not left and all(one.is_over for one in self._now)):
-                return ""
-            return f"Slurm jobs {', '.join(left) or 'that were just submitted'}; scancel {names} ends them"
-        processes = self._processes()
-        if processes:
-            return f"processes {', '.join(map(str, processes))}, which end by themselves"
-        if self._started and not all(one.is_over for one in self._now):
-            return "workers that were just started, which end by themselves"
-        return ""
+        if not self._started or all(one.is_over for one in self._now):
+            return ""
+        if self._request.name != SLURM:
+            return "workers, which end by themselves"
+        return f"Slurm jobs; scancel {' '.join(f'--name={name}' for _, name in self._started)} ends them"
 
     def _close(self) -> None:
         """Remove the files of the launch, and those that killed workers had not finished writing."""

@@ -30,7 +30,6 @@ from runner.environment.of_command import Surroundings
 from runner.interrupt import exit_code_of, interruptible
 from runner.launch.files import LaunchFiles, WorkerState
 from runner.launch.supervisor import Orders
-from runner.launch.workers import SLURM, beside_here, gpu_files
 from runner.records.scrub import scrubbed
 from runner.records.store import Store, StoreError, file_stem
 from runner.request.compose import ComposedJob
@@ -50,8 +49,7 @@ class Content:
 
     asked is what all records say of the command. jobs are those of this launch, cases the ids that each has to run, by
     the job's number. base is where relative paths of brought kernels begin. launcher names Hydra's launcher;
-    beside is the maximum number of workers on one machine at once. Under Slurm a worker finds a smaller one by what it
-    was given of its node.
+    beside is the number of workers that share a machine; one of Slurm's has what it was given of its node.
     """
 
     asked: Asked
@@ -111,9 +109,6 @@ class _Worker:
         self._state = self._files.state(orders.worker) or WorkerState(orders.worker, host=socket.gethostname())
         self._had_process = self._state.process != 0
         self._state = replace(self._state, process=os.getpid(), job=None)
-        self._beside = content.beside
-        if content.launcher == SLURM:
-            self._beside = beside_here(content.beside, os.environ, os.cpu_count() or 1, gpu_files())
 
     def run(self) -> int:
         """Run jobs until none is left. Returns the exit code."""
@@ -159,7 +154,7 @@ class _Worker:
             cases = tuple(case for case in job.cases if case.id in wanted and not self._is_kept(number, case))
             if cases:
                 job = replace(job, cases=cases)
-                with closing(CompiledAhead((job,), runner.preparing, self._beside)) as ahead:
+                with closing(CompiledAhead((job,), runner.preparing, self._content.beside)) as ahead:
                     runner.run(job, ahead.using(means))
         except (RequestError, StoreError) as error:
             problem = scrubbed(" ".join(str(error).split()))
@@ -172,7 +167,7 @@ class _Worker:
             (),
             [composed],
             self._leader.outer if self._leader else None,
-            memory=lambda: memory_of_worker(available_bytes(), self._beside, os.environ),
+            memory=lambda: memory_of_worker(available_bytes(), self._content.beside, os.environ),
             jobs_of_command=self._content.asked.jobs,
             folder=self._content.base,
         )
@@ -184,7 +179,7 @@ class _Worker:
     def _captured(self, root: Path) -> dict[str, Any]:
         """The environment of this worker, with its part in the launch."""
         found = dict(capture(root))
-        worker = {"number": self._orders.worker, "launcher": self._content.launcher, "beside": self._beside}
+        worker = {"number": self._orders.worker, "launcher": self._content.launcher}
         if self._state.gpus:
             worker["gpus"] = self._state.gpus
         return found | {"launch": {**(found.get("launch") or {}), "worker": worker}}

@@ -1,4 +1,4 @@
-"""The machine that a command runs on, as the kernel tells of it: cores, memory, limits, and how busy it is.
+"""The machine that a command runs on, as the kernel tells of it: cores, memory, and how busy it is.
 
 `missing` lists what is unavailable and why; nothing here raises.
 """
@@ -9,7 +9,6 @@ import contextlib
 import getpass
 import os
 import platform
-import resource
 import socket
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -22,8 +21,6 @@ MEMINFO = Path("/proc/meminfo")
 UNLIMITED = 1 << 60
 """Bytes; above it an older kernel's limit of a control group means none."""
 
-LIMITS = {"locked_memory_bytes": "RLIMIT_MEMLOCK", "open_files": "RLIMIT_NOFILE", "processes": "RLIMIT_NPROC"}
-
 
 def now_text() -> str:
     """Return this moment, ISO 8601 in UTC."""
@@ -31,7 +28,7 @@ def now_text() -> str:
 
 
 def host(missing: dict[str, str]) -> dict[str, Any]:
-    """Names, system, processors, memory, container and limits of this machine, and its load of now."""
+    """Names, system, processors, memory and container of this machine, and its load of now."""
     return {
         "name": socket.gethostname(),
         "user": _tried("user", _user, missing),
@@ -44,7 +41,6 @@ def host(missing: dict[str, str]) -> dict[str, Any]:
         "numa_nodes": _tried("numa_nodes", _numa_nodes, missing),
         "memory_bytes": _tried("memory_bytes", _memory_bytes, missing),
         "container": container(missing),
-        "limits": _tried("limits", _limits, missing),
         "load": load(),
     }
 
@@ -156,12 +152,6 @@ def _numa_nodes() -> dict[str, str]:
 
 def _memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _limits() -> dict[str, int | None]:
-    """What this process may take; None: no limit."""
-    found = {name: resource.getrlimit(getattr(resource, constant))[0] for name, constant in LIMITS.items()}
-    return {name: None if limit == resource.RLIM_INFINITY else limit for name, limit in found.items()}
 
 
 def _groups_of(own: Path) -> dict[str, str]:

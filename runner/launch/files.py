@@ -31,16 +31,14 @@ LAUNCH = ".launch"
 class WorkerState:
     """What a worker says of itself.
 
-    number counts from 0. host is the machine, node the scheduler's name for it ("" if there is none), process the
-    worker's process. gpus are the devices that it may use ("": all). starts counts how often it was started: a
-    scheduler may requeue it. job is the number of the job that it does, None between jobs. lost has why a job could not
-    begin, or its process ended before it, by the job's number. how says how the worker ended: finished, a signal's
-    name, or why; "" until then.
+    number counts from 0. host is the machine, process the worker's process. gpus are the devices that it may use ("":
+    all). starts counts how often it was started: a scheduler may requeue it. job is the number of the job that it does,
+    None between jobs. lost has why a job could not begin, or its process ended before it, by the job's number. how says
+    how the worker ended: finished, a signal's name, or why; "" until then.
     """
 
     number: int
     host: str = ""
-    node: str = ""
     process: int = 0
     gpus: str = ""
     starts: int = 1

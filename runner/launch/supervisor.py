@@ -96,7 +96,6 @@ class _Watch:
         self._state = WorkerState(
             worker,
             host=socket.gethostname(),
-            node=os.environ.get("SLURMD_NODENAME", ""),
             gpus=launch.environment(worker).get("CUDA_VISIBLE_DEVICES", ""),
             starts=before.starts + 1 if before else 1,
             lost=before.lost if before else {},

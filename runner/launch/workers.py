@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from cases.gathered import gathered
@@ -44,11 +43,10 @@ class JobNeeds:
 @dataclass(frozen=True, slots=True)
 class Group:
     """Jobs whose workers are alike. options are those of the launcher that the group needs beside what was given, and
-    environments the variables of each worker. beside is the number of workers that may be on one machine at once."""
+    environments the variables of each worker."""
 
     jobs: tuple[int, ...]
     workers: int
-    beside: int
     options: Mapping[str, Any] = field(default_factory=dict)
     environments: tuple[Mapping[str, str], ...] = ()
 
@@ -74,20 +72,18 @@ def groups_of(request: LaunchRequest, jobs: Sequence[JobNeeds], devices: Sequenc
     devices are the GPUs of this machine, as CUDA_VISIBLE_DEVICES names them; Slurm's nodes have their own. Simulated
     jobs are one group; jobs on GPUs are grouped by their number of GPUs, because a worker has the GPUs of one world.
     Slurm's workers of all groups run at the same time, and without additional_parameters.exclusive=true several of
-    them may be on one node (see beside_here). RequestError for what the launcher can't give.
+    them may be on one node. RequestError for what the launcher can't give.
     """
     by_kind = gathered((job.gpus, job) for job in jobs)
     groups = [_group(request, gpus, members, devices) for gpus, members in by_kind.items()]
-    if request.name != SLURM:
-        return groups
-    beside = 1 if _is_exclusive(request.options) else sum(group.workers for group in groups)
-    if beside > 1 and any(job.timed for job in jobs):
+    workers = sum(group.workers for group in groups)
+    if request.name == SLURM and workers > 1 and not _is_exclusive(request.options) and any(job.timed for job in jobs):
         raise RequestError(
-            f"{beside} workers may share the links of a node, which their times would show (timing.mode), "
+            f"{workers} workers may share the links of a node, which their times would show (timing.mode), "
             "give +hydra.launcher.additional_parameters.exclusive=true, hydra.launcher.array_parallelism=1, "
             "or timing.mode=none"
         )
-    return [replace(group, beside=beside) for group in groups]
+    return groups
 
 
 def _is_exclusive(options: Mapping[str, Any]) -> bool:
@@ -95,33 +91,16 @@ def _is_exclusive(options: Mapping[str, Any]) -> bool:
     return options.get("exclusive") is True or (options.get("additional_parameters") or {}).get("exclusive") is True
 
 
-def beside_here(most: int, environment: Mapping[str, str], cores: int, gpus: int) -> int:
-    """Return how many workers of at most this number may be on this machine at once, by what Slurm gave to one of them.
-
-    environment is that of a worker; cores and gpus are those of the machine, free or not (gpus: 0 if unknown).
-    """
-    for variable, there in (("SLURM_CPUS_ON_NODE", cores), ("SLURM_GPUS_ON_NODE", gpus)):
-        given = environment.get(variable, "")
-        if there and given.isdecimal() and int(given):
-            most = min(most, max(1, there // int(given)))
-    return most
-
-
-def gpu_files() -> int:
-    """Return the number of GPUs of this machine by its device files, which Slurm does not hide; 0 if there are none."""
-    return sum(path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia[0-9]*"))
-
-
 def _group(request: LaunchRequest, gpus: int, jobs: Sequence[JobNeeds], devices: Sequence[str]) -> Group:
     numbers = tuple(job.number for job in jobs)
     most = min(workers_given(request), len(jobs))
     _check_tasks(request, jobs)
     if request.name == SLURM:
-        return Group(numbers, most, 1, _slurm_options(request.options, gpus))
+        return Group(numbers, most, _slurm_options(request.options, gpus))
     if not gpus:
         threads = str(max(1, usable_cores() // most))
         each = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": threads}
-        return Group(numbers, most, most, environments=(each,) * most)
+        return Group(numbers, most, environments=(each,) * most)
     most = min(most, len(devices) // gpus)
     if most < 1:
         raise RequestError(f"a job needs {counted(gpus, 'GPU')}, and {len(devices)} are here (world_size)")
@@ -131,7 +110,7 @@ def _group(request: LaunchRequest, gpus: int, jobs: Sequence[JobNeeds], devices:
             "give hydra.launcher.n_jobs=1, or timing.mode=none"
         )
     each_devices = [",".join(devices[worker * gpus : (worker + 1) * gpus]) for worker in range(most)]
-    return Group(numbers, most, most, environments=tuple({"CUDA_VISIBLE_DEVICES": text} for text in each_devices))
+    return Group(numbers, most, environments=tuple({"CUDA_VISIBLE_DEVICES": text} for text in each_devices))
 
 
 def _slurm_options(options: Mapping[str, Any], gpus: int) -> dict[str, Any]:

@@ -2,13 +2,11 @@
 
 import os
 import platform
-import resource
 from unittest.mock import Mock
 
 import pytest
 
-from runner.environment import host as host_module
-from runner.environment.host import available_bytes, container, host, launch, load
+from runner.environment.host import available_bytes, container, host, launch
 
 MAY_BE_ABSENT = {"numa_nodes", "cpu_model", "container"}
 
@@ -19,7 +17,7 @@ def test_it_is_this_machine():
     assert found["cores"] == os.cpu_count()
     assert found["kernel"] == platform.release()
     assert found["memory_bytes"] > 1 << 28
-    assert found["limits"]["open_files"] in (resource.getrlimit(resource.RLIMIT_NOFILE)[0], None)
+    assert len(found["load"]) == 3
     assert set(missing) <= MAY_BE_ABSENT
     for name in ("user", "cpu_model", "numa_nodes"):
         assert (found[name] is None) == (name in missing)
@@ -35,12 +33,6 @@ def test_what_fails_is_a_reason(monkeypatch):
     assert missing["memory_bytes"] == "not today"
     assert {"cpu_model", "container"} <= set(missing)
     assert found["user"] is found["cpu_model"] is found["memory_bytes"] is found["load"] is None
-
-
-def test_no_limit_is_none_and_load_is_three_numbers(monkeypatch):
-    monkeypatch.setattr(host_module.resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, 4096))
-    assert set(host({})["limits"].values()) == {None}
-    assert len(load() or ()) == 3
 
 
 def groups(tmp_path, files, own):

@@ -57,8 +57,8 @@ MpiDefault=none
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-"""No daemon of a busy machine is slow enough for one of these times, so that no node and no step fails by itself. A
-node that a test kills is set down by hand, and jobs that Slurm starts again need not wait for its credentials' end."""
+"""No daemon of a busy machine is slow enough for one of these times, so that no node and no step fails by itself.
+Jobs that Slurm starts again need not wait for its credentials' end."""
 
 STARTS = 3
 """Number of times that a Slurm is started: another process may take a port before its daemon does."""
@@ -120,24 +120,8 @@ class Cluster:
             stderr=subprocess.DEVNULL,
         )
 
-    @contextlib.contextmanager
-    def node_lost(self, name):
-        """Within, a node is dead, and Slurm knows it. Slurm would find out by itself, but only when SlurmdTimeout is
-        over, and a short one would take a busy machine's nodes for dead.
-
-        The node starts again at the end, and not before: what Slurm still has to tell the dead node would end the jobs
-        that it gives another start there.
-        """
-        self.kill_node(name)
-        self.said("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=power")
-        try:
-            yield
-        finally:
-            self.start_node(name)
-            self.wait_until_idle()
-
     def kill_node(self, name):
-        """Kill a node: its slurmd and all that it runs, as a power failure does."""
+        """Kill a node: its slurmd and all that it runs."""
         slurmd = self._nodes.pop(name)
         slurmd.kill()
         slurmd.wait()

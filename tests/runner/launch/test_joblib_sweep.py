@@ -143,6 +143,6 @@ def test_no_process_stays_of_a_command_that_left_at_once(signals, tmp_path):
         with contextlib.suppress(ProcessLookupError):
             os.kill(one.process, signal.SIGCONT)
     assert process.returncode == (-9 if signals == (signal.SIGKILL,) else 130), said
-    assert ("still there: processes " in said) == (signals != (signal.SIGKILL,)), said
+    assert ("still there: workers, which end by themselves" in said) == (signals != (signal.SIGKILL,)), said
     assert signals == (signal.SIGKILL,) or "Warning" not in said, said
     until(lambda: not still_in(tmp_path), "the end of all processes")

@@ -43,7 +43,7 @@ def test_the_number_of_workers():
 def test_simulated_jobs_share_the_cores():
     jobs = [JobNeeds(number, 2 + number, True) for number in range(5)]
     (group,) = groups_of(asked("joblib", n_jobs=4), jobs, ())
-    assert (group.jobs, group.workers, group.beside) == ((0, 1, 2, 3, 4), 4, 4)
+    assert (group.jobs, group.workers) == ((0, 1, 2, 3, 4), 4)
     assert group.environments == ({"OMP_NUM_THREADS": "2"},) * 4
     (group,) = groups_of(asked("joblib", n_jobs=-1), jobs[:2], ())
     assert group.workers == 2
@@ -93,18 +93,9 @@ def test_timed_jobs_on_slurms_nodes_need_them_alone(exclusive):
     for wrong in (nine, asked("submitit_slurm", array_parallelism=9, exclusive="user")):
         with refused(RequestError):
             groups_of(wrong, timed, ())
-    alone = groups_of(asked("submitit_slurm", array_parallelism=9, **exclusive), timed, ())
-    assert [group.beside for group in alone] == [1, 1]
+    assert len(groups_of(asked("submitit_slurm", array_parallelism=9, **exclusive), timed, ())) == 2
     assert len(groups_of(nine, on_gpus(2, 4), ())) == 2
-    assert groups_of(asked("submitit_slurm", array_parallelism=1), on_gpus(2, 2, timed=True), ())[0].beside == 1
-
-
-def test_slurms_workers_may_be_beside_each_other():
-    jobs = [JobNeeds(number, 2, True) for number in range(5)]
-    (group,) = groups_of(asked("submitit_slurm", array_parallelism=3), jobs, ())
-    assert group.beside == 3
-    (group,) = groups_of(asked("submitit_slurm", array_parallelism=3, exclusive=True), jobs, ())
-    assert group.beside == 1
+    assert groups_of(asked("submitit_slurm", array_parallelism=1), on_gpus(2, 2, timed=True), ())[0].workers == 1
 
 
 def test_sruns_ranks_are_the_jobs():
