@@ -30,7 +30,7 @@ def command_note(
         if len(text) + len(shown) > _LONGEST:
             shown = f"The table is too long for this place: {TABLE_NAME}, among the artifacts, has it.\n"
         text = f"{text}\n\n{shown}"
-    return _cut(text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
 def outcome(records: Sequence[Record], cases_not_run: int) -> str:
@@ -50,7 +50,3 @@ def report_link(experiment_id: str, run_id: str, name: str = REPORT_NAME) -> str
 def charts_link(experiment_id: str, command: str) -> str:
     """A link to MLflow's charts of a command."""
     return f"[charts]({page_of_view(experiment_id, view_key(command))})"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."

@@ -42,11 +42,11 @@ LINEAR, LOGARITHMIC = "linear", "log"
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A metric over its steps; x and y say how the axes go. Of a metric without a chart MLflow would make one."""
+    """A metric over its steps, on a logarithmic axis; y: how the other goes. Of a metric without a chart MLflow would
+    make one."""
 
     metric: str
     y: str = LINEAR
-    x: str = LOGARITHMIC
     is_shown: bool = True
 
 
@@ -206,7 +206,7 @@ def _chart(view: View, chart: Chart) -> dict[str, Any]:
         "displayName": title,
         "metricKey": chart.metric,
         "xAxisKey": "step",
-        "xAxisScaleType": chart.x,
+        "xAxisScaleType": LOGARITHMIC,
         "scaleType": chart.y,
         "lineSmoothness": 0,
         "selectedXAxisMetricKey": "",

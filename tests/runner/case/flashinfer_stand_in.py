@@ -3,7 +3,7 @@
 Functions have names of flashinfer's, and of its parameters, with their defaults, those that the runner gives. Memory is
 handed out full of ones, as a device may, and a ledger says what was not given back. Each all-reduce checks what the
 real one rests on: whole vectors, addresses that were registered, counters that begin at zero, a workspace of the right
-size; it adds in float32 in the order of ranks, or in the dtype itself (accumulator), or leaves a rank out (drops).
+size; it adds in float32 in the order of ranks.
 """
 
 import contextlib
@@ -76,8 +76,6 @@ class StandIn:
         self.handles = {}
         self.shown = {}
         self.calls = []
-        self.accumulator = None
-        self.drops = None
         self.is_capturing = False
         self.local = threading.local()
 
@@ -203,10 +201,7 @@ class StandIn:
     def reduce(self, rank, out, inputs):
         """All ranks meet, add, and meet again before anything is overwritten."""
         self.meeting.wait(PATIENCE_S)
-        kept = [one for index, one in enumerate(inputs) if index != self.drops]
-        total = kept[0].to(self.accumulator or torch.float32)
-        for one in kept[1:]:
-            total = total + one.to(total.dtype)
+        total = sum((one.float() for one in inputs), torch.zeros(out.shape))
         self.meeting.wait(PATIENCE_S)
         out.copy_(total.to(out.dtype))
 
