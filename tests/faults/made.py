@@ -45,7 +45,8 @@ class Fault:
     """One fault of a file.
 
     line and column count from 1, first and last are the lines of the statement that it is in (of a compound one its
-    head), start and end the bytes that it replaces. statement: the text of its line. is_inside: within a function, so that what runs it can be recorded.
+    head), start and end the bytes that it replaces. statement: the text of its line. is_inside: within a function, so
+    that what runs it can be recorded.
     """
 
     path: str
