@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.faults.chosen import drawn
 from tests.faults.kept import DRAWS, README, Draw, kept_draws, kinds, table
-from tests.faults.made import faults_of, found_again
+from tests.faults.made import faults_of
 from tests.faults.reached import Reached
 from tests.faults.trial import LAYERS, copy_of, tried
 from tests.marked import included
@@ -29,7 +29,6 @@ def main(given=None):
     parser.add_argument("--seed", default="", help="what the draw is by (the commit's hash)")
     parser.add_argument("--count", type=int, default=100, help="number of faults (%(default)s)")
     parser.add_argument("--name", default="", help="the draw's name (the first 8 characters of the seed)")
-    parser.add_argument("--again", default="", help="look for the faults of this draw, where they are in this tree")
     parser.add_argument(
         "--of", choices=LAYERS, default="quick", help="the layer (quick); full: what quick did not find"
     )
@@ -53,7 +52,7 @@ def _look(options):
     commit = _git(options.root, "rev-parse", "HEAD")
     seed = options.seed or commit
     draw = Draw(options.draws / f"{options.name or seed[:8]}.json", seed, commit)
-    faults = _again(options, draw) if options.again else _drawn(options, draw, reached)
+    faults = _drawn(options, draw, reached)
     draw.keep(faults)
     if options.list:
         for one in faults:
@@ -89,22 +88,6 @@ def _drawn(options, draw, reached):
         lines = reached.lines(path)
         faults += [one for one in faults_of(path, text) if not lines.isdisjoint(range(one.first, one.last + 1))]
     return sorted(drawn(faults, options.count, draw.seed), key=lambda one: (one.path, one.line))
-
-
-def _again(options, draw):
-    """The faults of another draw where they are now. Those that are gone are said."""
-    (other,) = [one for one in kept_draws(options.draws) if one.place.stem == options.again] or [None]
-    if other is None or other.place == draw.place:
-        raise ValueError(f"no other draw is named '{options.again}' (--again), give one of {options.draws}")
-    found = []
-    for one in other.faults():
-        here = (options.root / one.path).exists()
-        now = found_again(one, _git(options.root, "show", f"HEAD:{one.path}", strip=False)) if here else None
-        if now is None:
-            print(f"{one.said}: gone with its code", flush=True)
-        else:
-            found.append(now)
-    return found
 
 
 def _readme(draws):

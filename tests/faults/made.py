@@ -45,8 +45,8 @@ class Fault:
     """One fault of a file.
 
     line and column count from 1, first and last are the lines of the statement that it is in (of a compound one its
-    head), start and end the bytes that it replaces. statement: the text of its line, by which it is found again when
-    lines before it come and go. is_inside: within a function, so that what runs it can be recorded.
+    head), start and end the bytes that it replaces. statement: the text of its line. is_inside: within a function, so
+    that what runs it can be recorded.
     """
 
     path: str
@@ -97,12 +97,6 @@ def faults_of(path, text):
     made.visit(ast.parse(text))
     unique = {(one.start, one.end, one.after): one for one in made.found if one.before != one.after}
     return sorted(unique.values(), key=lambda one: (one.start, one.end, one.kind))
-
-
-def found_again(fault, text):
-    """Return a fault where it is in a later version of its file, nearest to its line; None if it is gone."""
-    like = [one for one in faults_of(fault.path, text) if one.name == fault.name]
-    return min(like, key=lambda one: abs(one.line - fault.line), default=None)
 
 
 class _Made(ast.NodeVisitor):

@@ -10,7 +10,7 @@ import pytest
 import tests.faults.__main__ as program
 from tests.faults.chosen import drawn
 from tests.faults.kept import kept_draws, table
-from tests.faults.made import KINDS, faults_of, found_again
+from tests.faults.made import KINDS, faults_of
 from tests.faults.reached import Reached
 from tests.faults.trial import Found, copy_of, tried
 from tests.marked import included
@@ -160,13 +160,6 @@ def test_a_fault_knows_its_line_after_letters_of_several_bytes():
         one.applied("# more\n" + text)
 
 
-def test_a_fault_is_found_again_when_lines_come_before_it():
-    one = fault("<", "<=", "a = 1\nx = b < c\n")
-    later = found_again(one, "a = 1\na = 2\na = 3\nx = b < c\n")
-    assert (later.line, later.name) == (4, one.name)
-    assert found_again(one, "x = b < d\n") is None
-
-
 def test_a_draw_is_a_function_of_its_seed_and_of_lines_and_leaves_out_what_mostly_raises_at_once():
     text = "".join(f"def f{at}(a, b):\n    g(a, b)\n    return h(a, b) < {at}\n" for at in range(40))
     sites = faults_of("runner/a.py", text)
@@ -252,18 +245,10 @@ def test_the_full_layer_is_asked_for_what_the_quick_one_did_not_find(fake, tmp_p
     assert page == "a\n<!-- faults -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->\nb\n"
 
 
-def test_faults_of_one_draw_are_looked_for_again_in_later_code(fake, tmp_path):
-    assert fake.run() == 0
-    first = [name for name, _ in fake.looks]
-    assert fake.run("--name", "two", "--again", "one") == 0
-    assert [name for name, _ in fake.looks[6:]] == first
-    assert {one.place.stem for one in kept_draws(tmp_path)} == {"one", "two"}
-
-
 def test_a_wrong_request_is_one_line(fake, capsys, tmp_path):
-    """No records are named, none are there, another seed for a draw, a draw again that is the same."""
+    """No records are named, none are there, another seed for a draw."""
     with pytest.raises(ValueError, match="nothing is recorded"):
         Reached(tmp_path)
     assert fake.run() == 0
-    assert [program.main([]), fake.run("--seed", "other"), fake.run("--again", "one")] == [2, 2, 2]
-    assert [line[:20] for line in capsys.readouterr().err.splitlines()] == ["tests.faults: error:"] * 3
+    assert [program.main([]), fake.run("--seed", "other")] == [2, 2]
+    assert [line[:20] for line in capsys.readouterr().err.splitlines()] == ["tests.faults: error:"] * 2

@@ -63,21 +63,16 @@ def _at_once(folder):
         edit(path, put("ended", "2026-01-01T00:00:01.500Z"))
 
 
-def _noise(document):
-    """Quicker by a third, with other noise: every derived figure follows by itself."""
-    rows = document["timing"]["samples_us"]
-    document["timing"]["samples_us"] = [
-        [value * (0.66 + 0.01 * ((7 * at + 3 * rank) % 5) / 5) for at, value in enumerate(row)]
+def _noisy(level, share):
+    """Makes samples of a level with other noise, of a share: every derived figure follows by itself."""
+    return put("timing.samples_us", lambda rows: [
+        [value * (level + share * ((7 * at + 3 * rank) % 5 - 2) / 2) for at, value in enumerate(row)]
         for rank, row in enumerate(rows)
-    ]
+    ])  # fmt: skip
 
 
-def _little_noise(document):
-    rows = document["timing"]["samples_us"]
-    document["timing"]["samples_us"] = [
-        [value * (1 + 1e-4 * ((7 * at + 3 * rank) % 5 - 2) / 2) for at, value in enumerate(row)]
-        for rank, row in enumerate(rows)
-    ]
+def _renamed(name, of="H200"):
+    return lambda document: document.update(json.loads(json.dumps(document).replace(of, name)))
 
 
 def _shuffled_world(folder):
@@ -226,15 +221,17 @@ def _more_orders(folder):
         path.write_text(text, encoding="utf-8")
 
 
-CHANGED_FILE = "kernels/all_reduce/README.md"
+def _difference(of, mode):
+    """The text of a difference, and what git says of a tree with it."""
+    text = f"diff --git a/{of} b/{of}\n{mode} 100644\n"
+    digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    kept = {"file": "source.diff", "digest": digest, "bytes": len(text), "left_out_bytes": 0}
+    return text, {"dirty": True, "changed_files": 1, "changed": [of], "diff_digest": digest, "kept_diff": kept}
 
 
 def changed_tree(folder):
     """What the same commands leave where a file differs from its commit: honest, with the difference beside them."""
-    text = f"diff --git a/{CHANGED_FILE} b/{CHANGED_FILE}\nnew file mode 100644\n"
-    digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-    kept = {"file": "source.diff", "digest": digest, "bytes": len(text), "left_out_bytes": 0}
-    git = {"dirty": True, "changed_files": 1, "changed": [CHANGED_FILE], "diff_digest": digest, "kept_diff": kept}
+    text, git = _difference("kernels/all_reduce/README.md", "new file mode")
     for path in folder.rglob("command.json"):
         (path.parent / "source.diff").write_text(text, encoding="utf-8")
     every(put("environment.git", lambda there: {**there, **git}))(folder)
@@ -260,12 +257,9 @@ def _said_unchanged_with_digests(folder):
 
 def _with_difference(**changes):
     """A changed tree with its difference kept, honest but for the changes."""
-    text = "diff --git a/kernels/a.py b/kernels/a.py\nindex 1234567..89abcde 100644\n"
 
     def changed(folder):
-        digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-        kept = {"file": "source.diff", "digest": digest, "bytes": len(text), "left_out_bytes": 0}
-        git = {"dirty": True, "changed_files": 1, "changed": ["kernels/a.py"], "diff_digest": digest, "kept_diff": kept}
+        text, git = _difference("kernels/a.py", "index 1234567..89abcde")
         (world(folder, 0) / "source.diff").write_text(text, encoding="utf-8")
         every(put("environment.git", lambda there: {**there, **git, **changes}), name_of(0))(folder)
 
@@ -274,7 +268,6 @@ def _with_difference(**changes):
 
 def _other_ptx(old, new):
     """Each PTX file says something else, has the name of what it says, and the records name it."""
-    import hashlib
 
     def changed(folder):
         names = {}
@@ -325,25 +318,10 @@ TIMING = (
     Kind("eager calls said to be a graph's", "measured", first(put("timing.mode", "eager")), "timing"),
     Kind("another window", "measured", first(put("timing.window", "both_barriers")), "timing"),
     Kind("a hot cache", "measured", first(put("timing.l2", "hot")), "timing"),
-    Kind(
-        "the slowest samples left out",
-        "measured",
-        first(put("timing.samples_us", lambda rows: [sorted(row)[:-2] for row in rows])),
-        "samples",
-    ),
-    Kind(
-        "rounded samples",
-        "measured",
-        first(put("timing.samples_us", lambda rows: [[round(value, 1) for value in row] for row in rows])),
-        "samples",
-    ),
+    Kind("the slowest samples left out", "measured", first(put("timing.samples_us", lambda rows: [sorted(row)[:-2] for row in rows])), "samples"),
+    Kind("rounded samples", "measured", first(put("timing.samples_us", lambda rows: [[round(value, 1) for value in row] for row in rows])), "samples"),
     Kind("samples longer than the case", "measured", first(put("timing.samples_us", scaled(1000.0))), "samples"),
-    Kind(
-        "one rank's samples for another",
-        "measured",
-        first(put("timing.samples_us", lambda rows: [rows[0], rows[0], *rows[2:]])),
-        "samples",
-    ),
+    Kind("one rank's samples for another", "measured", first(put("timing.samples_us", lambda rows: [rows[0], rows[0], *rows[2:]])), "samples"),
     Kind("a rank's samples left out", "measured", first(put("timing.samples_us", lambda rows: rows[:3])), LOAD),
     Kind("sorted samples", "measured", every(put("timing.samples_us", lambda rows: [sorted(row) for row in rows]), "one_shot"), "samples"),
     Kind("samples sorted downwards", "measured", every(put("timing.samples_us", lambda rows: [sorted(row, reverse=True) for row in rows]), "one_shot"), "samples"),
@@ -358,13 +336,8 @@ TIMING = (
     Kind("a limit of another type's links", "measured", every(put("timing.limit", lambda limit: {**limit, "push_gbps": 60.0, "pull_gbps": 60.0})), "limit"),
     Kind("a higher limit in one world", "measured", every(put("timing.limit.push_gbps", 449.0), name_of(2)), "limit"),
     Kind("two limits in one job", "measured", first(put("timing.limit.push_gbps", 401.0)), "limit"),
-    Kind(
-        "quicker than the link, without a limit",
-        "measured",
-        first(lambda document: document["timing"].update(
-            limit=None, samples_us=scaled(1e-5)(document["timing"]["samples_us"]))),
-        "limit",
-    ),
+    Kind("quicker than the link, without a limit", "measured", first(put("timing", lambda timing: timing | {
+        "limit": None, "samples_us": scaled(1e-5)(timing["samples_us"])})), "limit"),
     Kind("in turns with what there is no record of", "measured", first(put("timing.interleaved_with", ["nccl", "magic"])), "baselines"),
     Kind("a clock that no GPU has", "measured", first(put("timing.devices.0.before.sm_mhz", 99999)), "clocks"),
     Kind("a clock that H200 has not", "measured", every(put("timing.devices.0.before.sm_mhz", 2400)), "clocks"),
@@ -383,21 +356,9 @@ TIMING = (
 
 WORLDS = (
     Kind("a world twice", "measured", copy_world, "worlds"),
-    Kind(
-        "a world twice, a little quicker",
-        "measured",
-        lambda folder: copy_world(folder, put("timing.samples_us", scaled(0.98))),
-        "worlds",
-    ),
-    Kind(
-        "a world twice, later by a microsecond",
-        "measured",
-        lambda folder: copy_world(
-            folder, put("timing.samples_us", lambda rows: [[value + 1 for value in row] for row in rows])
-        ),
-        "worlds",
-    ),
-    Kind("a world twice, with noise of a ten-thousandth", "measured", lambda folder: copy_world(folder, _little_noise), "worlds"),
+    Kind("a world twice, a little quicker", "measured", lambda folder: copy_world(folder, put("timing.samples_us", scaled(0.98))), "worlds"),
+    Kind("a world twice, later by a microsecond", "measured", lambda folder: copy_world(folder, put("timing.samples_us", lambda rows: [[value + 1 for value in row] for row in rows])), "worlds"),
+    Kind("a world twice, with noise of a ten-thousandth", "measured", lambda folder: copy_world(folder, _noisy(1, 1e-4)), "worlds"),
     Kind("a world twice, with another first sample", "measured", lambda folder: copy_world(folder, put("timing.samples_us.0.0", lambda value: value * 1.01)), "worlds"),
     Kind("other variables in one world", "measured", every(put("environment.variables.allowed", {"NCCL_ALGO": "Tree"}), name_of(1)), "variables"),
     Kind("another CPU in one world", "measured", every(put("environment.host.cpu_model", "Better CPU"), name_of(1)), "machine"),
@@ -421,7 +382,7 @@ WORLDS = (
 MACHINE = (
     Kind("a better GPU", "measured", every(put("environment.gpus.0.model", "NVIDIA B200"), name_of(0)), "machine"),
     Kind("a better GPU in the fabric", "measured", first(put("fabric.description", "NVIDIA B200, libnvshmem")), "machine"),
-    Kind("better GPUs everywhere but in the code", "measured", every(lambda document: document.update(json.loads(json.dumps(document).replace("H200", "B200")))), "machine"),
+    Kind("better GPUs everywhere but in the code", "measured", every(_renamed("B200")), "machine"),
     Kind("code of another architecture", "measured", first(lambda document: [document[part].update(arch="sm_100a") for part in ("fabric", "kernel")]), "machine"),
     Kind("more multiprocessors", "measured", first(put("environment.world.ranks.0.device.multiprocessors", 160)), MACHINE_SAYS),
     Kind("another capability", "measured", first(put("environment.world.ranks.0.device.capability", "10.0")), MACHINE_SAYS),
@@ -432,7 +393,7 @@ MACHINE = (
     Kind("PyTorch that is not its package", "measured", every(put("environment.packages.torch", "9.9")), MACHINE_SAYS),
     Kind("a compiler that is not its package", "run", every(put("kernel.compiler", "nvidia-cutlass-dsl 9.9.9, NVVM 99, ptxas 99")), MACHINE_SAYS),
     *(
-        Kind(f"every GPU named {name}", "measured", every(lambda document, name=name: document.update(json.loads(json.dumps(document).replace("NVIDIA H200", name)))), "machine")
+        Kind(f"every GPU named {name}", "measured", every(_renamed(name, "NVIDIA H200")), "machine")
         for name in ("NVIDIA B300", "NVIDIA GB300", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "NVIDIA L40S")
     ),
     Kind("H200 named H100, with a memory clock that H100 has not", "measured", every(lambda document: document.update(json.loads(json.dumps(document).replace("H200", "H100").replace('"memory_mhz": 2600', '"memory_mhz": 3201')))), "clocks"),
@@ -581,27 +542,15 @@ ORIGIN = (
 
 SEAL = (
     Kind("a record, and no new seal", "measured", _unsealed(first(put("duration_s", 1.001))), "manifest"),
-    Kind(
-        "a file that is not sealed",
-        "measured",
-        _unsealed(lambda folder: (world(folder, 0) / "more").touch()),
-        "manifest",
-    ),
-    Kind(
-        "a pipe among the files", "measured", _unsealed(lambda folder: os.mkfifo(world(folder, 0) / "pipe")), "manifest"
-    ),
-    Kind(
-        "a link out of the folder",
-        "measured",
-        _unsealed(lambda folder: (world(folder, 0) / "l").symlink_to("/etc")),
-        "manifest",
-    ),
+    Kind("a file that is not sealed", "measured", _unsealed(lambda folder: (world(folder, 0) / "more").touch()), "manifest"),
+    Kind("a pipe among the files", "measured", _unsealed(lambda folder: os.mkfifo(world(folder, 0) / "pipe")), "manifest"),
+    Kind("a link out of the folder", "measured", _unsealed(lambda folder: (world(folder, 0) / "l").symlink_to("/etc")), "manifest"),
     Kind("a manifest line", "measured", _unsealed(replace_in(MANIFEST, "  command.json", "  other.json")), "manifest"),
-)
+)  # fmt: skip
 
 
 UNFINDABLE = (
-    Kind("all samples, with noise of their own", "measured", every(_noise), CLOCK),
+    Kind("all samples, with noise of their own", "measured", every(_noisy(0.664, 0.004)), CLOCK),
     Kind("a world twice, its samples in another order and with noise", "measured", _shuffled_world, CLOCK),
     Kind("times of two algorithms, exchanged", "measured", _exchanged, CLOCK),
     Kind("a slow world left out", "measured", _dropped_world, GONE),
