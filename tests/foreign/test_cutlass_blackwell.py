@@ -31,8 +31,7 @@ from tests.foreign.blackwell_gemms import (
     scaled_integers,
 )
 from tests.foreign.cutlass_examples import folder_of
-from tests.foreign.test_cutlass_hopper import bits_of, verdict
-from tests.simulator.isa.products_oracle import summed
+from tests.foreign.test_cutlass_hopper import check_bits, normal, verdict
 
 pytestmark = pytest.mark.slow
 CHECKED = 40
@@ -88,23 +87,9 @@ def test_a_gemm_that_asks_for_the_work_of_other_clusters(checkout):
 
 @pytest.mark.parametrize("gemm", [GEMMS[0], GEMMS[2], GEMMS[3], GEMMS[4]], ids=str)
 def test_normal_data_give_the_bits_of_one_sum_an_instruction(folder, gemm):
-    made = torch.Generator().manual_seed(5)
-    a, b = (
-        torch.randn(shape, generator=made).to(gemm.dtype)
-        for shape in ((gemm.rows, gemm.depth), (gemm.columns, gemm.depth))
-    )
+    a, b = normal(gemm)
     found, _ = product(folder, gemm, a, b, schedule="fair")
-    left, right = bits_of(a), bits_of(b)
-    name, step = ("e4m3", 32) if gemm.dtype == FLOAT8 else ("bf16", 16)
-    random = np.random.default_rng(7)
-    for row, column in zip(
-        random.integers(0, gemm.rows, CHECKED), random.integers(0, gemm.columns, CHECKED), strict=True
-    ):
-        code = 0
-        for low in range(0, gemm.depth, step):
-            pairs = zip(left[row, low : low + step].tolist(), right[column, low : low + step].tolist(), strict=True)
-            code = summed(list(pairs), code, ("f32", name, name), 25, 23)
-        assert found[row, column].view(torch.int32) == torch.tensor([code], dtype=torch.uint32).view(torch.int32)[0]
+    check_bits(found, a, b, (25, 23), CHECKED)
 
 
 STORE = "cp.async.bulk.tensor.2d.global"

@@ -133,21 +133,25 @@ def bits_of(tensor):
     return tensor.view(kind).numpy().astype(int)
 
 
+def check_bits(found, a, b, how, checked):
+    """Some elements of C against one sum of each instruction's products. how: of products_oracle.summed."""
+    left, right, name, step = bits_of(a), bits_of(b), NAMES[a.dtype], 32 // a.dtype.itemsize
+    made = np.random.default_rng(7)
+    rows, columns = (made.integers(0, size, checked) for size in found.shape)
+    for row, column in zip(rows, columns, strict=True):
+        code = 0
+        for low in range(0, left.shape[1], step):
+            pairs = zip(left[row, low : low + step].tolist(), right[column, low : low + step].tolist(), strict=True)
+            code = summed(list(pairs), code, ("f32", name, name), *how)
+        expected = torch.tensor([code], dtype=torch.uint32).view(torch.float32).to(found.dtype)
+        assert torch.equal(expected[0], found[row, column]), (row, column)
+
+
 @pytest.mark.parametrize("gemm", PLAIN + PERSISTENT, ids=str)
 def test_normal_data_give_the_bits_of_one_sum_an_instruction(folder, gemm):
     a, b = normal(gemm)
     found, _ = ran(folder, gemm, a, b, schedule="fair")
-    left, right = bits_of(a), bits_of(b)
-    kinds, step = ("f32", NAMES[gemm.dtype], NAMES[gemm.dtype]), 32 // gemm.dtype.itemsize
-    how = (13, 13) if gemm.dtype.itemsize == 1 else (25, 23)
-    made = np.random.default_rng(7)
-    for row, column in zip(made.integers(0, gemm.rows, CHECKED), made.integers(0, gemm.columns, CHECKED), strict=True):
-        code = 0
-        for low in range(0, gemm.depth, step):
-            pairs = zip(left[row, low : low + step].tolist(), right[column, low : low + step].tolist(), strict=True)
-            code = summed(list(pairs), code, kinds, *how)
-        expected = torch.tensor([code], dtype=torch.uint32).view(torch.float32).to(found.dtype)
-        assert torch.equal(expected[0], found[row, column]), (row, column)
+    check_bits(found, a, b, (13, 13) if gemm.dtype.itemsize == 1 else (25, 23), CHECKED)
 
 
 def verdict(findings):

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
 
 from simulator.memory.clocks import BASE, SCOPES, Clocks
 from simulator.observe.lanes import Clusters, Launched
 from simulator.ptx.assembler import assembled, find_ptxas
 from tests.rooms import needs
-from tests.simulator.harness import executable, make_world, module, run, start
+from tests.simulator.harness import launching, make_world, module, ran, run
 
 SEEDS = 40
 """The number of seeds within which each kernel here shows what it may."""
@@ -126,22 +125,11 @@ def kernel(way):
 
 def received(ptx, **options):
     """What the receiver found, and the checker's findings."""
-    compiled = executable(ptx)
-
-    def program(fabric):
-        regions = [fabric.allocate(64, 64, name) for name in ("data", "out")]
-        for one in regions:
-            fabric.write(one, 0, torch.zeros(64, dtype=torch.uint8))
-        start(fabric, compiled, 2, 2, [one.address for one in regions], cluster=(2, 1, 1))
-        fabric.synchronize()
-        return int(fabric.read(regions[1], 0, 4).view(torch.int32)[0])
-
-    world = make_world(1, **options)
-    outcome = run(world, program)
-    assert outcome.errors == [None]
-    findings = world.findings if options.get("races") else ()
-    world.close()
-    return int(outcome.results[0]), findings
+    regions = [np.zeros(16, np.uint32)] * 2
+    outcome = run(make_world(1, **options), launching(ptx, 2, 2, regions, at=0, cluster=(2, 1, 1)))
+    (value,), findings = outcome.right, outcome.world.findings if options.get("races") else ()
+    outcome.world.close()
+    return value, findings
 
 
 def shown(way):
@@ -211,16 +199,5 @@ PAIRS = """
 @pytest.mark.parametrize("seed", range(12))
 def test_barriers_whose_number_a_register_has_are_apart(seed):
     """Two pairs of warps meet, each at a barrier of its own, in any order."""
-    compiled = executable(module(PAIRS, ["u64 data", "u64 out"]))
-
-    def program(fabric):
-        regions = [fabric.allocate(64, 64, name) for name in ("data", "out")]
-        for one in regions:
-            fabric.write(one, 0, torch.zeros(64, dtype=torch.uint8))
-        start(fabric, compiled, 1, 128, [one.address for one in regions])
-        fabric.synchronize()
-        return fabric.read(regions[1], 0, 8).view(torch.int32).tolist()
-
-    world = make_world(1, schedule="random", memory="weak", seed=seed)
-    assert run(world, program).results == [[5, 5]]
-    world.close()
+    values = {name: np.zeros(2, np.uint32) for name in ("data", "out")}
+    assert ran(PAIRS, values, 1, 128, schedule="random", memory="weak", seed=seed).right == [[5, 5]]

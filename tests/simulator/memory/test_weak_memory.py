@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from simulator.memory.weak import WeakSpace
-from tests.simulator.harness import executable, make_world, module, run, start
+from tests.simulator.harness import executable, make_world, module, ran, run, start
 
 SEEDS = 60
 """The number of seeds within which each kernel here shows what it may."""
@@ -128,21 +128,9 @@ BLOCK = """
 def test_threads_of_a_block_see_each_others_shared_memory_after_a_barrier(barrier, orders):
     start_values = "st.shared.u32 [%r4], 99;\nbar.sync 0;\n"
     body = BLOCK.format(barrier=barrier).replace("add.u32 %r5", start_values + "add.u32 %r5")
-    kernel = executable(module(body, ["u64 out"], before="", registers="  .shared .align 4 .b8 tile[256];"))
-
-    def program(fabric):
-        out = fabric.allocate(256, 64, "out")
-        start(fabric, kernel, 1, 8, [out.address])
-        fabric.synchronize()
-        return fabric.read(out, 0, 32).view(torch.int32).tolist()
-
-    wanted = [2, 1, 4, 3, 6, 5, 8, 7]
-    seen = []
-    for seed in range(10):
-        outcome = run(make_world(1, schedule="random", seed=seed, memory="weak"), program)
-        assert outcome.errors == [None]
-        seen.append(outcome.results[0] == wanted)
-    assert all(seen) is orders
+    how = {"registers": "  .shared .align 4 .b8 tile[256];", "schedule": "random", "memory": "weak"}
+    found = [ran(body, {"out": np.zeros(8, np.uint32)}, 1, 8, seed=seed, **how).right for seed in range(10)]
+    assert all(one == [[2, 1, 4, 3, 6, 5, 8, 7]] for one in found) is orders
 
 
 @pytest.mark.slow
@@ -158,23 +146,9 @@ def test_vectors_arrive_in_parts_and_elements_whole():
         ld.relaxed.sys.global.v2.u64 {%d2, %d3}, [%data];
         st.global.v2.u64 [%out], {%d2, %d3};
         END:"""
-    kernel = executable(module(body, ["u64 data", "u64 out"]))
-
-    def program(fabric):
-        regions = [fabric.allocate(64, 64, name) for name in ("data", "out")]
-        for one in regions:
-            fabric.write(one, 0, torch.zeros(64, dtype=torch.uint8))
-        start(fabric, kernel, 2, 1, [one.address for one in regions])
-        fabric.synchronize()
-        return tuple(fabric.read(regions[1], 0, 16).view(torch.int64).tolist())
-
-    whole = 0x500000005
-    found = set()
-    for seed in range(SEEDS):
-        outcome = run(make_world(1, schedule="random", seed=seed, memory="weak"), program)
-        assert outcome.errors == [None]
-        found.add(outcome.results[0])
-    assert found == {(0, 0), (whole, 0), (0, whole), (whole, whole)}
+    values = {name: np.zeros(2, np.uint64) for name in ("data", "out")}
+    runs = [ran(body, values, 2, 1, schedule="random", seed=seed, memory="weak").right for seed in range(SEEDS)]
+    assert {tuple(words) for (words,) in runs} == {(0, 0, 0, 0), (5, 5, 0, 0), (0, 0, 5, 5), (5, 5, 5, 5)}
 
 
 def test_the_next_launch_and_hosts_see_everything():

@@ -7,7 +7,7 @@ import pytest
 
 from simulator.observe.events import BarrierArrived, BarrierCompleted, Listener
 from simulator.observe.lanes import Clusters
-from tests.simulator.harness import executable, make_world, module, put, start, succeed
+from tests.simulator.harness import executable, launching, make_world, module, succeed
 
 
 class Watch(Listener):
@@ -30,13 +30,7 @@ def watched(body, grid, block, cluster, ranks=1, **options):
     code = executable(module(body, ["u64 mine", "u64 flag"]))
     watch, world = Watch(), make_world(ranks, **options)
     world.space.events.add(watch)
-
-    def program(fabric):
-        mine, flag = (put(fabric, name, np.ones(64, np.uint32)) for name in ("mine", "flag"))
-        start(fabric, code, grid, block, [mine.address, flag.address], cluster=cluster)
-        fabric.synchronize()
-
-    succeed(world, program)
+    succeed(world, launching(code, grid, block, [np.ones(64, np.uint32)] * 2, cluster=cluster))
     return watch, world
 
 

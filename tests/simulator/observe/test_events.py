@@ -13,7 +13,7 @@ from simulator.observe import printed
 from simulator.observe.events import KINDS, Events, Listener, tell
 from simulator.observe.lanes import Clusters, Launched, ids_of
 from tests.golden import refused, same_text
-from tests.simulator.harness import executable, make_world, module, put, run, start, succeed
+from tests.simulator.harness import executable, launching, make_world, module, put, run, start, succeed
 
 HOST = ("launch_began", "launch_ended", "host")
 
@@ -113,12 +113,7 @@ class TestAccesses:
     def test_blocks_and_threads_of_more_than_x_have_one_number(self):
         code, log, world = executable(module("st.global.u8 [%mine], %r0;", ["u64 mine"])), Log(), make_world(1)
         world.space.events.add(log)
-
-        def program(fabric):
-            start(fabric, code, (1, 2, 2), (2, 1, 3), [put(fabric, "mine", np.zeros(4, np.uint8)).address])
-            fabric.synchronize()
-
-        succeed(world, program)
+        succeed(world, launching(code, (1, 2, 2), (2, 1, 3), [np.zeros(4, np.uint8)]))
         (store,) = log.of("access")
         assert who(store) == [(0, 0, block, thread) for block in range(4) for thread in range(6)]
 
@@ -380,12 +375,7 @@ class TestListeners:
         ptx = module(
             "SPIN: ld.acquire.sys.global.b32 %r1, [%flag]; setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;", ["u64 flag"]
         )
-
-        def program(fabric):
-            start(fabric, executable(ptx), 1, 1, [put(fabric, "flag", np.array([5], np.uint32)).address])
-            fabric.synchronize()
-
-        outcome = run(world, program)
+        outcome = run(world, launching(ptx, 1, 1, [np.array([5], np.uint32)]))
         assert isinstance(outcome.error(), Deadlock)
         assert "sees 5 at" in str(outcome.error())
         assert len(log.of("stepped")) == world.counters()["steps"]

@@ -9,7 +9,7 @@ import pytest
 
 from memory.fabric import Argument, Deadlock, DeviceFault, Launch
 from tests.golden import refused, same_text
-from tests.simulator.harness import executable, get, make_world, module, put, ran, start, succeed
+from tests.simulator.harness import executable, get, launching, make_world, module, put, ran, run, start, succeed
 
 GRID, BLOCK = (3, 2, 2), (5, 4, 3)
 THREADS, BLOCKS = 60, 12
@@ -37,19 +37,13 @@ NUMBER = """
 def test_every_thread_knows_its_place_in_three_dimensions(options):
     stores = "".join(f"mov.u32 %r1, {name}; st.global.b32 [%d1+{4 * at}], %r1;\n" for at, name in enumerate(NAMES))
     body = f"{NUMBER} mul.wide.u32 %d1, %n, {4 * len(NAMES)}; add.s64 %d1, %d1, %out;\n{stores}"
-    code = executable(module(body, ["u64 out"]))
-
-    def program(fabric):
-        out = fabric.allocate(4 * len(NAMES) * THREADS * BLOCKS, 256, "out")
-        start(fabric, code, GRID, BLOCK, [out.address], shared_bytes=96)
-        return get(fabric, out, "u4").reshape(-1, len(NAMES))
-
     wanted = []
     for block, (bz, by, bx) in enumerate(itertools.product(*(range(count) for count in reversed(GRID)))):
         for thread, (tz, ty, tx) in enumerate(itertools.product(*(range(count) for count in reversed(BLOCK)))):
             wanted.append([tx, ty, tz, *BLOCK, bx, by, bz, *GRID, thread % 32, thread // 32, block, BLOCKS, 96])
-    for found in succeed(make_world(2, **options), program).results:
-        assert np.array_equal(found, wanted)
+    out = {"out": np.zeros(len(NAMES) * THREADS * BLOCKS, np.uint32)}
+    found = ran(body, out, GRID, BLOCK, 2, shared_bytes=96, **options).right
+    assert found == [[one for row in wanted for one in row]] * 2
 
 
 def test_a_fault_names_block_and_thread_and_where_they_are():
@@ -245,10 +239,5 @@ def test_a_cooperative_launch_has_a_workspace_for_each_rank_and_kernel(options):
 )
 def test_shared_memory_that_a_kernel_declares_is_as_much_as_ptxas_takes(target, size_bytes, is_right):
     text = module(f".shared .align 4 .b8 mine[{size_bytes}];", target=target)
-
-    def program(fabric):
-        with nullcontext() if is_right else refused(ValueError):
-            fabric.launch(executable(text, arch=target), Launch(1, 32), [])
-        fabric.synchronize()
-
-    succeed(make_world(1, arch=target), program)
+    with nullcontext() if is_right else refused(ValueError):
+        assert run(make_world(1, arch=target), launching(executable(text, arch=target), 1, 32)).right == [None]

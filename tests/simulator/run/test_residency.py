@@ -50,13 +50,7 @@ MEET:
 
 
 def phases(grid, block=1024, all_blocks=None):
-    def program(fabric):
-        count = put(fabric, "count", np.zeros(1, np.uint32))
-        fabric.barrier()
-        start(fabric, executable(TWO_PHASES), grid, block, [count.address, all_blocks or grid])
-        return int(get(fabric, count, "u4")[0])
-
-    return program
+    return launching(TWO_PHASES, grid, block, [np.zeros(1, np.uint32), all_blocks or grid], at=0)
 
 
 def deadlock_of(outcome):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.golden import refused
-from tests.simulator.harness import PEER, RANK, executable, get, make_world, module, put, ran, start, stored, succeed
+from tests.simulator.harness import PEER, RANK, make_world, ran, stored
 
 SEEDS = range(40)
 ORDERS = ("random", "adversarial")
@@ -23,16 +23,13 @@ MESSAGE = """
 SENT = {"mine": np.zeros(4, np.uint32), "peer": PEER, "rank": RANK}
 DATA, FLAG = "st.relaxed.sys.global.b32 [%peer], 7;", "st.release.sys.global.b32 [%peer+4], 1;"
 
-SLOTS = module(
-    """
+SLOTS = """
     shl.b64 %d1, %lane64, 3; add.u64 %d2, %peer, %d1; add.u64 %d3, %mine, %d1; add.u64 %d4, %out, %d1;
     add.u32 %r3, %lane, 100; mov.u32 %r4, 1; mov.b64 %d5, {%r3, %r4};
     SEND
     WAIT: LOAD setp.ne.u32 %p3, %r2, 1; @%p3 bra WAIT;
     st.global.b32 [%d4], %r1;
-    """,
-    ["u64 mine", "u64 peer", "u64 out"],
-)
+"""
 """LL: each thread sends a word beside its flag, and waits for one."""
 LOAD = "ld.relaxed.sys.global.b64 %d6, [%d3]; mov.b64 {%r1, %r2}, %d6;"
 SENDS = {
@@ -50,18 +47,9 @@ def message(send, **options):
 def slots(kind, **options):
     """Whether all words arrive."""
     send, load = SENDS[kind]
-    ptx = SLOTS.replace("SEND", send).replace("LOAD", load)
-
-    def program(fabric):
-        mine, out = (put(fabric, name, np.zeros(512, np.uint32)) for name in ("mine", "out"))
-        fabric.barrier()
-        peer = fabric.peer_address(mine, 1 - fabric.rank)
-        start(fabric, executable(ptx), 4, 64, [mine.address, peer, out.address])
-        fabric.synchronize()
-        fabric.barrier()
-        return bool((get(fabric, out, "u4")[::2] == np.arange(256) + 100).all())
-
-    return all(succeed(make_world(2, **options), program).results)
+    values = {"mine": np.zeros(512, np.uint32), "peer": PEER, "out": np.zeros(512, np.uint32)}
+    found = ran(SLOTS.replace("SEND", send).replace("LOAD", load), values, 4, 64, 2, **options).right
+    return all(words[::2] == list(range(100, 356)) for words in found)
 
 
 def wrong(case, what, schedule, **options):

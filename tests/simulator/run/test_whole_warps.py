@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memory.fabric import Deadlock
-from tests.simulator.harness import executable, get, make_world, module, put, ran, start, succeed
+from tests.simulator.harness import executable, launching, make_world, module, put, ran, run, start, succeed
 
 SEEDS = range(64)
 LINE = 8
@@ -27,15 +27,9 @@ def seen(assumptions, seed, threads=64):
     """What the second warp saw of each line."""
     kernel = dataclasses.replace(executable(STORE_AND_LOAD), assumptions=assumptions)
 
-    def program(fabric):
-        data = put(fabric, "data", np.zeros(64, np.uint64))
-        sums = put(fabric, "sums", np.zeros(32, np.uint64))
-        start(fabric, kernel, 1, threads, [data.address, sums.address])
-        fabric.synchronize()
-        return get(fabric, sums, "uint64")
-
     world = make_world(schedule="random", seed=seed, granularity="access")
-    (sums,) = succeed(world, program).results
+    program = launching(kernel, 1, threads, [np.zeros(64, np.uint64), np.zeros(32, np.uint64)])
+    sums = np.array(run(world, program).right[0], "u4").view("u8")
     lanes = sums[: threads - 32]
     return [set(map(int, lanes[first : first + LINE])) for first in range(0, len(lanes), LINE)]
 

@@ -493,17 +493,6 @@ def test_a_fence_hands_on_only_what_came_before_it():
     assert missing(found([body.replace("OFFSET", "16")], grid=2, cluster=2)) == {("race", "a barrier")}
 
 
-@pytest.mark.parametrize(("fence", "is_clean"), [("fence.acq_rel.cta;", True), ("", False)])
-def test_relaxed_arrivals_at_an_mbarrier(fence, is_clean):
-    body = f"""mov.u32 %r7, barrier; setp.ne.u32 %p3, %r9, 0; @%p3 bra JOIN; mbarrier.init.shared.b64 [%r7], 64;
-        JOIN: bar.sync 0; mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %data, %d1; st.global.b32 [%d1], %r1;
-        {fence} mbarrier.arrive.relaxed.cta.shared.b64 _, [%r7];
-        WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [%r7], 0; @!%p4 bra WAIT;
-        xor.b32 %r8, %r9, 33; mul.wide.u32 %d1, %r8, 4; add.u64 %d1, %data, %d1; ld.global.b32 %r3, [%d1];"""
-    findings = found([body], block=64, before=".shared .align 8 .b64 barrier;")
-    assert missing(findings) == (set() if is_clean else BARRIER)
-
-
 def test_nothing_is_found_by_a_world_that_does_not_look():
     world = make_world(1)
     assert world.races is None
