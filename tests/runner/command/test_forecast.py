@@ -74,7 +74,7 @@ def test_a_plan_of_which_nothing_can_run_says_so_and_ends_with_two(symlab):
     assert list(done.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("columns", [48, 80])
 def test_a_plan_fits_its_terminal(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = said(planned("placement=both", "algorithms=all", "sizes=[1K,1M]"))

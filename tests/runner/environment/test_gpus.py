@@ -45,6 +45,9 @@ OF_A_DEVICE = {
     "PersistenceMode": 1,
     "EnforcedPowerLimit": 650_500,
     "PowerManagementDefaultLimit": 700_000,
+    "Temperature": 41,
+    "PowerUsage": 123_456,
+    "CurrentClocksThrottleReasons": 0x24,
 }
 """What nvmlDeviceGet.. says of each GPU."""
 
@@ -63,8 +66,11 @@ def nvml(**changes):
         "nvmlSystemGetCudaDriverVersion_v2": lambda: 13020,
         "nvmlDeviceGetCount": lambda: 2,
         "nvmlDeviceGetHandleByIndex": lambda index: f"gpu-{index}",
+        "nvmlDeviceGetHandleByUUID": lambda uuid: f"gpu-{uuid[-1]}",
         "nvmlDeviceGetPciInfo": lambda handle: SimpleNamespace(busId=f"00000000:0{handle[-1]}:00.0"),
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle[-1]}",
+        "NVML_TEMPERATURE_GPU": 0,
+        "nvmlDeviceGetClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
         "nvmlDeviceGetMaxClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
         "nvmlDeviceGetApplicationsClock": lambda handle, kind: {1: 1830, 2: 3200}[kind],
         "nvmlDeviceGetNvLinkState": no_link,
