@@ -9,10 +9,12 @@ import torch
 from kernels.matmul.all_gather import AllGather
 from kernels.matmul.matmul import Tuning
 from kernels.matmul.reduce_scatter import AllReduce, ReduceScatter, ReduceScatterByAdding
+from runner.world import threads
 from runner.world.world import WorldFailure
+from simulator.world import SimulatedWorld
 from symlab import launching
 from tests.kernels.matmul.fused import Fused
-from tests.mutants.mutant_runs import LAUNCHES, PATIENCE_NS, WRONG, Try, counts
+from tests.mutants.mutant_runs import LAUNCHES, PATIENCE_NS, WRONG, Behind, Try, counts, late_world
 from tests.mutants.mutate import mutants_of
 
 TUNING = Tuning(columns=64, stages=2, chunks=1)
@@ -23,7 +25,7 @@ MATMULS = {
 }
 """By kernel: three tiles of a shard, whose depth takes three stages."""
 
-CHECKED = (Try("races"), Try("races", is_patient=True))
+CHECKED = (Try("races"), *(Try("races", is_patient=True, behind=rank) for rank in range(RANKS)))
 STEP_BUDGET = 20_000
 
 
@@ -33,6 +35,11 @@ class CompiledMatmul:
     def __init__(self, name):
         self.work = MATMULS[name]
         self.name = name
+        self.executable, self.patient = self._compiled(0), self._compiled(PATIENCE_NS)
+        self.mutants = mutants_of(self.executable.ptx)
+
+    def _compiled(self, patience):
+        """The kernel with its arguments: patience is one of them."""
         compiled = []
 
         def kept(*arguments):
@@ -41,24 +48,26 @@ class CompiledMatmul:
 
         original = launching.compiled_function
         with patch.object(launching, "compiled_function", kept):
-            self.work.ran(1, seeds=[0])
-        (self.executable,) = compiled
-        self.mutants = mutants_of(self.executable.ptx)
+            self.work.ran(1, patience, seeds=[0])
+        return compiled[0]
 
-    def changed(self, mutant):
+    def changed(self, mutant, is_patient=False):
         """Return what a mutant compiles to; None: the kernel as it is."""
-        text = self.executable.ptx if mutant is None else mutant.applied(self.executable.ptx)
+        whole = self.patient if is_patient else self.executable
+        text = whole.ptx if mutant is None else mutant.applied(whole.ptx)
         digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-        return replace(self.executable, ptx=text, digest=digest, cubin=b"")
+        return replace(whole, ptx=text, digest=digest, cubin=b"")
 
     def outcome(self, mutant, how):
         """Run it once: "" if nothing is wrong, or what is."""
         options = {**how.options, "seeds": [how.options["seed"]], "step_budget": STEP_BUDGET}
         del options["seed"]
-        changed, patience = self.changed(mutant), PATIENCE_NS if how.is_patient else 0
-        with patch.object(launching, "compiled_function", lambda *_: changed):
+        changed = self.changed(mutant, how.is_patient)
+        world = SimulatedWorld if how.behind is None else late_world(how.behind, Behind)
+        compiled = patch.object(launching, "compiled_function", lambda *_: changed)
+        with compiled, patch.object(threads, "SimulatedWorld", world):
             try:
-                found, expected, findings = self.work.ran(LAUNCHES, patience, **options)
+                found, expected, findings = self.work.ran(LAUNCHES, **options)
             except WorldFailure as failure:
                 return {"DEADLOCK": "Deadlock", "TIMEOUT": ""}.get(str(failure.status), "DeviceFault")
         if not all(torch.equal(one, right) for one, right in zip(found, expected, strict=True)):
