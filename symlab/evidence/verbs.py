@@ -90,7 +90,7 @@ def history(records: tuple[str, ...], band: str, is_changed: bool, form: str) ->
     """Show how cases changed over commits and libraries.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of any number of commands. Each
-    case is a series of worlds in order of time, with its change points.
+    case is a series of worlds in order of time, with what changed from day to day.
     """
     from symlab.evidence.history.history import history as of
 
