@@ -49,9 +49,8 @@ complete -F %(complete_func)s %(prog_name)s
     def format_completion(self, item: CompletionItem[Any]) -> str:
         raw = os.environ["_SYMLAB_LINE"].rpartition(" ")[2]
         cut = max((raw.rfind(one) for one in os.environ["_SYMLAB_BREAKS"] if not one.isspace()), default=-1)
-        before = "" if raw[:1] in ("'", '"') else raw[: cut + 1].replace("\\", "")
-        kind = "open" if item.type == "plain" and item.is_open else item.type
-        return f"{kind} {item.value.removeprefix(before)}"
+        before = raw[: cut + 1].replace("\\", "")
+        return f"{'open' if item.is_open else item.type} {item.value.removeprefix(before)}"
 
 
 def arguments_of(line: str) -> tuple[list[str], str]:
