@@ -82,13 +82,14 @@ def test_a_library_that_did_not_finish_is_no_failure():
 
 def test_a_large_command_says_what_failed_so_far_and_what_is_left():
     total = MANY_CASES + 40
-    lines, _ = told([passed(), passed(), wrong(), failed(), passed()], total, 0.5)
+    late = dataclasses.replace(failed(), library="NVSHMEM 0.0.0")
+    lines, _ = told([passed(), passed(), wrong(), failed(), late], total, 0.5)
     assert lines == [
         f"[1/{total}] one_shot 1K n4 PASSED",
         f"[2/{total}] one_shot 1K n4 PASSED (about 0:49 left)",
         f"[3/{total}] one_shot 1K n4 WRONG: 12 of 64 elements; {wrong().id} (1 failed so far, about 0:48 left)",
         f"[4/{total}] one_shot 1K n4 TIMEOUT: rank 2 hung (2 failed so far, about 0:48 left)",
-        f"[5/{total}] one_shot 1K n4 PASSED (2 failed so far, about 0:48 left)",
+        f"[5/{total}] one_shot 1K n4 TIMEOUT: rank 2 hung (2 failed so far, about 0:48 left)",
     ]
 
 
@@ -156,19 +157,21 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_bar_of_a_terminal_stays_below_the_lines_and_is_taken_away(monkeypatch):
+def test_the_bar_of_a_terminal_stays_below_the_lines_and_is_taken_away(monkeypatch, capsys):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
-    out, err, clock = Terminal(), io.StringIO(), Clock()
-    with Console(out, ["symlab: a heading"], errors=err, clock=clock) as console:
+    out, clock = Terminal(), Clock()
+    with Console(out, ["symlab: a heading"], clock=clock) as console:
         console.begin(cases(6), jobs=14)
+        print("a library's words", file=sys.stderr)
         for number, record in enumerate([passed(), wrong(), passed(), failed()]):
             console.starting(record.case, job=number + 1)
             clock.now_s += 2.0
             console.finished(record)
         console.warn("symlab: warning: a disk is almost full")
     console.announce("the summary")
-    assert err.getvalue() == "symlab: warning: a disk is almost full\n", "stderr stays stderr while the bar is shown"
+    said = "a library's words\nsymlab: warning: a disk is almost full\n"
+    assert capsys.readouterr().err == said, "stderr stays stderr while the bar is shown"
     drawn = out.getvalue()
     lines = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", drawn).replace("\r", "\n").splitlines()
     same_text("\n".join(line for line in lines if line and "━" not in line))
