@@ -1,7 +1,6 @@
 """symlab calibrate: run the probes as one command with records, print what they found, write the file of a type.
 
-Floors come from records alone, so that those of an earlier calibration (--from) give the same file. Without GPUs the
-probes can be checked in the simulator, under the race checker, which gives no times and no file.
+Floors come from records alone, so that those of an earlier calibration (--from) give the same file.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cases.record.record import Record, Status
+from cases.record.record import Record
 from reports.record.bundle import read
 from reports.table.sheet import Line, Sheet, room_here, text
 from reports.table.text import counted
@@ -25,8 +24,7 @@ from runner.world.fabrics import HostOffer, look, resolve
 from symlab.speed.best import gpu_name
 from symlab.speed.calibrate.document import section_of, without_floors, written_into
 from symlab.speed.calibrate.jobs import asked_request, probe_jobs
-from symlab.speed.calibrate.measured import Calibration, Figure, calibration, probe_of
-from symlab.speed.calibrate.probes import PROBES
+from symlab.speed.calibrate.measured import Calibration, Figure, calibration
 from symlab.speed.calibrate.verb import Options as Options
 
 
@@ -49,17 +47,14 @@ def calibrate(options: Options, given: Sequence[str] = (), seams: Seams | None =
         return _told(options, read_records(options.records))
     request, configuration = asked_request(options.overrides, options.config_dir)
     fabric, why = resolve(request.fabric, request.world_size, seams.machine)
-    if fabric.simulated and not options.simulated:
+    if fabric.simulated:
         raise RequestError(
             f"floors are measured on GPUs, and this would be simulated: {why} (fabric), run it where there are 2 GPUs "
-            "and the gpu extra, or check the probes without times: symlab calibrate --simulated"
+            "and the gpu extra"
         )
-    if not options.simulated:
-        _type_of(options, seams.gpu())  # what can't be written is known before anything runs
-    jobs = probe_jobs(options.overrides, configuration, request.world_size, options.simulated)
-    folder = seams.ran(("calibrate", *given), jobs)
-    records = read_records([folder])
-    return _checked(records) if options.simulated else _told(options, records)
+    _type_of(options, seams.gpu())  # what can't be written is known before anything runs
+    jobs = probe_jobs(options.overrides, configuration, request.world_size)
+    return _told(options, read_records([seams.ran(("calibrate", *given), jobs)]))
 
 
 def read_records(places: Sequence[Path]) -> list[Record]:
@@ -72,10 +67,8 @@ def read_records(places: Sequence[Path]) -> list[Record]:
 
 def _check(options: Options) -> None:
     """RequestError for options that exclude each other, and for a file that no floors can be written into."""
-    if options.records and (options.overrides or options.simulated):
-        raise RequestError("--from only reads records (--from), leave overrides and --simulated out")
-    if options.simulated and options.output is not None:
-        raise RequestError("simulated probes have no times (--simulated), leave -o out")
+    if options.records and options.overrides:
+        raise RequestError("--from only reads records (--from), leave overrides out")
     place = options.output
     if place is None:
         return
@@ -171,16 +164,3 @@ def _line(one: Figure, ranks: int) -> Line:
             "what": f"{probe.what}{alone}",
         }
     )
-
-
-def _checked(records: Sequence[Record]) -> int:
-    """Say how simulated probes ended."""
-    by_name = {probe.name: record for record in records if (probe := probe_of(record)) is not None}
-    failed = 0
-    for probe in PROBES:
-        record = by_name.get(probe.name)
-        status = "not run" if record is None else str(record.status)
-        failed += record is None or record.status is not Status.PASSED
-        print(f"  {probe.name:<24} {status}{f': {record.reason}' if record is not None and record.reason else ''}")
-    print(f"{counted(len(PROBES), 'probe')} checked in the simulator, {failed} failed; it has no clock: no floors")
-    return 1 if failed else 0

@@ -11,7 +11,7 @@ from runner.request.compose import ComposedJob, compose_jobs, hydra_over
 from runner.request.configured import configured, plain_configuration
 from runner.request.validate import CUSTOM, Request, validate
 from runner.request_error import RequestError
-from symlab.speed.calibrate.probes import ON_GPUS, PROBES, SIMULATED, Probe, Scale
+from symlab.speed.calibrate.probes import ON_GPUS, PROBES, Probe
 
 OURS = ("op", "custom", "algorithms", "baselines", "sizes", "dtype", "accumulator", "reduction", "placement", "exp")
 """Keys that each probe decides."""
@@ -39,21 +39,13 @@ def asked_request(overrides: Sequence[str], config_dir: Path | None) -> tuple[Re
     return job.request, job.configuration
 
 
-def probe_jobs(
-    overrides: Sequence[str], configuration: Mapping[str, Any], ranks: int, is_simulated: bool
-) -> tuple[ComposedJob, ...]:
+def probe_jobs(overrides: Sequence[str], configuration: Mapping[str, Any], ranks: int) -> tuple[ComposedJob, ...]:
     """Return a job for each probe, in the order of PROBES. RequestError for a configuration that can't be."""
     given = {line.lstrip("+~").partition("=")[0] for line in overrides}
-    scale = scale_of(is_simulated)
     return tuple(
-        _job(number, probe, probe.section(scale, ranks), overrides, given, configuration, is_simulated)
+        _job(number, probe, probe.section(ON_GPUS, ranks), overrides, given, configuration)
         for number, probe in enumerate(PROBES)
     )
-
-
-def scale_of(is_simulated: bool) -> Scale:
-    """Return how much the probes work: to be timed on GPUs, or to be checked in the simulator."""
-    return SIMULATED if is_simulated else ON_GPUS
 
 
 def _job(
@@ -63,20 +55,17 @@ def _job(
     overrides: Sequence[str],
     given: set[str],
     configuration: Mapping[str, Any],
-    is_simulated: bool,
 ) -> ComposedJob:
     """The job of a probe, and the override lines by which it could be run alone."""
     values = {key: dict(value) if isinstance(value, Mapping) else value for key, value in configuration.items()}
     values |= {"op": CUSTOM, "custom": section}
     lines = [*overrides, f"op={CUSTOM}", *(f"custom.{key}={_written(value)}" for key, value in section.items())]
     wanted = {**USUAL, "timing.calls": probe.calls}
-    if is_simulated:
-        wanted |= {"fabric.name": "simulator", "check.races": True}
     for key, value in wanted.items():
         part, _, name = key.partition(".")
         if key not in given and part not in given:
             values[part][name] = value
-            lines.append(f"{'track' if key == 'track.name' else 'fabric' if key == 'fabric.name' else key}={value}")
+            lines.append(f"{'track' if key == 'track.name' else key}={value}")
     config = configured(values)
     return ComposedJob(number, tuple(lines), "", plain_configuration(config), validate(config))
 

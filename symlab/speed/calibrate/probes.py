@@ -34,9 +34,6 @@ class Scale:
 ON_GPUS = Scale(copy_turns=4, reduction_turns=8, hot_lines=8 << 10, cold_lines=2 << 20)
 """256 KiB a block of each buffer; lines of 1 MiB and of 256 MiB, which is twice the largest L2 of conf/gpu."""
 
-SIMULATED = Scale(copy_turns=1, reduction_turns=1, hot_lines=1 << 10, cold_lines=4 << 10)
-"""Enough to check that each does what it says: the simulator has no clock."""
-
 Section = Callable[[Scale, int], dict[str, Any]]
 
 

@@ -37,7 +37,6 @@ class Options:
         default=(),
         metavar="RECORDS",
     )
-    simulated: bool = option("Only check the probes, in the simulator: no times, no floors.", default=False)
 
 
 @verb("calibrate", Options, epilog=EPILOG, alone="a calibration starts its own world")

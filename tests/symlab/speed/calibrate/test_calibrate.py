@@ -19,10 +19,11 @@ from symlab.command import main
 from symlab.speed.calibrate.command import Options, Seams, calibrate
 from symlab.speed.calibrate.document import section_of, written_into
 from symlab.speed.calibrate.measured import calibration, probe_of
-from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, counted
+from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, counted
 from tests.golden import refused, same_text
 from tests.reports import synthetic
 from tests.symlab.evidence.audit.complete_set import audited
+from tests.symlab.speed.calibrate.test_floors import SIMULATED
 
 NO_GPU = HostOffer(0, "no GPU driver found", False)
 TWO = HostOffer(2, "", True)
@@ -245,8 +246,11 @@ def test_an_interrupt_says_what_ran(capsys, monkeypatch):
         ended.add_note("records of 9 cases: records/x")
         raise ended
 
-    monkeypatch.setattr("symlab.speed.calibrate.command.Seams", lambda: Seams(ran=interrupted, machine=lambda: NO_GPU))
-    assert main(["calibrate", "--simulated"]) == 130
+    monkeypatch.setattr(
+        "symlab.speed.calibrate.command.Seams",
+        lambda: Seams(ran=interrupted, machine=lambda: TWO, gpu=lambda: "NVIDIA H200"),
+    )
+    assert main(["calibrate"]) == 130
     assert capsys.readouterr().err.endswith("symlab: interrupted; records of 9 cases: records/x\n")
 
 
@@ -307,7 +311,6 @@ def test_without_gpus_it_says_what_to_do(capsys, monkeypatch):
         ["world_size=1"],
         ["--from", "nowhere"],
         ["--from", "x", "world_size=2"],
-        ["--simulated", "-o", "x.yaml"],
         ["-o", "x.json"],
         ["-o", "no/where/x.yaml"],
     ],
@@ -318,15 +321,6 @@ def test_a_wrong_request_is_one_line(capsys, arguments):
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     same_text(said)
-
-
-@pytest.mark.slow
-def test_the_probes_are_checked_without_gpus(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["calibrate", "--simulated"]) == 0
-    said = capsys.readouterr().out
-    assert f"{len(PROBES)} cases: {len(PROBES)} passed; no race in any of {len(PROBES)} checked cases" in said
-    assert "checked in the simulator, 0 failed; it has no clock: no floors" in said
 
 
 def floors_of(found):

@@ -13,8 +13,11 @@ from runner.request.validate import validate
 from runner.world.fabrics import make_world
 from runner.world.world import WorldFailure
 from symlab.speed.calibrate import probes
-from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, SIMULATED, counted
+from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, Scale, counted
 from tests.golden import refused
+
+SIMULATED = Scale(copy_turns=1, reduction_turns=1, hot_lines=1 << 10, cold_lines=4 << 10)
+"""Enough to check that each does what it says: the simulator has no clock."""
 
 FEW = (
     "empty_dependent_1",
@@ -26,7 +29,7 @@ FEW = (
     "bulk_push_1",
     "bulk_pull_1",
 )
-"""At least one of each kernel, for `make test`; test_calibrate.py has all of them on 2 ranks, slow."""
+"""At least one of each kernel, for `make test`; all of them are slow."""
 
 
 def request_of(section, ranks):
@@ -77,7 +80,9 @@ def passes(bench, probe, ranks):
     assert compiled.launch.dependent == ("dependent" in probe.name)
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize(
+    "name", [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in BY_NAME if name not in FEW)]
+)
 def test_a_probe_is_right_and_has_no_race(bench, name):
     passes(bench, BY_NAME[name], 2)
 

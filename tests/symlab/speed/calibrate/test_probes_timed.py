@@ -13,9 +13,10 @@ from runner.timing.custom import CustomContestant
 from runner.timing.measure import MeasurePlan, measure
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
-from symlab.speed.calibrate.probes import BY_NAME, SIMULATED
+from symlab.speed.calibrate.probes import BY_NAME
 from tests.patience import NEVER_S
 from tests.runner.measuring import TIMING, RecordingFabric, RecordingStopwatch
+from tests.symlab.speed.calibrate.test_floors import SIMULATED
 
 
 def timed(name, section=None):
