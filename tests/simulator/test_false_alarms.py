@@ -7,14 +7,7 @@ import pytest
 import torch
 
 from tests.simulator.harness import executable, make_world, module, put, ran, start, succeed
-
-FILES = '.file 1 "kernels/example.py"\n'
-
-WAIT = """
-  .loc 1 55 3
-  SPIN: ld.acquire.sys.global.b32 %r1, [%flag+4];
-  setp.ne.u32 %p1, %r1, 7; @%p1 bra SPIN;
-"""
+from tests.simulator.run.test_deadlock import FILES, WAIT
 
 
 def left(body, grid=1, block=1):

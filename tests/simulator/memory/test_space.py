@@ -148,38 +148,20 @@ def test_the_ptx_line_is_the_one_of_the_text():
     same_text(fault("  // a comment\n\n  /* two\n  lines */\n" + LOAD, lambda p: p.fresh))
 
 
-def test_another_ranks_address():
+@pytest.mark.parametrize("body", [LOAD, "multimem.ld_reduce.global.add.f32 %r1, [%base];"], ids=["own", "multicast"])
+def test_another_ranks_address(body):
     """An address means something on the rank it was made for only; the others' kernels go on until they hear of it."""
-    seen = []
-
-    def wrong(places):
-        return seen[0]
-
-    ptx = module(LOAD, ["u64 base"], before=FILES)
+    ptx = module(body, ["u64 base"], before=FILES)
 
     def program(fabric):
         data = put(fabric, "data", np.zeros(64, np.uint8))
-        notes = fabric.exchange(str(data.address))
+        notes = fabric.exchange(str(data.address if body == LOAD else fabric.multicast_address(data)))
         start(fabric, executable(ptx), 1, 1, [int(notes[0])])
         fabric.synchronize()
 
-    outcome = run(make_world(2), program)
-    text = str(outcome.errors[1])
-    assert isinstance(outcome.errors[1], DeviceFault)
-    same_text(text)
-
-
-def test_multicast_address_of_another_ranks_view():
-    ptx = module("  multimem.ld_reduce.global.add.f32 %r1, [%base];", ["u64 base"])
-
-    def program(fabric):
-        data = put(fabric, "data", np.zeros(64, np.uint8))
-        notes = fabric.exchange(str(fabric.multicast_address(data)))
-        start(fabric, executable(ptx), 1, 1, [int(notes[0])])
-        fabric.synchronize()
-
-    outcome = run(make_world(2), program)
-    same_text(str(outcome.errors[1]))
+    error = run(make_world(2), program).errors[1]
+    assert isinstance(error, DeviceFault)
+    same_text(str(error))
 
 
 @pytest.mark.parametrize(

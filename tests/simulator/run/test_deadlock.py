@@ -8,7 +8,7 @@ import pytest
 from memory.fabric import Deadlock, PeerLost
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
-from tests.simulator.harness import executable, launching, make_world, module, put, ran, run, start
+from tests.simulator.harness import PEER, executable, launching, make_world, module, put, ran, run, start
 
 FILES = '.file 1 "kernels/example.py"\n'
 WAIT = """
@@ -66,17 +66,9 @@ class TestDeadlocks:
         same_text(deadlock(ran(body, {"flag": flag}, grid, block, world_size, FILES, **options)))
 
     def test_a_flag_of_a_peer_and_of_64_bits(self, options):
-        ptx = module("SPIN: ld.volatile.global.b64 %d1, [%flag]; setp.ne.u64 %p1, %d1, 7; @%p1 bra SPIN;", ["u64 flag"])
-
-        def program(fabric):
-            flags = put(fabric, "flags", np.array([1 << 40], np.uint64))
-            fabric.barrier()
-            if fabric.rank == 1:
-                start(fabric, executable(ptx), 1, 1, [fabric.peer_address(flags, 0)])
-            fabric.synchronize()
-            fabric.barrier()
-
-        same_text(deadlock(run(make_world(2, **options), program)))
+        body = "SPIN: ld.volatile.global.b64 %d1, [%far]; setp.ne.u64 %p1, %d1, 7; @%p1 bra SPIN;"
+        values = {"flags": np.array([1 << 40], np.uint64), "far": PEER}
+        same_text(deadlock(ran(body, values, ranks=2, **options)))
 
     def test_a_spin_through_the_switch(self, options):
         body = (
