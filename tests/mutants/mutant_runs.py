@@ -341,9 +341,11 @@ class Compiled:
         FAIR that do not reach the instruction are left out.
         """
         like = [self._last[key] for nth in (mutant.nth, 0) if (key := (mutant.opcode, mutant.place, nth)) in self._last]
+        tells = not mutant.opcode.startswith("mbarrier")  # a wait for one is no event
         like = ([first] if first else []) + [one for one in like if one in how]
         for one in dict.fromkeys([*like, *how]):
-            if one.shape not in self.cases or (one in FAIR and one != first and mutant.line not in self.reached(one)):
+            is_left_out = one in FAIR and one != first and tells and mutant.line not in self.reached(one)
+            if one.shape not in self.cases or is_left_out:
                 continue
             if what := self.outcome(mutant, one):
                 self._last |= dict.fromkeys(((mutant.opcode, mutant.place, nth) for nth in (mutant.nth, 0)), one)
