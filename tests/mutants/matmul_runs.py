@@ -26,7 +26,7 @@ MATMULS = {
 """By kernel: three tiles of a shard, whose depth takes three stages."""
 
 CHECKED = (Try("races"), *(Try("races", is_patient=True, behind=rank) for rank in range(RANKS)))
-STEP_BUDGET = 20_000
+STEP_BUDGET = 200_000
 
 
 class CompiledMatmul:
