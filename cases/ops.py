@@ -32,7 +32,8 @@ class Matrices:
 @dataclass(frozen=True, slots=True)
 class Product:
     """What an op multiplies. matrices(case): a rank's. factors(ranks, rank): of all ranks' A and B those whose products
-    together are the rank's C, in rank order. received(case): the fewest elements that a rank gets from others."""
+    together are the rank's C, in rank order. received(case): the elements that a rank gets from others, if they have no
+    multicast."""
 
     matrices: Callable[[Case], Matrices]
     factors: Callable[[Sequence[Factors], int], list[Factors]]
@@ -408,7 +409,7 @@ def _shards(case: Case, columns: int) -> int:
 
 MATMUL = Collective(
     op="matmul",
-    summary="every rank multiplies its own matrices: what those that are fused with collectives compare with",
+    summary="every rank multiplies its own matrices: what fused ops are compared with",
     counts=_whole,
     outputs=_of_this_rank,
     bus_factor=_none,

@@ -45,7 +45,7 @@ STATUS_WORDS = 9
 
 PROMISED = frozenset({"late_rank", "no_host_barrier", "graph_out_of_step", "dead_rank"})
 WHY_NOT = {
-    "alternating_sizes": "its code and its workspaces are made for one M, N and K",
+    "alternating_sizes": "its code is made for one M, N and K",
     "two_streams": "its flags and its count of launches are those of one launch at a time",
     "dead_rank": "no rank waits for another",
 }
@@ -68,7 +68,7 @@ _GATHERED = (ArgumentSpec("tensor", "gathered"), ArgumentSpec("peers", "gathered
 
 
 @dataclass(frozen=True, eq=False)
-class Built:
+class BuiltMatmul:
     """A matmul. kernel: its class, as "file:Name" of kernels/matmul; arguments: of its __call__; scratch(case):
     its scratch buffer, by name. made: what was compiled, by case and architecture."""
 
@@ -218,7 +218,7 @@ def _spec(
     name: str, kernel: str, summary: str, arguments: tuple[BroughtArgument, ...], scratch: Any, **rest: Any
 ) -> KernelSpec:
     op, algorithm = name.split("/")
-    one = Built(name, kernel, arguments, scratch)
+    one = BuiltMatmul(name, kernel, arguments, scratch)
     here = Path(__file__).resolve()
     code = here.parent / "matmul" / f"{kernel.partition(':')[0]}.py"
     return KernelSpec(
@@ -241,7 +241,7 @@ def _spec(
         refusal=one.refusal,
         made=one.executable,
         arguments=lambda case, launch, rank: arguments,
-        promises=PROMISED if one.exchanges else PROMISED ^ {"dead_rank", "two_streams"},
+        promises=PROMISED if one.exchanges else PROMISED - {"dead_rank"} | {"two_streams"},
         why_not=WHY_NOT,
         **rest,
     )

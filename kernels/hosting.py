@@ -109,9 +109,9 @@ class HostCode:
     _kept: list[Any] = field(default_factory=list)
     _noted: list[_Noted] = field(default_factory=list)
 
-    def launch(self, inputs: Sequence[bytes], are_addresses: Sequence[bool]) -> HostLaunch:
-        """Return what is launched for inputs, each as the function's host code takes it; of one that is an address
-        (or a tensor) the first 8 bytes are replaced by marks.
+    def launch(self, inputs: Sequence[bytes], are_of_launch: Sequence[bool]) -> HostLaunch:
+        """Return what is launched for inputs, each as the function's host code takes it; of one that is known at the
+        launch alone (an address, a tensor, patience) the first 8 bytes are replaced by marks.
 
         Raises ValueError for a function that launches no kernel or several, or one with parameters that are no plain
         function of addresses.
@@ -120,8 +120,8 @@ class HostCode:
         found = [
             self._run(
                 [
-                    struct.pack("<Q", marks[number][turn]) + one[_WORD_BYTES:] if is_address else one
-                    for number, (one, is_address) in enumerate(zip(inputs, are_addresses, strict=True))
+                    struct.pack("<Q", marks[number][turn]) + one[_WORD_BYTES:] if is_of_launch else one
+                    for number, (one, is_of_launch) in enumerate(zip(inputs, are_of_launch, strict=True))
                 ]
             )
             for turn in (0, 1)

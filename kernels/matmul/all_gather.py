@@ -29,7 +29,7 @@ from cutlass import Int32, Int64
 from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.signals import wait_for
 from kernels.dsl.status import TILES
-from kernels.matmul import matmul
+from kernels.matmul import ranks
 from kernels.matmul.matmul import DEFAULT, SHARED_BYTES, Tuning, sizes_of
 from kernels.matmul.ranks import PIECE_BYTES, FusedMatmul, address, count_at_peer, shards_last
 from kernels.shares import VECTOR_BYTES
@@ -38,8 +38,7 @@ PIECES = 8
 """What a block has of the shard in shared memory on its way."""
 
 TUNING = replace(DEFAULT, stages=3, reason="as PUSHING; room for pieces on their way to other ranks beside 3 stages")
-TUNINGS = (TUNING, *(replace(one, stages=one.stages - 1) for one in matmul.TUNINGS[1:]))
-"""Those with fewer columns were measured alone only, with a stage more."""
+TUNINGS = (TUNING, *(replace(one, stages=one.stages - 1) for one in ranks.TUNINGS[1:]))
 
 
 class AllGather(FusedMatmul):

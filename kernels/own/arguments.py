@@ -73,7 +73,7 @@ class ArgumentSpec:
         elif self.kind in NUMBER_KINDS:
             self._check_number()
         elif self.kind == "constexpr":
-            if self.value in ("rank", "launch"):
+            if self.value in ("rank", "launch", "patience"):
                 raise ValueError(
                     f"an argument constexpr of {self.value!r}: all run the same code, give {{u32: {self.value}}}"
                 )
@@ -82,6 +82,8 @@ class ArgumentSpec:
 
     def _check_number(self) -> None:
         if isinstance(self.value, str):
+            if self.value == "patience" and self.kind != "u64":
+                raise ValueError(f"an argument {self.kind} of 'patience': give {{u64: patience}}")
             if self.value not in WORDS or self.kind.startswith("f"):
                 words = "" if self.kind.startswith("f") else f" or {' or '.join(WORDS)}"
                 raise ValueError(f"an argument {self.kind} of {self.value!r}: give a number{words}")
@@ -200,7 +202,7 @@ def argument_of(place: str, value: Any, ranks: int, key: str = "arguments") -> B
 
 
 def _argument(value: Any, ranks: int) -> BroughtArgument:
-    """A word is of 32 bits, and any other text the address of a buffer."""
+    """A word is of 32 bits, patience of 64, and any other text the address of a buffer."""
     kind: Any
     given: Any
     if isinstance(value, str):

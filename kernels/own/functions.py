@@ -55,8 +55,8 @@ class Input:
     """One value that a function's host code gets at run time.
 
     argument is a number, or of kind "address", "peers" or "multicast"; peer: whose buffer an address is of, None for
-    the own rank's. extents: of a tensor that is read at run time its shape, else empty. is_late: known at the launch
-    alone, as addresses and patience are.
+    the own rank's. extents: of a tensor that is read at run time its shape, else empty. is_of_launch: known at the
+    launch alone, as addresses and patience are.
     """
 
     argument: ArgumentSpec
@@ -64,12 +64,12 @@ class Input:
     extents: tuple[int, ...] = ()
 
     @property
-    def is_late(self) -> bool:
+    def is_of_launch(self) -> bool:
         return bool(self.argument.buffer) or self.argument.value == "patience"
 
     def content(self, rank: int, world_size: int) -> bytes:
-        """Return its bytes as host code takes them; what is_late is a number of 8 zero bytes."""
-        if not self.is_late:
+        """Return its bytes as host code takes them; what is_of_launch is a number of 8 zero bytes."""
+        if not self.is_of_launch:
             bound = self.argument.bound(rank, world_size)
             return PACKINGS[bound.kind].pack(bound.value)
         # A tensor is a structure: the address, the extents (32 bits each), the strides but the last's (64 bits each).
@@ -93,8 +93,8 @@ class FunctionLaunch:
         return self.by_rank[0].launch
 
     def arguments(self, rank: int, value_of: Callable[[Input], int]) -> tuple[Argument, ...]:
-        """Return the kernel's arguments on a rank. value_of: the value of an input that is_late."""
-        return self.by_rank[rank].arguments([value_of(one) if one.is_late else 0 for one in self.inputs[rank]])
+        """Return the kernel's arguments on a rank. value_of: the value of an input that is_of_launch."""
+        return self.by_rank[rank].arguments([value_of(one) if one.is_of_launch else 0 for one in self.inputs[rank]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _launched(compiled: CompiledFunction, calls: Sequence[FunctionCall], given: 
     for rank, call in enumerate(calls):
         contents = [one.content(rank, len(calls)) for one in call.inputs]
         try:
-            made = compiled.host.launch(contents, [one.is_late for one in call.inputs])
+            made = compiled.host.launch(contents, [one.is_of_launch for one in call.inputs])
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         said = replace(made.launch, **given)
@@ -204,13 +204,11 @@ def _called(
     if argument.value == "launch":
         raise ValueError(f"argument {number} is launch: a function's launches have the same arguments")
     if argument.kind == "constexpr" or (wanted == "constexpr" and argument.kind in NUMBER_KINDS):
-        if argument.value == "rank":
+        if argument.value in ("rank", "patience"):
             raise ValueError(
-                f"argument {number} is a constant of the code, the same on all ranks: it can't be the rank"
+                f"argument {number} is a constant of the code, the same in all launches: it can't be {argument.value}"
             )
         return CallArgument("constexpr", value=world_size if argument.value == "world_size" else argument.value), []
-    if argument.value == "patience" and argument.kind != "u64":
-        raise ValueError(f"argument {number} is patience in {argument.kind}: give {{u64: patience}}")
     if argument.kind in NUMBER_KINDS:
         return CallArgument(argument.kind), [made]
     buffer = buffers[argument.buffer]

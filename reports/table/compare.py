@@ -24,7 +24,7 @@ LIBRARY = "library"
 
 _SHOWN = (
     *("op", "algorithms", "dtype", "accumulator", "reduction", "world_size", "sizes", "placement", "inputs"),
-    *("root", "offset", "counts", "stress"),
+    *("root", "offset", "counts", "stress", "m", "n", "k"),
 )
 """Keys whose values a heading or a line says anyway."""
 

@@ -1,9 +1,10 @@
 """How well a matmul that is fused with a collective hides it: beside the matmul alone, and one after the other.
 
-Let t be a fused kernel's time, alone the best time of op=matmul on the same matrices in the same report, sequence the
-library's that multiplies and communicates in turn. The bound is what neither the tensor cores nor the links let go
-below: alone, or the bytes that a rank gets from others over the link's limit, whichever is longer. The overlap
-efficiency is (sequence - t) / (sequence - bound): 0 as the sequence, 1 at the bound.
+Let t be a fused kernel's time; alone the best time of op=matmul on the same matrices, timed in the same way, in the
+same report; sequence the time of nccl, which multiplies by cuBLAS and communicates in turn. The bound is what neither
+tensor cores nor links go below: alone, or the bytes that a rank gets from others without multicast over the link's
+limit, whichever is longer. The overlap efficiency is (sequence - t) / (sequence - bound): 0 as the sequence, 1 at the
+bound.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from cases.ops import MATMUL, collective
 from cases.record.record import Record
-from reports.table.compare import Row, Section, device_text, limit_gbps, rows
+from reports.table.compare import Row, Section, device_text, limit_gbps, rows, setup_text
 
 SEQUENCE = "nccl"
 
@@ -48,7 +49,8 @@ def overlap_of(row: Row, judged: Sequence[Row], alone: Alone) -> Overlap | None:
     product = collective(case.op).product if case.gemm else None
     if product is None or case.op == MATMUL.op or time is None or best is None:
         return None
-    sequence = next((one.figure("median_us") for one in judged if one.algorithm == SEQUENCE), None)
+    in_turn = [one.figure("median_us") for one in judged if one.records[0].case.algorithm == SEQUENCE]
+    sequence = min((one for one in in_turn if one is not None), default=None)
     gbps = limit_gbps(row.records)
     if sequence is None or gbps is None:
         return Overlap(best / time, None)
@@ -58,4 +60,4 @@ def overlap_of(row: Row, judged: Sequence[Row], alone: Alone) -> Overlap | None:
 
 def _key(record: Record) -> tuple[object, ...]:
     case = record.case
-    return case.gemm, case.dtype, case.world_size, device_text(record)
+    return case.gemm, case.dtype, case.inputs, case.world_size, device_text(record), setup_text(record)

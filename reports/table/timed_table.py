@@ -81,7 +81,7 @@ def long(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
         lines = [[_line(row, numbers, overlap_of(row, some, alone)) for row in some] for some in judged]
         order, spare = _COLUMNS, _SPARE
     said = _said([one for some in judged for one in some])
-    said |= {name for name in _OF_OVERLAP if any(line.raw.get(name) for some in lines for line in some)}
+    said |= {name for name in _OF_OVERLAP if any(name in line.raw for some in lines for line in some)}
     columns = tuple(column for column in order if _bare(column) not in _OPTIONAL or _bare(column) in said)
     sheets = []
     for section, some in zip(sections, lines, strict=True):
@@ -195,10 +195,11 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     else:
         lines.append("the link's limit was not measured")
     lines.append(f"{BEST}: the best of its size" + _ratio_text(judged, paired))
-    if times_alone(sections) and not is_wide:
+    alone = times_alone(sections)
+    if not (is_wide or paired) and any(overlap_of(row, rows(one), alone) for one in sections for row in rows(one)):
         lines.append(
             "matmul %: the best time of op=matmul on the same matrices over this one; overlap %: 0 as nccl, 100 if it "
-            "took what the matmul alone takes, or the link"
+            "took as long as the matmul alone or the link, whichever is longer"
         )
     if late := sorted({late_text(record) for record in records} - {""}):
         lines.append(f"{', '.join(late)}: a library without a time by the deadline (deadline_s); its note says why")

@@ -61,7 +61,7 @@ def packed_argument(argument: Argument) -> bytes:
 
 
 def value_of(one: Input, memory: BroughtMemory) -> int:
-    """The value on this rank of an input that is_late: an address, or patience."""
+    """The value on this rank of an input that is_of_launch: an address, or patience."""
     argument = one.argument
     if not argument.buffer:
         return memory.patience

@@ -153,7 +153,8 @@ def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
 
 
 def _product_call(case: Case, group: Any) -> Callable[..., object]:
-    """What multiplies by cuBLAS, and by NCCL gathers rows before that or adds them after it."""
+    """What multiplies by cuBLAS, and by NCCL gathers rows before that or adds them after it. PyTorch's defaults let
+    cuBLAS add parts of a divided depth in the dtype. Between the two is one buffer for all slots."""
     import torch
     import torch.distributed as distributed
 
@@ -163,17 +164,17 @@ def _product_call(case: Case, group: Any) -> Callable[..., object]:
     (m, n, k), end = case.gemm, math.prod(product.matrices(case).a)
 
     @functools.cache
-    def between(device: Any, columns: int) -> torch.Tensor:
+    def intermediate(device: Any, columns: int) -> torch.Tensor:
         return torch.empty(m, columns, dtype=DTYPES[case.dtype], device=device)
 
     def call(source: torch.Tensor, target: torch.Tensor) -> None:
         a, b, c = source[:end].view(-1, k), source[end:].view(n, k), target.view(-1, n)
         if case.op == "all_gather_matmul":
-            whole = between(source.device, k)
+            whole = intermediate(source.device, k)
             distributed.all_gather_into_tensor(whole, a, group=group)
             torch.matmul(whole, b.T, out=c)
         elif case.op == "matmul_reduce_scatter":
-            parts = torch.matmul(a, b.T, out=between(source.device, n))
+            parts = torch.matmul(a, b.T, out=intermediate(source.device, n))
             distributed.reduce_scatter_tensor(c, parts, group=group)
         else:
             torch.matmul(a, b.T, out=c)

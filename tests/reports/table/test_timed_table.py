@@ -166,17 +166,20 @@ def test_a_fused_matmul_stands_beside_the_matmul_alone_and_the_sequence():
     """C of 1024 x 512 on four ranks: each gets three quarters of it twice."""
     limit, link_us = {"limit": LinkLimit(50.0, 40.0, MB)}, 1.5 * 2 * 1024 * 512 / 50e3
 
-    def of(op, algorithm, time_us):
-        made = timed(algorithm, time_us, timing=limit)
+    def of(op, algorithm, time_us, **timing):
+        made = timed(algorithm, time_us, timing=limit | timing)
         return with_case(made, op=op, gemm=(1024, 512, 2048), size_bytes=2 * 1024 * 512)
 
-    alone = [of("matmul", "tiles", 18.0), of("matmul", "cublas", 16.0)]
+    alone = [of("matmul", "tiles", 18.0), of("matmul", "cublas", 16.0), of("matmul", "cublas", 5.0, l2="hot")]
     fused = [of("matmul_all_reduce", "inbox", 40.0), of("matmul_all_reduce", "nccl", 60.0)]
     found = {one["algorithm"]: one for one in values([*alone, *fused])}
     assert found["inbox"]["of_matmul"] == pytest.approx(16 / 40)
     assert found["inbox"]["overlap"] == pytest.approx((60 - 40) / (60 - link_us))
     assert found["nccl"]["overlap"] == 0
     assert "overlap" not in found["tiles"]
+    assert "matmul %" not in plain(alone)
+    others = [dataclasses.replace(of("matmul_all_reduce", "nccl", us), library=f"NCCL 2.{us}") for us in (70, 60)]
+    assert values([*alone, fused[0], *others])[3]["overlap"] == found["inbox"]["overlap"]
     text = plain([*alone, *fused])
     (line,) = (line.split() for line in text.splitlines() if " inbox " in line)
     assert line[-5:-3] == ["40.0", "70.1"]

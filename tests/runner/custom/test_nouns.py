@@ -41,6 +41,7 @@ def test_arguments_are_bound_on_each_rank():
     assert ArgumentSpec("peers", "input").bound(1, 4, 0x700) == Argument("address", 0x700)
     assert ArgumentSpec("u32", "rank").bound(3, 4) == Argument("u32", 3)
     assert ArgumentSpec("u64", "world_size").bound(3, 4) == Argument("u64", 4)
+    assert argument_of("one", "patience", 4).bound(3, 4, patience=1 << 40) == Argument("u64", 1 << 40)
     assert ArgumentSpec("s32", -5).bound(3, 4) == Argument("u32", -5)
     assert ArgumentSpec("bytes", b"abcd").bound(0, 1) == Argument("bytes", b"abcd")
     assert ArgumentSpec("f32", 0.5).bound(0, 1) == Argument("f32", 0.5)
@@ -68,6 +69,8 @@ def test_an_argument_that_can_not_be():
         "s32": [1 << 31],
         "s64": [0.5],
         "u64": ["ranks"],
+        "s8": ["patience"],
+        "constexpr": ["patience"],
         "f32": ["rank", 1e60],
         "bytes": [b""],
         "address": [7, "input-1", "input+"],
