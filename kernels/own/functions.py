@@ -206,7 +206,7 @@ def _called(
     if argument.kind == "constexpr" or (wanted == "constexpr" and argument.kind in NUMBER_KINDS):
         if argument.value in ("rank", "patience"):
             raise ValueError(
-                f"argument {number} is a constant, the same on all ranks and in all launches: it can't be {argument.value}"
+                f"argument {number} is a constant, the same on all ranks, in all launches: it can't be {argument.value}"
             )
         return CallArgument("constexpr", value=world_size if argument.value == "world_size" else argument.value), []
     if argument.kind in NUMBER_KINDS:
