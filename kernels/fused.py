@@ -41,8 +41,6 @@ RANKS = 8
 ALIGNED = 8
 """Elements of 16 bytes, which tensor maps demand of rows."""
 
-STATUS_WORDS = 9
-
 PROMISED = frozenset({"late_rank", "no_host_barrier", "graph_out_of_step", "dead_rank"})
 WHY_NOT = {
     "alternating_sizes": "its code is made for one M, N and K",
@@ -50,7 +48,6 @@ WHY_NOT = {
     "dead_rank": "no rank waits for another",
 }
 
-_SELF = ("a", "b", "c")
 _BLOCKS = ArgumentSpec("u32", BLOCKS)
 _END = (
     ArgumentSpec("address", "flags"),
@@ -78,11 +75,6 @@ class BuiltMatmul:
     scratch: Callable[[Case], dict[str, ShapedBuffer]]
     made: dict[tuple[str, str], Executable] = field(default_factory=dict)
 
-    @property
-    def exchanges(self) -> bool:
-        """Whether ranks wait for each other."""
-        return _END[0] in self.arguments
-
     def build(self, case: Case) -> Any:
         """Return the CuTe DSL object."""
         from importlib import import_module
@@ -91,13 +83,13 @@ class BuiltMatmul:
 
         file, name = self.kernel.split(":")
         dtype = {"bfloat16": cutlass.BFloat16, "float16": cutlass.Float16}[case.dtype]
-        ranks = (case.world_size,) if self.exchanges else ()
+        ranks = (case.world_size,) if exchanges(case.op) else ()
         return getattr(import_module(f"kernels.matmul.{file}"), name)(dtype, *ranks, tuning_of(case))
 
     def buffers(self, case: Case) -> dict[str, ShapedBuffer]:
         """Return all buffers that arguments name."""
         shapes = matrices(case)
-        own = {name: ShapedBuffer(case.dtype, getattr(shapes, name)) for name in _SELF}
+        own = {name: ShapedBuffer(case.dtype, getattr(shapes, name)) for name in ("a", "b", "c")}
         return own | self.scratch(case) | {one.name: ShapedBuffer(one.dtype, (one.numel,)) for one in _words(case)}
 
     def workspaces(self, case: Case) -> tuple[Workspace, ...]:
@@ -116,7 +108,7 @@ class BuiltMatmul:
         """Return why it does not run a case."""
         assert case.gemm is not None
         _, n, k = case.gemm
-        if case.world_size < 2 and self.exchanges:
+        if case.world_size < 2 and exchanges(case.op):
             return Refusal("world_size", f"{self.name} is of several ranks", "give 2 or more")
         for key, length in (("n", n), ("k", k)):
             if length % ALIGNED:
@@ -126,6 +118,11 @@ class BuiltMatmul:
         if case.inputs == "edge":
             return Refusal("inputs", f"{self.name} has no edge inputs", "give normal or exact")
         return None
+
+
+def exchanges(op: str) -> bool:
+    """Whether ranks wait for each other: all ops divide rows among them but matmul."""
+    return collective(op).chunked
 
 
 def matrices(case: Case) -> Matrices:
@@ -166,14 +163,15 @@ def _tiles(case: Case, tuning: Tuning) -> int:
 
 
 def _shards(case: Case) -> int:
-    return case.world_size if collective(case.op).chunked else 1
+    return case.world_size if exchanges(case.op) else 1
 
 
 def _words(case: Case) -> tuple[Workspace, ...]:
+    from kernels.dsl.status import STATUS_WORDS
     from kernels.matmul.ranks import STATE_WORDS, WHOLE
     from kernels.matmul.reduce_scatter import half_tiles
 
-    if not collective(case.op).chunked:
+    if not exchanges(case.op):
         return ()
     flags = (WHOLE + 1) * case.world_size * half_tiles(*_shard(case), tuning_of(case))
     return (Workspace("flags", flags), Workspace("state", STATE_WORDS), Workspace("status", STATUS_WORDS))
@@ -241,7 +239,7 @@ def _spec(
         refusal=one.refusal,
         made=one.executable,
         arguments=lambda case, launch, rank: arguments,
-        promises=PROMISED if one.exchanges else PROMISED - {"dead_rank"} | {"two_streams"},
+        promises=PROMISED if exchanges(op) else PROMISED - {"dead_rank"} | {"two_streams"},
         why_not=WHY_NOT,
         **rest,
     )

@@ -218,11 +218,11 @@ def _check_gemm(values: dict[str, Any]) -> None:
             raise RequestError(f"{op} multiplies nothing ({given[0]}={values[given[0]]}), leave m, n and k out")
         return
     if missing := [key for key in _GEMM if key not in given]:
-        raise RequestError(
-            f"{op} needs m, n and k ({missing[0]}), give those of a rank's product: m=4096 n=8192 k=8192"
-        )
+        raise RequestError(f"{op} needs m, n and k ({missing[0]}), give those of a rank: m=4096 n=8192 k=8192")
     if BEST in _names_in(values["algorithms"]):
         raise RequestError(f"no table knows m, n and k (algorithms=best), name kernels of {op}, or give auto")
+    if values["timing"]["dependent_launch"]:
+        raise RequestError(f"{op} has no dependent launches (timing.dependent_launch), leave it false")
     if are_given(values["sizes"]):
         raise RequestError(f"{op} has no sizes (sizes), m, n and k say them: leave it out")
     if collective(op).chunked and values["m"] % values["world_size"]:

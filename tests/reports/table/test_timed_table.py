@@ -114,7 +114,7 @@ TABLES = {
     "timed otherwise": [OURS, timed("one_shot", 5.0, timing={"l2": "hot", "l2_bytes": 50 << 20})],
     "two devices": [OURS, timed("one_shot", 5.0, environment={"gpus": [{"model": "Another GPU"}]})],
     "numbers of calls": [of_calls(4, 20.0, "timing.calls=4"), of_calls(1, 30.0, "timing.calls=1")],
-    "numbers of calls that nobody asked for": [of_calls(calls, 20.0, "timing.limit=none") for calls in (4, 1)],
+    "numbers of calls that the request does not set": [of_calls(calls, 20.0, "timing.limit=none") for calls in (4, 1)],
     "accumulators": [
         timed(name, 20.0, accumulator=one) for one in ("float32", "native") for name in ("one_shot", "nccl")
     ],

@@ -14,13 +14,23 @@ from tests.golden import same_text
 SMALL = ("m=140", "n=128", "k=72", "fabric=simulator", "track=none")
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
 def run(*arguments):
     return main([*SMALL, *arguments])
 
 
+def ended(name, *more):
+    """The exit code of a kernel."""
+    op, algorithm = name.split("/")
+    return main([f"op={op}", f"algorithms=[{algorithm}]", "fabric=simulator", "track=none", *more])
+
+
 @pytest.mark.parametrize(("op", "kind"), [("matmul_reduce_scatter", "exact"), ("all_gather_matmul", "normal")])
-def test_an_op_runs_and_its_records_are_read_again(op, kind, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_an_op_runs_and_its_records_are_read_again(op, kind, capsys):
     assert run(f"op={op}", f"inputs={kind}") == 0
     assert "2 ranks, M 140, N 128, K 72" in capsys.readouterr().out
     records = read(["records"])
@@ -37,13 +47,11 @@ def test_an_op_runs_and_its_records_are_read_again(op, kind, tmp_path, monkeypat
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MATMUL_FILES)
 @pytest.mark.parametrize(("ranks", "kind", "dtype"), [(2, "normal", "bfloat16"), (3, "exact", "float16")])
-def test_every_kernel_passes_without_races(name, ranks, kind, dtype, tmp_path, monkeypatch):
+def test_every_kernel_passes_without_races(name, ranks, kind, dtype):
     """With a depth at which exact sums of two ranks are rounded to bfloat16, and a fold in the stated order is
     demanded."""
-    monkeypatch.chdir(tmp_path)
-    op, algorithm = name.split("/")
-    more = ["m=210", "n=72", "k=264", f"world_size={ranks}", f"inputs={kind}", f"dtype={dtype}", "check.races=true"]
-    assert main([f"op={op}", f"algorithms=[{algorithm}]", "fabric=simulator", "track=none", *more]) == 0
+    asked = (f"world_size={ranks}", f"inputs={kind}", f"dtype={dtype}", "check.races=true")
+    assert ended(name, "m=210", "n=72", "k=264", *asked) == 0
     (record,) = read(["records"])
     assert (str(record.status), record.findings) == ("PASSED", ())
 
@@ -52,27 +60,21 @@ def test_every_kernel_passes_without_races(name, ranks, kind, dtype, tmp_path, m
 @pytest.mark.parametrize(
     ("name", "stress"), [(name, stress) for name in MATMUL_FILES for stress in sorted(find(name).promises)]
 )
-def test_every_kernel_keeps_its_promises(name, stress, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    op, algorithm = name.split("/")
-    more = ["m=72", "n=72", "k=72", "inputs=exact", f"stress={stress}"]
-    assert main([f"op={op}", f"algorithms=[{algorithm}]", "fabric=simulator", "track=none", *more]) == 0
+def test_every_kernel_keeps_its_promises(name, stress):
+    assert ended(name, "m=72", "n=72", "k=72", "inputs=exact", f"stress={stress}") == 0
 
 
 @pytest.mark.slow
-def test_a_rank_that_tells_nothing_is_a_deadlock_with_the_line_of_the_wait(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_rank_that_tells_nothing_is_a_deadlock_with_the_line_of_the_wait(monkeypatch):
     monkeypatch.setattr(FusedMatmul, "tell", lambda *_: None)
-    shape = ("m=132", "n=64", "k=64", "op=matmul_reduce_scatter", "algorithms=[inbox]")
-    assert main([*shape, "fabric=simulator", "track=none"]) == 1
+    assert ended("matmul_reduce_scatter/inbox", "m=132", "n=64", "k=64") == 1
     (record,) = read(["records"])
     assert str(record.status) == "DEADLOCK"
     assert "kernels/dsl/signals.py" in record.reason, record.reason
     assert "/* at " not in find(record.case.name).made(record.case, "sm_90a").ptx
 
 
-def test_what_does_not_belong_together_is_refused_in_one_line(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def test_what_does_not_belong_together_is_refused_in_one_line(capsys):
     said = []
     for arguments in (
         ("op=all_gather", "m=256"),
@@ -96,8 +98,7 @@ def test_what_does_not_belong_together_is_refused_in_one_line(capsys, monkeypatc
 
 
 @pytest.mark.slow
-def test_records_are_audited_and_replayed_to_the_bit(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_records_are_audited_and_replayed_to_the_bit(capsys):
     assert run("op=matmul_all_reduce", "inputs=exact") == 0
     assert command(["audit", "records"]) == 0
     said = capsys.readouterr().out
@@ -107,11 +108,10 @@ def test_records_are_audited_and_replayed_to_the_bit(tmp_path, monkeypatch, caps
     assert "data: 1 BIT-EQUAL" in capsys.readouterr().out
 
 
-def test_a_case_has_gemm_in_place_of_a_size(tmp_path, monkeypatch):
+def test_a_case_has_gemm_in_place_of_a_size():
     found = symlab.case("all_gather_matmul/push", gemm=(256, 128, 64))
     assert (found.gemm, found.dtype, found.size_bytes) == ((256, 128, 64), "bfloat16", 2 * 256 * 128)
     with pytest.raises(ValueError, match="give a number of bytes, or gemm"):
         symlab.case("all_gather_matmul/push")
     for verb in ("tune", "predict"):
-        monkeypatch.chdir(tmp_path)
         assert command([verb, "op=all_gather_matmul", "m=256", "n=128", "k=64", "fabric=simulator"]) == 2
