@@ -284,6 +284,15 @@ class InARow(Launches):
         return Found((bound.output(),) * self.count, {}, tuple(bound.changed(data)), dict(bound.regions))
 
 
+def mutated(executable, mutant):
+    """Return what a mutant compiles to; None: the kernel as it is."""
+    if mutant is None:
+        return executable
+    text = mutant.applied(executable.ptx)
+    digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    return replace(executable, ptx=text, digest=digest, cubin=b"")
+
+
 class Compiled:
     """A kernel of ours: its PTX, its mutants, and how to run them."""
 
@@ -300,12 +309,7 @@ class Compiled:
         self._reached = {}
 
     def changed(self, mutant):
-        """Return what a mutant compiles to; None: the kernel as it is."""
-        if mutant is None:
-            return self.executable
-        text = mutant.applied(self.executable.ptx)
-        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-        return replace(self.executable, ptx=text, digest=digest, cubin=b"")
+        return mutated(self.executable, mutant)
 
     def outcome(self, mutant, how, listener=None):
         """Run it once: "" if nothing is wrong (or if it takes too many steps to tell), or what is."""

@@ -178,6 +178,14 @@ def nccl_case(op, dtype="bfloat16", **changes):
     return Case(op, "nccl", dtype, "library", size_bytes=64, world_size=RANKS, **(values | changes))
 
 
+def test_nccl_is_asked_for_averages(monkeypatch):
+    """Gloo has none."""
+    asked = []
+    monkeypatch.setattr(distributed, "all_reduce", lambda data, op, group: asked.append(op))
+    nccl_call(nccl_case("all_reduce", reduction="avg"), None, 1)(torch.zeros(4))
+    assert asked == [distributed.ReduceOp.AVG]
+
+
 def test_split_sizes_are_made_once_and_not_within_a_timed_call(monkeypatch):
     meant = libraries.collective("all_to_all_v")
     sends, asked = meant.sends, list[Case]()
