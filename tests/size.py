@@ -35,11 +35,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 70_626,
-    "the core, code lines": 52_428,
+    "product, code lines": 70_625,
+    "the core, code lines": 52_427,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_229,
-    "tests, code lines": 66_115,
+    "tests, code lines": 66_136,
     "Markdown, words": 29_884,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,

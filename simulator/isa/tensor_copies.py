@@ -36,7 +36,11 @@ from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Immediate, Instruction, Operand, Vector
 
 _DIMENSIONS = ("1d", "2d", "3d", "4d", "5d")
-_CHANGES = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+_BITWISE = dict.fromkeys(("and", "or", "xor"), "u32 s32 u64")
+_CHANGES = {word: TO_GLOBAL[word] for word in ("min", "max", "inc", "dec")} | _BITWISE
+_CHANGES["add"] = "u32 s32 u64 f16 bf16 f32 f64"
+"""A map's types by operation; any other is an illegal instruction on an H200 (28 November 2026)."""
+
 _READ_WIDTH = 16
 _Box = tuple[TensorMap, tuple[int, ...]]
 """A map, and where the box begins."""
@@ -174,14 +178,10 @@ def _store(instruction: Instruction, bind: Binder) -> Run:
 
 def _change(position: int, word: str, made: TensorMap) -> tuple[Any, str]:
     """Return what a reduction does to a target's elements, as in Transfer: the map says of which type they are."""
-    name = made.element
-    if word in ("and", "or", "xor") and name[1:] in ("32", "64") and name[0] in "us":
-        name = f"b{name[1:]}"
-    known = TO_GLOBAL.get(word, "") + (" f16 bf16" if word == "add" else "")
-    if name not in known.split():
-        raise LaneFault(
-            position, f"a reduction with .{word} by a tensor map of {made.element}: it takes {known.strip()}"
-        )
+    known = _CHANGES[word]
+    if made.element not in known.split():
+        raise LaneFault(position, f"a reduction with .{word} by a tensor map of {made.element}: it takes {known}")
+    name = f"b{made.element[1:]}" if word in _BITWISE else made.element
     return combination(word, name, in_global=False), DTYPES[name]
 
 

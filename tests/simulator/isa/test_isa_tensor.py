@@ -47,6 +47,11 @@ def test_a_box_is_combined(made, word):
     vectors.check_store(made, vectors.first_unit(made), 0, word)
 
 
+@pytest.mark.parametrize(("made", "word"), vectors.refused_reductions(), ids=str)
+def test_a_reduction_of_another_type_is_refused(made, word):
+    vectors.check_refused(made, word)
+
+
 def test_a_swizzle_is_a_permutation_of_its_pattern():
     for swizzle in (32, 64, 128):
         assert sorted(swizzled(one, swizzle) for one in range(swizzle * 8)) == list(range(swizzle * 8))
@@ -97,6 +102,7 @@ def on_gpus():
         checks += [(vectors.check_load, (*beyond, "shared::cluster", blocks)) for blocks in (1, 2)]
         yield vectors.check_load, beyond, by_host_code
     checks += [(vectors.check_store, (made, vectors.first_unit(made), 0, word)) for made, word in vectors.reductions()]
+    checks += [(vectors.check_refused, one) for one in vectors.refused_reductions()]
     yield from ((*one, encoded_by_the_driver) for one in checks)
 
 

@@ -1,10 +1,13 @@
 """Vectors of tensor copies: one launch each, of a box that a map and its corner describe (tensor_maps.py)."""
 
+from dataclasses import replace
 from functools import cache, lru_cache
 
 import numpy as np
+import pytest
 
 import tests.simulator.isa.vectors_atomic as atomics
+from memory.fabric import DeviceFault
 from simulator.isa import key_of
 from simulator.ptx.parse import parse_kernel
 from tests.simulator.harness import ARCH, executable, get, make_world, module, put, start, succeed
@@ -124,6 +127,12 @@ def check_store(made, corner, shared, word="", run=simulated, **options):
     assert found == stored(made, tensor.tobytes(), corner, shared, box.tobytes(), change)
 
 
+def check_refused(made, word, run=simulated):
+    tensor, box = numbers(made.tensor_bytes, 2), numbers(made.box_bytes, 3)
+    with pytest.raises(DeviceFault, match=r"it takes|ILLEGAL_INSTRUCTION"):
+        run(store_ptx(len(made.box), word), made, tensor, first_unit(made), 0, box, 1)
+
+
 REPLACED = {"element": "bf16", "swizzle": 128, "row": "whole", "corner": "odd", "nan": False, "step": 2, "shared": 0}
 EMPTY = Map("bf16", (1,) * 5, (0,) * 4, (8, 1, 1, 1, 1), (1,) * 5, 128)
 """A map of which replace_ptx fills in the rest."""
@@ -200,13 +209,27 @@ def cases():
     return [case_of(**one) for one in pairwise_cases()]
 
 
+REDUCTIONS = TO_GLOBAL | dict.fromkeys(("and", "or", "xor"), "u32 s32 u64")
+"""A map's types by operation. An H200 takes just these (28 November 2026); s64 for and, or, xor is none of them."""
+
+
 def reductions():
-    """Operations by type, and over ranks: (map, word)."""
-    for turn, (word, kinds) in enumerate(TO_GLOBAL.items()):
-        for at, kind in enumerate(kinds.split()):
-            for element in (f"u{kind[1:]}", f"s{kind[1:]}") if kind[0] == "b" and kind != "bf16" else (kind,):
-                yield _small(1 + (turn + at) % 5, element), word
-    yield from ((_small(rank, "u32"), word) for rank in range(1, 6) for word in TO_GLOBAL)
+    """Operations by type, at the end of a row, and over ranks: (map, word)."""
+    for turn, (word, kinds) in enumerate(REDUCTIONS.items()):
+        for at, element in enumerate(kinds.split()):
+            made = _small(1 + (turn + at) % 5, element)
+            yield made, word
+            yield replace(made, sizes=(first_unit(made)[0] + 1, *made.sizes[1:])), word
+    yield from ((_small(rank, "u32"), word) for rank in range(1, 6) for word in REDUCTIONS)
+
+
+def refused_reductions():
+    return [
+        (_small(2, element), word)
+        for word, kinds in REDUCTIONS.items()
+        for element in sorted(SIZES)
+        if element not in kinds.split()
+    ]
 
 
 def first_unit(made):
