@@ -111,7 +111,7 @@ class Baseline:
 
     algorithm: str
     offers: tuple[Offer, ...]
-    max_world_size: int = 72
+    min_world_size: int = 2
     uses_heap: bool = False
     fold: Fold = "unordered"
     owner: Callable[[Case, int], torch.Tensor] | None = None
@@ -220,7 +220,7 @@ BASELINES: tuple[Baseline, ...] = (
             Offer("matmul_all_reduce", "torch.matmul, torch.distributed.all_reduce", _HALVES, ("sum",)),
         ),
     ),
-    Baseline(CUBLAS, (Offer("matmul", "torch.matmul", _HALVES, ("sum",)),)),
+    Baseline(CUBLAS, (Offer("matmul", "torch.matmul", _HALVES, ("sum",)),), min_world_size=1),
     Baseline(
         NCCL_SYMMETRIC,
         (
@@ -400,8 +400,8 @@ def _refuses_size(baseline: Baseline, offer: Offer, case: Case) -> Refusal | Non
 def _refuses_world(baseline: Baseline, offer: Offer, case: Case, traits: Traits) -> Refusal | None:
     if unfit := refuses_world_size(case, traits):
         return unfit
-    if not 2 <= case.world_size <= baseline.max_world_size:
-        reason = f"{baseline.name} is compared on 2 to {baseline.max_world_size} ranks, not on {case.world_size}"
+    if case.world_size < baseline.min_world_size:
+        reason = f"{baseline.name} is compared on {baseline.min_world_size} ranks or more, not on {case.world_size}"
         return Refusal("world_size", reason)
     if offer.world_sizes and case.world_size not in offer.world_sizes:
         every = (size for one in baseline.offers if one.op == case.op for size in one.world_sizes)

@@ -157,10 +157,10 @@ def test_a_placement_is_the_wanted_one_or_the_only_one():
         nvshmem.offer("reduce")
 
 
-def test_one_rank_is_no_comparison():
-    assert reason("nccl", dataclasses.replace(GPUS, world_size=1), world_size=1) == (
-        "nccl is compared on 2 to 72 ranks, not on 1"
-    )
+def test_one_rank_is_no_comparison_but_of_matmuls():
+    alone = dataclasses.replace(GPUS, world_size=1)
+    assert reason("nccl", alone, world_size=1) == "nccl is compared on 2 ranks or more, not on 1"
+    assert reason("cublas", alone, op="matmul", world_size=1) is None
 
 
 def test_no_multicast_and_unmapped_ranks_are_refused_with_their_reason():
