@@ -25,21 +25,9 @@ from tests.rooms import needs
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
 
 BAD_STRUCTS = [
-    [],
-    {"size": 8},
-    {0: "output", 4: "rank"},
-    {"a": 5},
-    {40_000: 5},
-    {0: 5},
-    {0: "output", "size": 4},
-    {0: "outptu"},
-    {0: {"peer": ["input", 4]}},
-    {0: {"addresses": ["input", 3]}},
-    {0: "output+4000"},
-    {0: {"u8": 300}},
-    {0: {"struct": {4: {"u32": "ranks"}}}},
-    ["output"],
-    {0: {"tensor": "output"}},
+    *([], ["output"], {"size": 8}, {0: "output", "size": 4}, {0: "output", 4: "rank"}),
+    *({"a": 5}, {40_000: 5}, {0: 5}, {0: "outptu"}, {0: "output+4000"}, {0: {"u8": 300}}, {0: {"tensor": "output"}}),
+    *({0: {"peer": ["input", 4]}}, {0: {"addresses": ["input", 3]}}, {0: {"struct": {4: {"u32": "ranks"}}}}),
 ]
 """What is given for the struct of add_struct.ptx:add_struct."""
 
@@ -260,65 +248,47 @@ def test_a_sweep_goes_over_ranks_and_keys_of_the_section(run, tmp_path, capsys):
 
 
 BUFFERS = {"input": {"dtype": "float32", "shape": [1000]}, "output": {"dtype": "float32", "shape": [1000]}}
+BAD_ARGUMENTS = [
+    [{"tensors": "input"}, {"address": "output"}, "world_size", {"u32": 1000}],
+    [{"peers": "inputs"}, {"address": "output"}, "world_size", {"u32": 1}],
+    *([{"peers": "input"}, {"address": "output"}, third, {"u32": 1000}] for third in ({"u64": 4}, {"f32": 4})),
+    *([{"constexpr": "rank"}], [{"peers": "input"}], ["ranks"], [{"bytes": "0g"}]),
+]
+BAD_INPUTS = [
+    *(7, {"shap": [1]}, {"shape": [1], "dtype": "half"}, {"shape": [1], "fill": "ones"}),
+    *({"shape": [shape], "fill": f"add_peers.py:{fill}"} for shape, fill in ((1000, "leaves_rank"), (999, "ramp"))),
+]
+WRONG = {
+    "kernel": [
+        *(None, "posix:kill", "none.ptx:add_peers", "add_peers.ptx:add"),
+        *(f"add_peers.py:{one}" for one in ("nothing", "LIMIT", "expected")),
+        *("limits.ptx:most_threads", "limits.ptx:most_bytes"),
+        *(f"{file}.ptx:add_peers" for file in ("no_body", "cut_off", "sm_100a")),
+    ],
+    "reference": [
+        *(None, "operator:add"),
+        *(f"add_peers.py:{one}" for one in ("expcted", "raises", "in_torch", "leaves", "asynchronous")),
+    ],
+    "arguments": BAD_ARGUMENTS,
+    "buffers": [None, *({**BUFFERS, "input": one} for one in BAD_INPUTS)],
+    "launch": [{"grid": 8, **one} for one in ({}, {"block": 2048}, {"block": 128, "shared_bytes": 232_449})],
+    **{"launches": [0, "two", True], "bytes": ["4X"], "tolerance": ["near", {}], "kernal": ["add_peers.ptx:add_peers"]},
+}
+"""By keys of the section."""
 MISUSE = [
-    {"kernel": None},
-    {"kernel": "none.ptx:add_peers"},
-    {"kernel": "add_peers.ptx:add"},
-    {"kernel": "add_peers.py:nothing"},
-    {"kernel": "add_peers.py:LIMIT"},
-    {"kernel": "cute.py:device", "arguments": CUTE_ARGUMENTS},
-    {"kernel": "cute.py:add", "arguments": [{"peers": "input"}]},
-    {"kernel": "cute.py:add", "arguments": [{"bytes": "00"}]},
-    {"kernel": "tensors.py:add_tensors", "arguments": [{"tensors": "input"}, {"tensors": "output"}]},
-    {"arguments": [{"tensors": "input"}, {"address": "output"}, "world_size", {"u32": 1000}]},
-    {"arguments": [{"constexpr": "rank"}]},
-    {"bytes": "4X"},
-    {"arguments": [{"peers": "input"}]},
-    {"arguments": [{"peers": "input"}, {"address": "output"}, {"u64": 4}, {"u32": 1000}]},
-    {"arguments": [{"peers": "input"}, {"address": "output"}, {"f32": 4}, {"u32": 1000}]},
-    {"arguments": [{"peers": "inputs"}, {"address": "output"}, "world_size", {"u32": 1}]},
-    {"arguments": ["ranks"]},
-    *({"launches": one} for one in (0, "two", True)),
+    *({key: one} for key, some in WRONG.items() for one in some),
     *({"kernel": "add_struct.ptx:add_struct", "arguments": [{"struct": one}]} for one in BAD_STRUCTS),
-    {"arguments": [{"bytes": "0g"}]},
-    {"buffers": None},
-    {"buffers": {**BUFFERS, "input": 7}},
-    {"buffers": {**BUFFERS, "input": {"shap": [1]}}},
-    {"buffers": {**BUFFERS, "input": {"shape": [1], "dtype": "half"}}},
-    {"buffers": {**BUFFERS, "input": {"shape": [1], "fill": "ones"}}},
-    {"launch": {"grid": 8}},
-    {"launch": {"grid": 8, "block": 2048}},
-    {"tolerance": "near"},
-    {"reference": None},
-    {"reference": "add_peers.py:expcted"},
-    {"kernel": "posix:kill"},
-    {"kernel": "add_peers.py:expected"},
-    {"reference": "operator:add"},
-    {"reference": "add_peers.py:raises"},
-    {"reference": "add_peers.py:in_torch"},
-    {"reference": "add_peers.py:leaves"},
-    {"reference": "add_peers.py:asynchronous"},
-    {"buffers": {**BUFFERS, "input": {"shape": [1000], "fill": "add_peers.py:leaves_rank"}}},
-    {"buffers": {**BUFFERS, "input": {"shape": [999], "fill": "add_peers.py:ramp"}}},
-    {"tolerance": {}},
-    {"kernal": "add_peers.ptx:add_peers"},
-    {"launch": {"grid": 8, "block": 128, "shared_bytes": 232_449}},
-    {"lines": ["fabric.gpu=a100"], "launch": {"grid": 8, "block": 128, "shared_bytes": 166_913}},
+    *({"kernel": "cute.py:add", "arguments": [one]} for one in ({"peers": "input"}, {"bytes": "00"})),
     {"kernel": "cute.py:add", "arguments": CUTE_ARGUMENTS, "launch": {"shared_bytes": 232_449}},
-    *({"kernel": f"limits.ptx:{entry}"} for entry in ("most_threads", "most_bytes")),
-    *({"kernel": f"{file}.ptx:add_peers"} for file in ("no_body", "cut_off", "sm_100a")),
+    {"kernel": "cute.py:device", "arguments": CUTE_ARGUMENTS},
+    {"kernel": "tensors.py:add_tensors", "arguments": [{"tensors": "input"}, {"tensors": "output"}]},
+    {"lines": ["fabric.gpu=a100"], "launch": {"grid": 8, "block": 128, "shared_bytes": 166_913}},
 ]
 
 
 LINES = [
-    "dtype=float16",
-    "algorithms=[one_shot]",
-    "sizes=[1K]",
-    "op=all_reduce",
-    "fabric.heap_bytes=8K",
-    "custom.tolerence=1",
-    "custom.buffers.output.symetric=false",
-    "custom.tolerance=0.1",
+    *("dtype=float16", "algorithms=[one_shot]", "sizes=[1K]", "op=all_reduce", "fabric.heap_bytes=8K"),
+    *("custom.tolerence=1", "custom.buffers.output.symetric=false", "custom.tolerance=0.1"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -36,9 +37,10 @@ SHARED = (
 )
 
 
-def profiles(body, world_size=2, grid=1, block=32, launches=1, costs=COSTS, cluster=(1, 1, 1), **how):
+def profiles(body, world_size=2, grid=1, block=32, launches=1, waits=True, cluster=1, costs=COSTS, **how):
     """Launch a body on all ranks. mine and flag: 4 KiB of the own rank; peer and peer_flag: of the next one; all and
-    all_flags: of all, by multicast. room, bar: shared memory."""
+    all_flags: of all, by multicast. room, bar: shared memory. grid: of all ranks, or of each. waits: the hosts wait for the
+    end of each launch, not of the last alone."""
     code = executable(module(body, PARAMETERS, registers=SHARED))
     world = make_world(world_size, clock=costs, **{"heap_bytes": 1 << 20, **how})
 
@@ -46,17 +48,23 @@ def profiles(body, world_size=2, grid=1, block=32, launches=1, costs=COSTS, clus
         own = [put(fabric, name, np.zeros(1024, np.uint32)) for name in ("mine", "flag")]
         fabric.barrier()
         far = [fabric.peer_address(one, (fabric.rank + 1) % world_size) for one in own]
+        values = [own[0].address, far[0], own[1].address, far[1], fabric.rank, *map(fabric.multicast_address, own)]
+        blocks = grid[fabric.rank] if isinstance(grid, list) else grid
         for _ in range(launches):
-            near = [own[0].address, far[0], own[1].address, far[1], fabric.rank]
-            start(fabric, code, grid, block, [*near, *(fabric.multicast_address(one) for one in own)], cluster=cluster)
-            fabric.synchronize()
-            fabric.barrier()
+            start(fabric, code, blocks, block, values, cluster=cluster)
+            if waits:
+                fabric.synchronize()
+                fabric.barrier()
+        fabric.synchronize()
 
     succeed(world, program)
     for one in world.profiles:
         assert one.path.total_us == pytest.approx(max(one.ends_us))
         assert one.path.weigh(costs) == pytest.approx(one.path.total_us)
-        assert all(a.to_us == b.from_us for a, b in zip(one.path.segments, one.path.segments[1:], strict=False))
+        for before, after in pairwise(one.path.segments):
+            assert before.to_us == after.from_us
+            last = (before.rank, before.block, before.warp, before.line)
+            assert after.kind != "barrier" or after.awaited == last
     return world.profiles
 
 
@@ -69,6 +77,12 @@ def profile(body, **how):
 def kinds(found):
     """The kinds of a path's steps, those that take no time left out."""
     return [one.kind for one in found.path.segments if one.to_us > one.from_us]
+
+
+def places(found):
+    """All steps of a path as kind@rank.block.warp, and of one that waited <rank.block.warp of whom it waited for."""
+    steps = [(one.kind, (one.rank, one.block, one.warp), (one.awaited or ())[:3]) for one in found.path.segments]
+    return ["{}@{}<{}".format(kind, *(".".join(map(str, who)) for who in both)).rstrip("<") for kind, *both in steps]
 
 
 LOAD_BULK = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [room+{at}], [{source}], 1024, [bar+{bar}];"
@@ -157,11 +171,48 @@ a launch ends with its last bulk store, block=1: bulk_store
   FILL STORE cp.async.bulk.wait_group.read 0;
 """
 """What each is about with its launch and the kinds of its path, then its body."""
-CASES = re.findall(r"^(\w.*?)((?:,? \w+=\d+)*): (.*)\n((?:  .*\n)+)", PATHS, re.MULTILINE)
+PLACES = """
+a barrier takes the slower warp, block=64: remote_load@0.0.1 barrier@0.0.0<0.0.1 own_load@0.0.0
+  setp.lt.u32 %p1, %r0, 32; @%p1 bra FAST; ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1; bra MEET;
+  FAST: ld.global.u32 %r3, [%mine]; add.u32 %r4, %r3, 1; MEET: bar.sync 0;
+  setp.ge.u32 %p2, %r0, 32; @%p2 ret; ld.global.u32 %r5, [%mine+64]; add.u32 %r6, %r5, 1;
+an mbarrier takes the last to arrive, block=64: barrier@0.0.1<0.0.0 remote_load@0.0.1 mbarrier@0.0.0 own_load@0.0.0
+  setp.ne.u32 %p1, %r0, 0; @%p1 bra MET; mbarrier.init.shared::cta.b64 [bar], 2; MET: bar.sync 0;
+  setp.ge.u32 %p1, %r0, 32; @%p1 bra LATE; bra COME;
+  LATE: ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1; bra COME;
+  COME: and.b32 %r3, %r0, 31; setp.ne.u32 %p1, %r3, 0; @%p1 ret; mbarrier.arrive.shared::cta.b64 %state, [bar];
+  WAIT: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0; @!%q bra WAIT;
+  setp.ge.u32 %p1, %r0, 32; @%p1 ret; ld.global.u32 %r4, [%mine]; add.u32 %r5, %r4, 1;
+clusters meet across blocks, grid=2 cluster=2: remote_load@0.1.0 cluster_barrier@0.0.0<0.1.0 own_load@0.0.0
+  mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; @%p1 bra FAST;
+  ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1; bra FAST; FAST: barrier.cluster.arrive; barrier.cluster.wait;
+  setp.ne.u32 %p1, %r7, 0; @%p1 ret; ld.global.u32 %r3, [%mine]; add.u32 %r4, %r3, 1;
+bulk copies overlap until their mbarriers are waited for, block=1: bulk_remote_load@0.0.0 mbarrier@0.0.0; read 0 1 1024
+  INIT LOAD0 LOAD8 WAIT0 WAIT8
+a flag by multimem.red is seen by who waits for all, world_size=3 block=1: remote_load@2.0.0 switch_store@2.0.0 switch_hop@0.0.0<2.0.0
+  setp.ne.u32 %p1, %rank, 2; @%p1 bra ADD; ld.global.u32 %r3, [%peer]; cvt.u64.u32 %d1, %r3;
+  ADD: add.u64 %d2, %all_flags, %d1; multimem.red.relaxed.sys.global.add.u32 [%d2], 1;
+  WAIT: ld.relaxed.sys.global.u32 %r1, [%flag]; setp.lt.u32 %p2, %r1, 3; @%p2 bra WAIT;
+copies by lanes end with their group: lane_copy@0.0.0 own_load@0.0.0; read 0 0 256
+  mov.u32 %r3, room; shl.b32 %r4, %r0, 2; add.u32 %r3, %r3, %r4; mad.lo.u64 %d1, %lane64, 4, %mine;
+  cp.async.ca.shared.global [%r3], [%d1], 4; cp.async.commit_group;
+  cp.async.wait_group 0; ld.global.u32 %r5, [%mine]; add.u32 %r6, %r5, 1;
+a reduction through the switch: switch_load@0.0.0; reduce 0 -1 128, reduce 1 -1 128
+  multimem.ld_reduce.relaxed.sys.global.add.u32 %r1, [%all]; add.u32 %r2, %r1, 1;
+"""
+"""The same with all steps as places() has them, and what moves: viewer, target and bytes."""
 
 
-@pytest.mark.parametrize(("launch", "expected", "body"), [one[1:] for one in CASES], ids=[one[0] for one in CASES])
-def test_a_path_has_these_steps(launch, expected, body):
+def cases(text):
+    """The cases of PATHS or PLACES."""
+    found = re.findall(r"^(\w.*?)((?:,? \w+=\d+)*): (.*)\n((?:  .*\n)+)", text, re.MULTILINE)
+    return pytest.mark.parametrize(
+        ("launch", "expected", "body"), [one[1:] for one in found], ids=[one[0] for one in found]
+    )
+
+
+def profile_of(launch, body):
+    """The profile of a case."""
     body = body.replace("LOOP ", "mov.u32 %r5, 0;\nLOOP: ")
     body = re.sub("UNTIL (.)", r"add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, \1; @%p1 bra LOOP;", body)
     parts = {"INIT": INIT, "FILL": FILL, "STORE": STORE_BULK.format(target="%peer")}
@@ -169,8 +220,21 @@ def test_a_path_has_these_steps(launch, expected, body):
     parts |= {f"WAIT{bar}": WAIT_BULK.format(bar=bar) for bar in (0, 8)}
     for name, part in parts.items():
         body = re.sub(rf"\b{name}\b(?!:)", part, body)
-    how = {name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", launch)}
-    assert kinds(profile(body, **how)) == expected.split()
+    return profile(body, **{name: int(number) for name, number in re.findall(r"(\w+)=(\d+)", launch)})
+
+
+@cases(PATHS)
+def test_a_path_has_these_steps(launch, expected, body):
+    assert kinds(profile_of(launch, body)) == expected.split()
+
+
+@cases(PLACES)
+def test_a_path_has_these_places(launch, expected, body):
+    found = profile_of(launch, body)
+    steps, _, moves = expected.partition(";")
+    assert places(found) == steps.split()
+    for kind, viewer, target, size_bytes in re.findall(r"(\w+) (\d) (-?\d) (\d+)", moves):
+        assert found.phases[0].bytes(kind, int(viewer), int(target)) == int(size_bytes)
 
 
 PING_PONG = """
@@ -197,21 +261,6 @@ def test_a_release_adds_a_fence_to_each_hop():
     counts = found.path.counts
     assert counts["hop"] == 6
     assert counts["fence"] + counts["fence_after_stores"] == 6
-
-
-def test_a_barrier_takes_the_slower_warp():
-    found = profile(
-        """setp.lt.u32 %p1, %r0, 32; @%p1 bra FAST;
-        ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1; bra MEET;
-        FAST: ld.global.u32 %r3, [%mine]; add.u32 %r4, %r3, 1;
-        MEET: bar.sync 0;
-        setp.ge.u32 %p2, %r0, 32; @%p2 ret; ld.global.u32 %r5, [%mine+64]; add.u32 %r6, %r5, 1;""",
-        block=64,
-    )
-    assert [one.kind for one in found.path.segments] == ["remote_load", "barrier", "own_load"]
-    assert [one.warp for one in found.path.segments] == [1, 0, 0]
-    load, meeting, _ = found.path.segments
-    assert meeting.awaited == (load.rank, load.block, 1, load.line)
 
 
 POLL = "{at}: ld.relaxed.sys.global.u32 %r1, [{flag}]; setp.eq.u32 %p2, %r1, 0; @%p2 bra {at};"
@@ -275,28 +324,6 @@ def test_a_world_without_a_clock_has_no_listener():
     assert len(world.space.events._listeners) == 2
 
 
-def test_bulk_copies_overlap_until_their_mbarriers_are_waited_for():
-    waits = WAIT_BULK.format(bar=0) + WAIT_BULK.format(bar=8)
-    found = profile(INIT + load_bulk("%mine", 0) + load_bulk("%peer", 8) + waits, block=1)
-    assert [one.kind for one in found.path.segments] == ["bulk_remote_load", "mbarrier"]
-    assert found.phases[0].bytes("read", viewer=0, target=1) == 1024
-
-
-def test_an_mbarrier_takes_the_last_to_arrive():
-    found = profile(
-        """setp.ne.u32 %p1, %r0, 0; @%p1 bra MET; mbarrier.init.shared::cta.b64 [bar], 2; MET: bar.sync 0;
-        setp.ge.u32 %p1, %r0, 32; @%p1 bra LATE; bra COME;
-        LATE: ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1; bra COME;
-        COME: and.b32 %r3, %r0, 31; setp.ne.u32 %p1, %r3, 0; @%p1 ret;
-        mbarrier.arrive.shared::cta.b64 %state, [bar];
-        WAIT: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0; @!%q bra WAIT;
-        setp.ge.u32 %p1, %r0, 32; @%p1 ret; ld.global.u32 %r4, [%mine]; add.u32 %r5, %r4, 1;""",
-        block=64,
-    )
-    assert kinds(found) == ["remote_load", "own_load"]
-    assert [(one.kind, one.warp) for one in found.path.segments][-2:] == [("mbarrier", 0), ("own_load", 0)]
-
-
 def test_a_fence_waits_for_bulk_stores_to_other_ranks():
     costs = replace(COSTS, bulk_store=1.0, bulk_read=0.5)
     for target, kind in (("%peer", "fence_after_stores"), ("%mine", "fence")):
@@ -304,18 +331,7 @@ def test_a_fence_waits_for_bulk_stores_to_other_ranks():
         assert kinds(profile(store, block=1, costs=costs)) == ["bulk_read", kind]
 
 
-def test_copies_by_lanes_end_with_their_group():
-    found = profile(
-        """mov.u32 %r3, room; shl.b32 %r4, %r0, 2; add.u32 %r3, %r3, %r4;
-        mad.lo.u64 %d1, %lane64, 4, %mine; cp.async.ca.shared.global [%r3], [%d1], 4; cp.async.commit_group;
-        cp.async.wait_group 0; ld.global.u32 %r5, [%mine]; add.u32 %r6, %r5, 1;"""
-    )
-    assert kinds(found) == ["lane_copy", "own_load"]
-    assert found.phases[0].bytes("read", viewer=0, target=0) == 4 * 32 + 4 * 32
-
-
-def test_the_switch_reaches_all_ranks():
-    """A flag by multimem.st is seen by all, and one by multimem.red by who waits for all."""
+def test_a_flag_through_the_switch_is_seen_by_all_ranks():
     found = profile(
         f"""setp.ne.u32 %p1, %rank, 2; @%p1 bra WAIT; ld.global.u32 %r3, [%peer]; add.u32 %r3, %r3, 1;
         multimem.st.relaxed.sys.global.u32 [%all_flags], %r3; {POLL.format(at="WAIT", flag="%flag")}""",
@@ -324,21 +340,6 @@ def test_the_switch_reaches_all_ranks():
     )
     assert kinds(found) == ["remote_load", "switch_hop"]
     assert found.ends_us == (10.0, 10.0, 10.0)
-    counted = profile(
-        """setp.ne.u32 %p1, %rank, 2; @%p1 bra ADD; ld.global.u32 %r3, [%peer]; cvt.u64.u32 %d1, %r3;
-        ADD: add.u64 %d2, %all_flags, %d1; multimem.red.relaxed.sys.global.add.u32 [%d2], 1;
-        WAIT: ld.relaxed.sys.global.u32 %r1, [%flag]; setp.lt.u32 %p2, %r1, 3; @%p2 bra WAIT;""",
-        world_size=3,
-        block=1,
-    )
-    assert kinds(counted) == ["remote_load", "switch_hop"]
-    assert counted.path.segments[-1].awaited[0] == 2
-
-
-def test_a_reduction_through_the_switch():
-    found = profile("multimem.ld_reduce.relaxed.sys.global.add.u32 %r1, [%all]; add.u32 %r2, %r1, 1;")
-    assert kinds(found) == ["switch_load"]
-    assert found.phases[0].bytes("reduce", target=-1) == 2 * 4 * 32
 
 
 def test_phases_say_what_moves_between_waits():
@@ -361,19 +362,6 @@ def test_phases_say_what_moves_between_waits():
     assert {(one.rank, one.read, one.written) for one in body.lines} == {(0, 4, 3), (1, 4, 3)}
 
 
-def test_clusters_meet_across_blocks():
-    found = profile(
-        """mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; @%p1 bra FAST;
-        ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1; bra FAST;
-        FAST: barrier.cluster.arrive; barrier.cluster.wait;
-        setp.ne.u32 %p1, %r7, 0; @%p1 ret; ld.global.u32 %r3, [%mine]; add.u32 %r4, %r3, 1;""",
-        grid=2,
-        cluster=(2, 1, 1),
-    )
-    assert [one.kind for one in found.path.segments] == ["remote_load", "cluster_barrier", "own_load"]
-    assert found.path.segments[1].awaited[1] == 1
-
-
 @pytest.mark.parametrize("block", [1, 7, 33, 96, 256])
 def test_blocks_of_any_size(block):
     found = profile(
@@ -388,25 +376,12 @@ def test_blocks_of_any_size(block):
 
 def test_launches_of_different_grids_meet():
     """Ranks that launch different grids are two profiles, and a poll of one waits for a store of the other."""
-    code = executable(
-        module(
-            f"""setp.eq.u32 %p1, %rank, 1; @%p1 bra WAIT; ld.global.u32 %r3, [%peer]; add.u32 %r3, %r3, 1;
-            st.relaxed.sys.global.u32 [%peer_flag], %r3; ret; {POLL.format(at="WAIT", flag="%flag")}""",
-            PARAMETERS,
-        )
+    found = profiles(
+        f"""setp.eq.u32 %p1, %rank, 1; @%p1 bra WAIT; ld.global.u32 %r3, [%peer]; add.u32 %r3, %r3, 1;
+        st.relaxed.sys.global.u32 [%peer_flag], %r3; ret; {POLL.format(at="WAIT", flag="%flag")}""",
+        grid=[1, 2],
     )
-    world = make_world(2, clock=COSTS, heap_bytes=1 << 20)
-
-    def program(fabric):
-        own = [put(fabric, name, np.zeros(1024, np.uint32)) for name in ("mine", "flag")]
-        fabric.barrier()
-        far = [fabric.peer_address(one, 1 - fabric.rank) for one in own]
-        near = [own[0].address, far[0], own[1].address, far[1], fabric.rank, 0, 0]
-        start(fabric, code, 1 + fabric.rank, 32, near)
-        fabric.synchronize()
-
-    succeed(world, program)
-    first, second = sorted(world.profiles, key=lambda one: one.ranks)
+    first, second = sorted(found, key=lambda one: one.ranks)
     assert (first.ranks, second.ranks) == ((0,), (1,))
     assert kinds(first) == ["remote_load"]
     assert kinds(second) == ["remote_load", "hop"]
@@ -415,20 +390,8 @@ def test_launches_of_different_grids_meet():
 
 def test_launches_in_a_row_begin_where_the_one_before_ended():
     """Without a wait of the host between them; each profile counts from its own beginning."""
-    code = executable(module("ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1;", PARAMETERS))
-    world = make_world(2, clock=COSTS, heap_bytes=1 << 20)
-
-    def program(fabric):
-        own = put(fabric, "mine", np.zeros(1024, np.uint32))
-        fabric.barrier()
-        far = fabric.peer_address(own, 1 - fabric.rank)
-        for _ in range(3):
-            start(fabric, code, 1, 32, [own.address, far, own.address, far, fabric.rank, 0, 0])
-        fabric.synchronize()
-
-    succeed(world, program)
-    assert [one.number for one in world.profiles] == [0, 1, 2]
-    assert [one.clock_us for one in world.profiles] == [1.0, 1.0, 1.0]
+    found = profiles("ld.global.u32 %r1, [%peer]; add.u32 %r2, %r1, 1;", launches=3, waits=False)
+    assert [(one.number, one.clock_us) for one in found] == [(0, 1.0), (1, 1.0), (2, 1.0)]
 
 
 def test_a_program_begins_with_no_profiles():

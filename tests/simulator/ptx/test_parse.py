@@ -45,6 +45,16 @@ def test_scopes(body, expected):
     assert result(body) == expected
 
 
+OPERANDS = {
+    **{"0": Immediate(0), "-1": Immediate(-1), "-0x10": Immediate(-16)},
+    **dict.fromkeys(("42U", "0x2A", "0X2aU", "052", "0b101010"), Immediate(42)),
+    **{"0f3F800000": Immediate(0x3F800000, 32), "0Fff800001": Immediate(0xFF800001, 32)},
+    **{"0d3FF0000000000000": Immediate(1023 << 52, 64), "[%d1]": Address(Register("%d1"), 0)},
+    **dict.fromkeys(("[%d1+16]", "[ %d1 + 16 ]", "[%d1+0x10]", "[%d1+020]"), Address(Register("%d1"), 16)),
+    **dict.fromkeys(("[%d1+-16]", "[%d1 + -16]", "[%d1-16]", "[%d1+-0x10]"), Address(Register("%d1"), -16)),
+}
+
+
 class TestText:
     def test_comments(self):
         body = "mov.u32 %r1, 1; // add.u32 %r1, %r1, 1;\n/* add.u32 %r1,\n %r1, 2; */ add.u32 %r1, /* 7 */ %r1, 4; //"
@@ -55,36 +65,9 @@ class TestText:
         found = instructions("mov.u32 %r1,\n 7;\n\nadd.u32 %r1, %r1, 1;")
         assert found[1].line == found[0].line + 3
 
-    @pytest.mark.parametrize(
-        ("text", "bits"),
-        [("0", 0), ("-1", -1), ("42U", 42), ("0x2A", 42), ("0X2aU", 42), ("052", 42), ("0b101010", 42), ("-0x10", -16)],
-    )
-    def test_integers(self, text, bits):
-        assert instructions(f"mov.u32 %r1, {text};")[0].operands[1] == Immediate(bits)
-
-    @pytest.mark.parametrize(
-        ("text", "bits", "width"),
-        [("0f3F800000", 0x3F800000, 32), ("0Fff800001", 0xFF800001, 32), ("0d3FF0000000000000", 1023 << 52, 64)],
-    )
-    def test_floats(self, text, bits, width):
-        assert instructions(f"mov.f64 %d1, {text};")[0].operands[1] == Immediate(bits, width)
-
-    @pytest.mark.parametrize(
-        ("text", "offset"),
-        [
-            ("[%d1]", 0),
-            ("[%d1+16]", 16),
-            ("[ %d1 + 16 ]", 16),
-            ("[%d1+-16]", -16),
-            ("[%d1 + -16]", -16),
-            ("[%d1-16]", -16),
-            ("[%d1+0x10]", 16),
-            ("[%d1+-0x10]", -16),
-            ("[%d1+020]", 16),
-        ],
-    )
-    def test_addresses(self, text, offset):
-        assert instructions(f"ld.global.b32 %r1, {text};")[0].operands[1] == Address(Register("%d1"), offset)
+    def test_operands(self):
+        body = "".join(f"{'ld.global.b64' if one[0] == '[' else 'mov.b64'} %d1, {one};\n" for one in OPERANDS)
+        assert dict(zip(OPERANDS, (one.operands[1] for one in instructions(body)), strict=True)) == OPERANDS
 
     def test_guards(self):
         found = instructions("@%p1 mov.u32 %r1, 1;\n@!%p2 mov.u32 %r1, 2;")
@@ -114,19 +97,14 @@ class TestText:
             "$L__BB0_1:\n\tmov.u32 \t%r1, %tid.x;\n\tbra.uni \t$L__BB0_2;\n$L__BB0_2:\n\tret;\n}\n\t.section\t.debug_loc\n"
         )
         kernel = parse_kernel(ptx, "kernel")
-        assert [(one.name, one.type) for one in kernel.parameters] == [
-            ("kernel_param_0", "u64"),
-            ("kernel_param_1", "u32"),
-        ]
+        assert {one.name: one.type for one in kernel.parameters} == {"kernel_param_0": "u64", "kernel_param_1": "u32"}
         assert (kernel.required_block, kernel.target) == ((512, 1, 1), "sm_90a")
         assert kernel.labels == {"$L__BB0_1": 0, "$L__BB0_2": 1}
 
     def test_sizes_of_parameters(self):
         heads = ".param .align 8 .b8 a[24], .param .u16 b, .param .f64 c, .param .u64 .ptr .shared .align 16 d, .param .u32 e[3]"
         kernel = parse_kernel(f"{HEADER}.visible .entry kernel({heads})\n{{ ret; }}", "kernel")
-        assert [(one.name, one.size_bytes) for one in kernel.parameters] == [
-            ("a", 24), ("b", 2), ("c", 8), ("d", 8), ("e", 12),
-        ]  # fmt: skip
+        assert " ".join(f"{one.name}:{one.size_bytes}" for one in kernel.parameters) == "a:24 b:2 c:8 d:8 e:12"
 
     @pytest.mark.parametrize(
         ("directives", "block", "cluster"),
@@ -187,18 +165,31 @@ def line_of(body, text):
     return next(number for number, line in enumerate(module(body).splitlines(), 1) if text in line)
 
 
+NO_DECLARATIONS = (
+    *(".frobnicate 3;", ".reg .b7 %x;", ".shared .b32 a[];", ".shared .b32 a = 4;"),
+    *(".local .b32 stack[];", ".local .b7 stack;"),
+)
+UNREADABLE = (
+    *("ld.global.b32 %r1, [%d1+%d2];", "ld.global.b32 %r1, [%d1*4];", "ld.global.b32 %r1, [%d1;"),
+    *("mov.u32 %r1, 08;", "mov.f32 %r1, 0fXYZ;", "st.global.v2.b32 [%d1], {%r1, [%d1]};"),
+)
+NO_FORMS = (
+    *("frobnicate.u32 %r1, %r2;", "add.sat.u32 %r1, %r1, %r1;", "add.ftz.f64 %d1, %d1, %d1;"),
+    *("add.rn.u32 %r1, %r1, %r1;", "ex2.full.f32 %r1, %r1;", "ld.shared.v8.b32 %r1, [%d1];"),
+    "multimem.red.global.add.v4.e4m3x4 [%d1], {%r1, %r2, %r3, %r4};",
+    *("bar.arrive 0;", "bar.warp.sync;", "bar.sync;", "bar.sync 0, 32, 32;", "add.u32 %r1, %r1;"),
+    *("mad.lo.u32 %r1, %r1, %r1;", "ld.relaxed.global.b32 %r1, [%d1];", "st.sys.global.b32 [%d1], %r1;"),
+)
+NO_OPERANDS = (
+    *("add.u32 %r1, %r1, %nonsense;", "add.u32 %nonsense, %r1, %r1;", "@%p77 add.u32 %r1, %r1, 1;"),
+    *("mov.u32 %r1, %clock64;", "mov.u32 %r1, %envreg3;", "mov.u32 %r1, no_such_symbol;"),
+    *("ld.shared.u32 %r1, [no_such_symbol];", "ld.global.u32 %r1, [no_such_symbol];"),
+    *("ld.param.u32 %r1, [no_such_parameter];", "add.u32 5, %r1, %r1;", "bra NOWHERE;", "@!%p1 bra %r1;"),
+)
+
+
 class TestErrors:
-    @pytest.mark.parametrize(
-        "statement",
-        [
-            ".frobnicate 3;",
-            ".reg .b7 %x;",
-            ".shared .b32 a[];",
-            ".shared .b32 a = 4;",
-            ".local .b32 stack[];",
-            ".local .b7 stack;",
-        ],
-    )
+    @pytest.mark.parametrize("statement", NO_DECLARATIONS)
     def test_declarations_that_it_can_not_read(self, statement):
         """`symlab check` lists them; a kernel that does not use them runs."""
         body = f"mov.u32 %r1, 1;\n\n  {statement}\n"
@@ -207,17 +198,7 @@ class TestErrors:
         same_text(found.reason)
         assert result(body) == 1
 
-    @pytest.mark.parametrize(
-        "statement",
-        [
-            "ld.global.b32 %r1, [%d1+%d2];",
-            "ld.global.b32 %r1, [%d1*4];",
-            "ld.global.b32 %r1, [%d1;",
-            "mov.u32 %r1, 08;",
-            "mov.f32 %r1, 0fXYZ;",
-            "st.global.v2.b32 [%d1], {%r1, [%d1]};",
-        ],
-    )
+    @pytest.mark.parametrize("statement", UNREADABLE)
     def test_what_it_can_not_read(self, statement):
         """It faults when a thread gets there, and not before."""
         body = f"mov.u32 %r1, 1;\n\n  {statement}\n"
@@ -248,38 +229,7 @@ class TestErrors:
             with pytest.raises(PtxSyntaxError, match=re.escape(declared)):
                 parse_kernel(f"{HEADER}.visible .entry kernel({declared}) {{ ret; }}", "kernel")
 
-    @pytest.mark.parametrize(
-        "statement",
-        [
-            "frobnicate.u32 %r1, %r2;",
-            "add.sat.u32 %r1, %r1, %r1;",
-            "add.ftz.f64 %d1, %d1, %d1;",
-            "add.rn.u32 %r1, %r1, %r1;",
-            "ex2.full.f32 %r1, %r1;",
-            "ld.shared.v8.b32 %r1, [%d1];",
-            "multimem.red.global.add.v4.e4m3x4 [%d1], {%r1, %r2, %r3, %r4};",
-            "bar.arrive 0;",
-            "bar.warp.sync;",
-            "bar.sync;",
-            "bar.sync 0, 32, 32;",
-            "add.u32 %r1, %r1, %nonsense;",
-            "mov.u32 %r1, %clock64;",
-            "mov.u32 %r1, %envreg3;",
-            "add.u32 %nonsense, %r1, %r1;",
-            "@%p77 add.u32 %r1, %r1, 1;",
-            "mov.u32 %r1, no_such_symbol;",
-            "ld.shared.u32 %r1, [no_such_symbol];",
-            "ld.global.u32 %r1, [no_such_symbol];",
-            "ld.param.u32 %r1, [no_such_parameter];",
-            "add.u32 %r1, %r1;",
-            "mad.lo.u32 %r1, %r1, %r1;",
-            "add.u32 5, %r1, %r1;",
-            "bra NOWHERE;",
-            "@!%p1 bra %r1;",
-            "ld.relaxed.global.b32 %r1, [%d1];",
-            "st.sys.global.b32 [%d1], %r1;",
-        ],
-    )
+    @pytest.mark.parametrize("statement", [*NO_FORMS, *NO_OPERANDS])
     def test_what_nobody_wrote(self, statement):
         """The rank that launched it gets the error itself, the others hear of it."""
         body = f"setp.ne.u32 %p1, %lane, %lane;\n\n  {statement}\n"
@@ -339,22 +289,13 @@ def test_constant_expressions(text, value):
     assert result(f"mov.u32 %r1, {text};") == value
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1 < 2",
-        "1 ? 7 : 0",
-        "(.u64) 7",
-        "7 7",
-        "1 +",
-        "* 7",
-        "7)",
-        "table * 2",
-        "~1.5",
-        "- " * 3000 + "7",
-        "(" * 3000 + "7",
-    ],
+NO_EXPRESSIONS = (
+    *("1 < 2", "1 ? 7 : 0", "(.u64) 7", "7 7", "1 +", "* 7", "7)", "table * 2", "~1.5"),
+    *("- " * 3000 + "7", "(" * 3000 + "7"),
 )
+
+
+@pytest.mark.parametrize("text", NO_EXPRESSIONS)
 def test_expressions_that_it_can_not_read(text):
     (one,) = unsupported_forms(module(f"mov.u32 %r1, {text};", before=".shared .b32 table;"))
     assert one.reason == "the simulator can't read these operands"

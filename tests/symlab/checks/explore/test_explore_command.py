@@ -70,6 +70,7 @@ custom:
     return ["--config-dir", str(tmp_path / "conf"), "+exp=hand", "track=none"]
 
 
+ONE_PROCESS = ("--seeds", "60", "--processes", "1")
 PRODUCED = """# @package _global_
 # 64 threads hand words over to 32 of another kernel, on another stream
 op: custom
@@ -97,7 +98,7 @@ def test_a_producer_and_its_consumer_in_one_case_are_explored(custom, tmp_path, 
     with (tmp_path / "hand.py").open("a") as file:
         file.write("\n\ndef sevens(inputs):\n    return [{'out': torch.full((32,), 7, dtype=torch.int32)}] * 2\n")
     (tmp_path / "made.ptx").write_text(produced("flag", "data"))
-    assert main(["explore", *custom, "--seeds", "60", "--processes", "1", "-o", "found.json"]) == 1
+    assert main(["explore", *custom, *ONE_PROCESS, "-o", "found.json"]) == 1
     said = capsys.readouterr().out
     assert "buffer out: " in said
     assert "of rank 1 before rank" in said
@@ -109,7 +110,7 @@ def test_a_producer_and_its_consumer_in_one_case_are_explored(custom, tmp_path, 
 
 @pytest.mark.slow
 def test_a_custom_kernel_is_found_shrunk_kept_and_repeated(custom, tmp_path, capsys):
-    assert main(["explore", *custom, "--seeds", "60", "--processes", "1", "-o", "found.json"]) == 1
+    assert main(["explore", *custom, *ONE_PROCESS, "-o", "found.json"]) == 1
     said = capsys.readouterr().out
     assert "wrong output under schedule=" in said
     assert "buffer out: 1 of" in said
@@ -189,18 +190,7 @@ def test_a_file_is_repeated_from_another_folder_by_the_line_that_was_printed(cus
     (tmp_path / "other place").mkdir()
     experiment = tmp_path / "conf" / "exp" / "hand.yaml"
     experiment.write_text(experiment.read_text().replace(" hand.p", f" {tmp_path}/hand.p"))
-    words = [
-        "--config-dir",
-        "conf",
-        *custom[2:],
-        "check.races=true",
-        "--seeds",
-        "60",
-        "--processes",
-        "1",
-        "--shrink",
-        "0",
-    ]
+    words = ["--config-dir", "conf", *custom[2:], "check.races=true", *ONE_PROCESS, "--shrink", "0"]
     assert main(["explore", *words, "-o", str(tmp_path / "other place" / "found it.json")]) == 1
     line = capsys.readouterr().out.splitlines()[-1].partition("repeat it with: symlab ")[2]
     monkeypatch.chdir(tmp_path / "other place")
@@ -214,7 +204,7 @@ def test_a_file_is_repeated_from_another_folder_by_the_line_that_was_printed(cus
 
 @pytest.mark.slow
 def test_an_undecided_repetition_is_no_success(custom, tmp_path, capsys):
-    assert main(["explore", *custom, "--seeds", "60", "--processes", "1", "--shrink", "0", "-o", "found.json"]) == 1
+    assert main(["explore", *custom, *ONE_PROCESS, "--shrink", "0", "-o", "found.json"]) == 1
     kept = json.loads((tmp_path / "found.json").read_text())
     kept["overrides"] += ["fabric.step_budget=1"]
     (tmp_path / "found.json").write_text(json.dumps(kept))
@@ -257,27 +247,17 @@ FILES = {
 DEEP = 100_000 * "["
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["op=all_redcue"],
-        ["fabric=nvshmem"],
-        ["check=false"],
-        ["fabric.schedule=random"],
-        ["fabric.seed=3"],
-        ["fabric.granularity=block"],
-        ["--case", "two_shout"],
-        ["--seeds", "0"],
-        ["--seconds", "nan"],
-        ["--schedule", "fair"],
-        ["-o", "no/such/folder/x.json"],
-        *(["--replay", f"{name}.json"] for name in ("missing", "deep", *FILES)),
-        ["--replay", "pipe"],
-        ["--replay", "other.json", "op=barrier"],
-        ["world_size=2", "op=all_reduce", "algorithms=[multimem_one_shot]", "fabric.multicast=false"],
-    ],
-    ids=" ".join,
-)
+WRONG = [
+    *([one] for one in ("op=all_redcue", "check=false", "fabric=nvshmem")),
+    *([f"fabric.{one}"] for one in ("schedule=random", "seed=3", "granularity=block")),
+    *(["--case", "two_shout"], ["--seeds", "0"], ["--seconds", "nan"], ["--schedule", "fair"]),
+    *(["--replay", one] for one in ("pipe", "missing.json", "deep.json", *(f"{name}.json" for name in FILES))),
+    *(["-o", "no/such/folder/x.json"], ["--replay", "other.json", "op=barrier"]),
+    ["world_size=2", "op=all_reduce", "algorithms=[multimem_one_shot]", "fabric.multicast=false"],
+]
+
+
+@pytest.mark.parametrize("words", WRONG, ids=" ".join)
 def test_a_wrong_request_is_one_line(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name, content in FILES.items():

@@ -64,10 +64,9 @@ def test_text_and_json_say_the_same_and_that_it_is_predicted(cache, capsys):
     assert "up to 524288 bytes, not 1048576" in refused["refused"]
 
 
-def test_predictions_are_near_what_was_measured_on_2_h200(cache, capsys):
+def test_predictions_are_near_what_was_measured_on_2_h200(lines_of):
     """Published: one_shot 5.4 us at 1 KiB and 9.3 at 1 MiB, of an older commit; lamport 2.6, now with less around."""
-    assert _asked(cache, "fabric.gpu=h200", "--format", "json") == 0
-    times = {(one["algorithm"], one["size_bytes"]): one["time_us"] for one in json.loads(capsys.readouterr().out)}
+    times = {(one["algorithm"], one["size_bytes"]): one["time_us"] for one in lines_of("fabric.gpu=h200")}
     assert times["one_shot", 1024] == pytest.approx(5.4, rel=0.15)
     assert times["one_shot", 1 << 20] == pytest.approx(9.3, rel=0.15)
     assert times["lamport", 1024] < 0.6 * times["one_shot", 1024]
@@ -100,30 +99,19 @@ def test_the_interval_is_that_of_the_regime(cache):
     assert (one.regime, one.low_us, one.high_us) == ("latency", one.time_us / 2, one.time_us * 2)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["fabric.gpu=null"],
-        ["fabric.gpu=h999"],
-        ["--score"],
-        ["algorithms=[lamport]", "sizes=[4M]"],
-        ["timing.mode=eager"],
-        ["timing.mode=none"],
-        ["timing.window=entry_barrier"],
-        ["timing.l2=hot"],
-        ["stress=late_rank"],
-        ["timing.dependent_launch=true"],
-        ["algorithms=[one_shot,lamport@d]"],
-        ["algorithms=[one_shot@t512b64l8d]"],
-        ["baselines=[nccl]"],
-        ["algorithms=[nccl]"],
-        ["algorithms=best"],
-        ["world_size=16"],
-        ["world_size=1"],
-        ["--score", "--format", "json"],
-    ],
-    ids=" ".join,
-)
+WRONG = [
+    *([f"fabric.gpu={one}"] for one in ("null", "h999")),
+    *(
+        [f"timing.{one}"]
+        for one in ("mode=eager", "mode=none", "window=entry_barrier", "l2=hot", "dependent_launch=true")
+    ),
+    *([f"algorithms={one}"] for one in ("[one_shot,lamport@d]", "[one_shot@t512b64l8d]", "[nccl]", "best")),
+    *(["stress=late_rank"], ["baselines=[nccl]"], ["world_size=16"], ["world_size=1"]),
+    *(["algorithms=[lamport]", "sizes=[4M]"], ["--score"], ["--score", "--format", "json"]),
+]
+
+
+@pytest.mark.parametrize("words", WRONG, ids=" ".join)
 def test_wrong_requests_say_what_is_right(cache, capsys, words):
     assert _asked(cache, "fabric.gpu=h200", *words) == 2
     same_text(capsys.readouterr().err)
@@ -138,13 +126,22 @@ FLOORS = (
 
 
 @pytest.fixture
-def one(cache, capsys):
+def lines_of(cache, capsys):
+    """Returns the predictions of a command line, as JSON has them."""
+
+    def asked(*words):
+        assert _asked(cache, *words, "--format", "json") == 0
+        return json.loads(capsys.readouterr().out)
+
+    return asked
+
+
+@pytest.fixture
+def one(lines_of):
     """Returns the prediction of one small case, as JSON has it."""
 
     def asked(*words):
-        words = ("sizes=[1K]", "algorithms=[one_shot]", *words, "--format", "json")
-        assert _asked(cache, *words) == 0
-        (line,) = json.loads(capsys.readouterr().out)
+        (line,) = lines_of("sizes=[1K]", "algorithms=[one_shot]", *words)
         return line
 
     return asked
@@ -173,12 +170,10 @@ def test_floors_of_a_file_of_ones_own_count(one, tmp_path):
 
 
 @pytest.mark.slow
-def test_placements_are_told_apart(cache, capsys):
+def test_placements_are_told_apart(cache, lines_of, capsys):
     words = ("fabric.gpu=h200", "sizes=[1K]", "algorithms=[two_shot,two_shot@t256b16l4]", "placement=both")
-    assert _asked(cache, *words, "--format", "json") == 0
-    lines = json.loads(capsys.readouterr().out)
-    placements = [one["placement"] for one in lines]
-    assert sorted(placements) == ["in_place"] * 2 + ["out_of_place"] * 2
+    lines = lines_of(*words)
+    assert sorted(one["placement"] for one in lines) == ["in_place"] * 2 + ["out_of_place"] * 2
     first = [one["placement"] for one in lines if one["rank"] == 1]
     assert set(first) == {"in_place", "out_of_place"}
     assert {(one["accumulator"], one["reduction"], one["root"]) for one in lines} == {("float32", "sum", 0)}
@@ -256,16 +251,13 @@ def test_score_prints_the_table(capsys, monkeypatch):
     assert json.loads(capsys.readouterr().out) == kept
 
 
+LATE = profiling.NotSimulated("TIMEOUT", 0, "not simulated within 300 s")
+FAULT = WorldFailure("FAILED", 0, "store of 16 bytes past the end")
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
-    [
-        (
-            profiling.NotSimulated("TIMEOUT", 0, "not simulated within 300 s"),
-            "unfinished",
-            "; deadline_s gives it more",
-        ),
-        (WorldFailure("FAILED", 0, "store of 16 bytes past the end"), "failed", ""),
-    ],
+    [(LATE, "unfinished", "; deadline_s gives it more"), (FAULT, "failed", "")],
     ids=["unfinished", "failed"],
 )
 def test_what_can_not_be_simulated_is_no_refusal(cache, tmp_path, monkeypatch, capsys, error, kind, said):
@@ -339,19 +331,15 @@ def test_experiments_of_gpus_are_predicted_without_naming_the_simulator(cache, c
     assert "fabric" in capsys.readouterr().err
 
 
-def test_libraries_beside_take_part_of_the_cache(cache, capsys):
+def test_libraries_beside_take_part_of_the_cache(one):
     case = dataclasses.replace(ONE, size_bytes=65536)
     names = asking.libraries_beside(case)
     assert {"nccl", "torch/one_shot", "torch/two_shot", "nvshmem"} <= set(names)
     assert "torch/multimem" not in names, "it needs multicast"
     others = asking.libraries_beside(dataclasses.replace(case, dtype="float16"))
     assert not {"torch/one_shot", "torch/two_shot"} & set(others)
-    times = []
-    for baselines in ("auto", "none"):
-        words = ("sizes=[64K]", "algorithms=[one_shot]", f"baselines={baselines}", "--format", "json")
-        assert _asked(cache, "fabric.gpu=h200", *words) == 0
-        times.append(json.loads(capsys.readouterr().out)[0]["time_us"])
-    assert times[0] > times[1]
+    words = ("fabric.gpu=h200", "sizes=[64K]")
+    assert one(*words, "baselines=auto")["time_us"] > one(*words, "baselines=none")["time_us"]
 
 
 def test_an_interrupt_says_when_it_came(cache, monkeypatch, capsys):
