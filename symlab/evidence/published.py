@@ -40,11 +40,11 @@ _MADE_BY = "<!-- made from the bundles here by `python -m reports published`: do
 _SECTION = re.compile(r"(<!-- published: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _EXCERPT = re.compile(r"(<!-- excerpt: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _DIGEST = re.compile(r"(<!-- manifest -->)(.*?)(<!-- end -->)")
-_EXCERPT_COLUMNS = ("size", "ours", "ours: time (busbw)", "library", "library: time (busbw)", "ratio")
+_EXCERPT_COLUMNS = ("size", "ours", "ours: time (busbw)", "library", "library: time (busbw)", "ours / library")
 _EXCERPT_CAPTIONS = ("in place:", "libraries:", "set in the environment:")
 """How the captions begin that belong to three rows of a table, too: what they compare."""
 
-_EXCERPT_NUMERIC = frozenset({"size", "ours: time (busbw)", "library: time (busbw)", "ratio"})
+_EXCERPT_NUMERIC = frozenset({"size", "ours: time (busbw)", "library: time (busbw)", "ours / library"})
 _IDENTIFIER = re.compile(r"sha256:[0-9a-f]{64}")
 _DATED = re.compile(r"(?P<machine>.+)-(?P<day>\d{4}-\d\d-\d\d)")
 
@@ -244,19 +244,17 @@ def _section(name: str, published: dict[str, list[Record]]) -> str:
     links = ", ".join(f"[{one}]({one}/table.md)" for one in others)
     side = f"On other days: {links}; all of them: `symlab history {PLACE.as_posix()}/{own}*`.\n\n" if others else ""
     return (
-        f"{_shown(published[name], name)}All sizes, ops, dtypes and world sizes: [{name}/table.md]({name}/table.md); "
+        f"\n{_picture(name)}\n\nAll sizes, ops, dtypes and world sizes: [{name}/table.md]({name}/table.md); "
         f"the commands that made them: [{name}/README.md]({name}/README.md).\n\n{side}"
     )
 
 
 def _excerpt(name: str, published: dict[str, list[Record]]) -> str:
-    """Return a machine's section of the project's README; empty if it has no bundles."""
-    return _shown(published[name], f"{PLACE.as_posix()}/{name}") if name in published else ""
-
-
-def _shown(records: Sequence[Record], folder: str) -> str:
-    """Return a machine's figure, in a folder, and three rows of its table."""
-    section = featured(records)
+    """Return a machine's section of the project's README: its figure and three rows of its table; empty if it has no
+    bundles."""
+    if name not in published:
+        return ""
+    section = featured(published[name])
     groups = gathered((row.size_bytes, row) for row in rows(section) if row.timings)
     sizes = sorted(groups)
     shown = dict.fromkeys((sizes[0], sizes[len(sizes) // 2], sizes[-1]))
@@ -266,12 +264,19 @@ def _shown(records: Sequence[Record], folder: str) -> str:
     captions = [
         f"time: microseconds a call; busbw: GB/s, as in nccl-tests; {setup_text(first)}; each the median over "
         f"{counted(max(worlds), 'world')} of the median over samples of the maximum over ranks",
-        "ratio: our time over the library's; below 1, ours is faster",
-        *(one for one in timed_table.captions([section], is_wide=True) if one.startswith(_EXCERPT_CAPTIONS)),
+        *(
+            one.partition("; out of place:")[0]
+            for one in timed_table.captions([section], is_wide=True)
+            if one.startswith(_EXCERPT_CAPTIONS)
+        ),
     ]
     heading = f"{section.heading}, {device_text(first)}"
     made = sheet.markdown([Sheet(heading, _EXCERPT_COLUMNS, (lines,), _EXCERPT_NUMERIC)], captions)
-    return f"\n![time and bus bandwidth over bytes]({folder}/{FIGURE})\n\n{made}\n\n"
+    return f"\n{_picture(f'{PLACE.as_posix()}/{name}')}\n\n{made}\n\n"
+
+
+def _picture(folder: str) -> str:
+    return f"![time and bus bandwidth over bytes]({folder}/{FIGURE})"
 
 
 def _excerpt_line(contestants: Sequence[Row]) -> Line:
@@ -283,7 +288,7 @@ def _excerpt_line(contestants: Sequence[Row]) -> Line:
         cells[column] = best.algorithm if best else "-"
         cells[f"{column}: time (busbw)"] = _time_text(best) if best else "-"
     ratio = next((row.ratio for row in contestants if row.ratio is not None), None)
-    return Line(cells | {"ratio": "-" if ratio is None else f"{ratio:.2f}"})
+    return Line(cells | {"ours / library": "-" if ratio is None else f"{ratio:.2f}"})
 
 
 def _time_text(row: Row) -> str:
