@@ -261,14 +261,11 @@ def _excerpt(name: str, published: dict[str, list[Record]]) -> str:
     lines = tuple(_excerpt_line(groups[size]) for size in shown)
     first = next(record for record in section.records if record.timing is not None)
     worlds = {len(row.timings) for members in groups.values() for row in members}
+    every = timed_table.captions([section], is_wide=True)
     captions = [
         f"time: microseconds a call; busbw: GB/s, as in nccl-tests; {setup_text(first)}; each the median over "
         f"{counted(max(worlds), 'world')} of the median over samples of the maximum over ranks",
-        *(
-            one.partition("; out of place:")[0]
-            for one in timed_table.captions([section], is_wide=True)
-            if one.startswith(_EXCERPT_CAPTIONS)
-        ),
+        *(one.partition("; out of place:")[0] for one in every if one.startswith(_EXCERPT_CAPTIONS)),
     ]
     heading = f"{section.heading}, {device_text(first)}"
     made = sheet.markdown([Sheet(heading, _EXCERPT_COLUMNS, (lines,), _EXCERPT_NUMERIC)], captions)

@@ -18,7 +18,6 @@ from runner.request_error import first_line
 from runner.world.world import WorldFailure
 from symlab.speed.best import TableChooser
 from symlab.speed.predict.asked_jobs import Asked, simulated
-from symlab.speed.predict.predictable import DEPENDENT, is_dependent
 from symlab.speed.predict.predicting import HEAP_BYTES, Prediction, predicted
 from symlab.speed.predict.profiling import DEADLINE_S, NotSimulated, clocked
 from symlab.speed.predict.rates import rates_of
@@ -41,9 +40,8 @@ def series_of(asked: Asked, score: Stored) -> Series:
     missing: dict[str, dict[Case, str]] = {kind: {} for kind in MISSING}
     refused = missing["refused"]
     for case in cases:
-        refusal = expected_refusal(case, request.fabric, own)
-        if refusal is not None or is_dependent(case.algorithm):
-            refused[case] = str(refusal or DEPENDENT)
+        if (refusal := expected_refusal(case, request.fabric, own)) is not None:
+            refused[case] = str(refusal)
     predictions: list[Prediction] = []
     has_libraries = asked.request.baselines == "auto"
     for case in cases:

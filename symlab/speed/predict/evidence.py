@@ -15,6 +15,7 @@ from reports.table.text import counted
 from runner.gpu.reading import type_of_device
 from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.model import Rates, Terms, terms_of
+from symlab.speed.predict.predictable import is_dependent
 
 COMMAND = "symlab publish --derive"
 """What makes everything that follows from published bundles, profiles too."""
@@ -94,6 +95,7 @@ def measured(
 def pooled(worlds: Sequence[Record], work: CaseWork, rates: Rates, published: str = "") -> Measured:
     """Return the worlds of a timed case as one, with what the model makes of its work."""
     times = [one.timing for one in worlds if one.timing is not None]
-    terms = terms_of(work, rates, float(times[0].footprint_bytes))
+    case = worlds[0].case
+    terms = terms_of(work, rates, float(times[0].footprint_bytes), is_dependent(case.algorithm))
     time_us = statistics.median(one.median_us for one in times)
-    return Measured(published, gpu_of(worlds[0]), worlds[0].case, time_us, terms)
+    return Measured(published, gpu_of(worlds[0]), case, time_us, terms)

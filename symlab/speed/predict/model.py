@@ -4,7 +4,7 @@
 
 launch      An empty kernel in a graph: a floor of the GPU type.
 begin       What a kernel that does anything takes beyond an empty one: its first instructions, the last warp's end.
-            Fitted.
+            Fitted; apart for dependent launches, which begin while the one before ends.
 least       The critical path of the same code with the least work, weighed by the floors: loads, hops of flags between
             GPUs, fences, each counted as often as they wait for each other. The simulator's clock finds it. A step
             takes what its floor says. A factor on all steps is not fitted: kernels with barriers have nearly the same
@@ -24,16 +24,16 @@ memory      In each phase, how much longer the busiest GPU's own memory takes th
             cache holds it is too slow, and then short.
 coldness    0 to 1: how much of a launch's first accesses misses the L2 cache. Contestants measured in turns, each with
             slots of buffers in turn, push each other's data out; 0 below a tenth of the cache, 1 beyond 1.6 of it, and
-            by the logarithm between. cold, what a miss on the path costs, is fitted.
+            by the logarithm between. cold, what a miss on the path costs, is fitted, also apart for dependent launches.
 
-Two constants are fitted to collectives (Fitted), all others are floors of the GPU type, which need no collective.
+Four constants are fitted to collectives (Fitted), all others are floors of the GPU type, which need no collective.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -124,15 +124,18 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The constants fitted to collectives of one type of GPU."""
+    """The constants fitted to collectives of one type of GPU, apart for dependent launches, in microseconds."""
 
     begin_us: float
     cold_us: float
+    dependent_begin_us: float
+    dependent_cold_us: float
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the model adds up for a case, in microseconds; coldness is 0 to 1. Module docstring: what each one is."""
+    """What the model adds up for a case, in microseconds; coldness is 0 to 1. Module docstring: what each one is.
+    is_dependent: whether its launches are dependent ones."""
 
     launch_us: float
     least_us: float
@@ -140,10 +143,11 @@ class Terms:
     link_us: float
     memory_us: float
     coldness: float
+    is_dependent: bool = False
 
     def time_us(self, fitted: Fitted) -> float:
         """Return the predicted time of a launch."""
-        return float(times_us(columns([self]), (fitted.begin_us, fitted.cold_us))[0])
+        return float(times_us(columns([self]), astuple(fitted))[0])
 
     def regime(self, fitted: Fitted) -> str:
         """Return what decides the time: "latency", "bandwidth" or "mixed", by the share of it that link and memory
@@ -152,7 +156,7 @@ class Terms:
         return REGIMES[0] if share < _LATENCY_BELOW else REGIMES[2] if share >= _BANDWIDTH_FROM else REGIMES[1]
 
 
-def terms_of(profile: CaseWork, rates: Rates, footprint_bytes: float) -> Terms:
+def terms_of(profile: CaseWork, rates: Rates, footprint_bytes: float, is_dependent: bool = False) -> Terms:
     """Return the terms of a case. footprint_bytes: what all buffers that are used in turn have together on a GPU."""
     least_us = weighed(_waited(profile.least), rates.costs_us)
     cold = coldness(footprint_bytes / rates.l2_bytes)
@@ -160,7 +164,7 @@ def terms_of(profile: CaseWork, rates: Rates, footprint_bytes: float) -> Terms:
     blocks = profile.blocks
     links = [rates.link_us(one, blocks) for one in profile.phases]
     beyond = [max(rates.memory_us(one, blocks) - link, 0.0) for one, link in zip(profile.phases, links, strict=True)]
-    return Terms(rates.launch_us, least_us, more_us, sum(links), sum(beyond), cold)
+    return Terms(rates.launch_us, least_us, more_us, sum(links), sum(beyond), cold, is_dependent)
 
 
 def _waited(steps: Steps) -> Steps:
@@ -192,14 +196,13 @@ def coldness(ratio: float) -> float:
 
 def columns(terms: Sequence[Terms]) -> Floats:
     """Return terms as an array of float64, a row for each of Terms' fields, a column for each case."""
-    rows = [(one.launch_us, one.least_us, one.more_us, one.link_us, one.memory_us, one.coldness) for one in terms]
-    return np.array(rows, np.float64).reshape(-1, 6).T
+    return np.array([astuple(one) for one in terms], np.float64).reshape(-1, len(fields(Terms))).T
 
 
 def times_us(terms: Floats, constants: Sequence[float]) -> Floats:
     """Return predicted times in microseconds. terms: as columns gives them; constants: in the order of Fitted."""
-    launch, least, more, link, memory, cold = terms
-    begin_us, cold_us = constants
+    launch, least, more, link, memory, cold, dependent = terms
+    begin_us, cold_us = (np.where(dependent, constants[at + 2], constants[at]) for at in (0, 1))
     times: Floats = launch + begin_us + least + np.maximum(link + memory, more) + cold_us * cold
     return times
 

@@ -18,7 +18,6 @@ from reports.table.sheet import Line, Sheet, text
 from reports.table.text import counted
 from runner.gpu.reading import gpu_type
 from symlab.speed.predict.evidence import gpu_of, grouped, is_evidence, pooled
-from symlab.speed.predict.predictable import is_dependent
 from symlab.speed.predict.profiles import Found, Profiles, Unprofiled
 from symlab.speed.predict.rates import rates_of
 from symlab.speed.predict.score import Pair, errors_of, regret_of
@@ -55,7 +54,6 @@ def worlds_of(records: Iterable[Record]) -> list[list[Record]]:
     """Return the timed cases of the catalogue's kernels among records, the worlds of each together. ValueError without
     any."""
     ours = [one for one in records if is_evidence(one) and is_known(f"{one.case.op}/{one.case.algorithm}")]
-    ours = [one for one in ours if not is_dependent(one.case.algorithm)]
     if not ours:
         raise ValueError("no record has a time of the catalogue's kernels that the model is of")
     return grouped(ours, lambda one: (gpu_of(one), arch_of(one), one.case))

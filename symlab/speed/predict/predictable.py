@@ -16,8 +16,6 @@ from runner.request.schema import TimingMode
 from runner.request.validate import CUSTOM, Request
 from runner.request_error import RequestError
 
-DEPENDENT = "dependent launches are not predicted"
-
 
 def check_predictable(request: Request) -> None:
     """RequestError for a request with a setting that changes times, and of which the model knows nothing."""
@@ -39,15 +37,11 @@ def check_predictable(request: Request) -> None:
     ):
         if value != predicted:
             raise RequestError(f"{key}={value} is not predicted ({key}), leave it at {predicted}")
-    if timing.dependent_launch:
-        raise RequestError(f"{DEPENDENT} (timing.dependent_launch), leave it false")
     if request.baselines != "auto" and request.baselines:
         raise RequestError(f"{_library(request.baselines[0])} (baselines), give baselines=none")
     for name in request.algorithms if isinstance(request.algorithms, tuple) else ():
         if name in names_for(request.op):
             raise RequestError(f"{_library(name)} (algorithms), name kernels of the catalogue")
-        if is_dependent(name):
-            raise RequestError(f"{DEPENDENT}: {name} (algorithms), give it without d")
 
 
 def check_ranks(type_: GpuType, ranks: int) -> None:

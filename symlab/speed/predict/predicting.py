@@ -15,6 +15,7 @@ from runner.timing.calls import HEAP_SHARE, calls_for, slots_for
 from symlab.speed.predict.assumptions import SWITCH, WAIT_FACTOR, corners
 from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.model import REGIMES, Rates, Terms, columns, terms_of, times_us
+from symlab.speed.predict.predictable import is_dependent
 from symlab.speed.predict.profile_cache import work_of
 from symlab.speed.predict.profiling import Clock
 from symlab.speed.predict.rates import Known, rates_of
@@ -70,7 +71,7 @@ def predicted(
     """
     work = work_of(case, spec, arch, cache_dir, clock)
     footprint = footprint_bytes(case, known.rates, contestants)
-    all_terms = [terms_of(work, rates, footprint) for rates in corners(known)]
+    all_terms = [terms_of(work, rates, footprint, is_dependent(case.algorithm)) for rates in corners(known)]
     times = tuple(map(float, times_us(columns(all_terms), astuple(score.constants))))
     regime = all_terms[0].regime(score.constants)
     low, high = score.intervals[regime]
@@ -98,7 +99,7 @@ def footprint_bytes(case: Case, rates: Rates, contestants: int) -> float:
 
 def terms_for(case: Case, work: CaseWork, rates: Rates, contestants: int) -> Terms:
     """Return the terms of a case whose profile is known, by a type's rates. contestants: see predicted."""
-    return terms_of(work, rates, footprint_bytes(case, rates, contestants))
+    return terms_of(work, rates, footprint_bytes(case, rates, contestants), is_dependent(case.algorithm))
 
 
 def ranking(predictions: Sequence[Prediction]) -> list[Prediction]:

@@ -84,6 +84,8 @@ def project(real, tmp_path, monkeypatch):
         (place / "README.md").write_text("by which commands\n", encoding="utf-8")
         part_of(name, place, records)
         monkeypatch.setitem(FITTED_TO, name, bundle.digest(published.scored_of({name: records})[name]))
+    for name in set(FITTED_TO) - set(real):
+        monkeypatch.delitem(FITTED_TO, name)
     (root / tables.PLACE / "README.md").write_text(page(), encoding="utf-8")
     (root / "README.md").write_text("# Title\n\nsealed: <!-- manifest --><!-- end -->\n", encoding="utf-8")
     (root / "records").mkdir()

@@ -25,7 +25,7 @@ RATES = Rates(
     memory_gbps=1000.0,
     l2_bytes=1000,
 )
-CONSTANTS = Fitted(begin_us=0.1, cold_us=0.8)
+CONSTANTS = Fitted(begin_us=0.1, cold_us=0.8, dependent_begin_us=0.0, dependent_cold_us=0.3)
 PUSHED = PhaseWork((Direction(4e5, 0.0, 0.0),), 5e5)
 """400 KB over a link take 1 us, and 500 KB of memory half as long meanwhile."""
 READ_AGAIN = PhaseWork((), 2e6)
@@ -127,7 +127,8 @@ def test_work_is_the_same_after_its_document():
 
 def _terms():
     return [
-        Terms(0.56, least, more, link, memory, cold)
+        Terms(0.56, least, more, link, memory, cold, is_dependent)
+        for is_dependent in (False, True)
         for least, cold in ((1.8, 0.0), (2.5, 0.4), (4.0, 1.0), (4.3, 0.2))
         for more, link, memory in ((0.0, 0.1, 0.0), (0.6, 3.0, 0.0), (9.0, 2.0, 1.0), (30.0, 200.0, 40.0))
     ]
@@ -142,7 +143,7 @@ def _cases(times):
     ]
 
 
-TRUE = Fitted(0.23, 0.87)
+TRUE = Fitted(0.23, 0.87, 0.11, 0.36)
 
 
 def test_a_fit_finds_the_constants_that_made_the_times():

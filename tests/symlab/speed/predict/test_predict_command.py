@@ -94,18 +94,15 @@ def test_a_profile_is_simulated_once_by_a_simulator(cache, monkeypatch):
 
 def test_the_interval_is_that_of_the_regime(cache):
     intervals = {"latency": (0.5, 2.0), "mixed": (0.9, 1.1), "bandwidth": (0.95, 1.05)}
-    score = Stored("h200", 1, Fitted(0.4, 0.9), intervals)
+    score = Stored("h200", 1, Fitted(0.4, 0.9, 0.1, 0.5), intervals)
     one = predicted(ONE, find(ONE.name), rates_of(gpu_type("h200")), score, "sm_90a", cache, 1)
     assert (one.regime, one.low_us, one.high_us) == ("latency", one.time_us / 2, one.time_us * 2)
 
 
 WRONG = [
     *([f"fabric.gpu={one}"] for one in ("null", "h999")),
-    *(
-        [f"timing.{one}"]
-        for one in ("mode=eager", "mode=none", "window=entry_barrier", "l2=hot", "dependent_launch=true")
-    ),
-    *([f"algorithms={one}"] for one in ("[one_shot,lamport@d]", "[one_shot@t512b64l8d]", "[nccl]", "best")),
+    *([f"timing.{one}"] for one in ("mode=eager", "mode=none", "window=entry_barrier", "l2=hot")),
+    *([f"algorithms={one}"] for one in ("[one_shot,nccl]", "[nccl]")),
     *(["stress=late_rank"], ["baselines=[nccl]"], ["world_size=16"], ["world_size=1"]),
     *(["algorithms=[lamport]", "sizes=[4M]"], ["--score"], ["--score", "--format", "json"]),
 ]
@@ -323,10 +320,9 @@ def test_only_what_the_model_is_of_is_evidence():
 @pytest.mark.slow
 def test_experiments_of_gpus_are_predicted_without_naming_the_simulator(cache, capsys):
     words = ("+exp=allreduce_gpus", "fabric.gpu=h200", "world_size=2", "dtype=bfloat16", f"cache_dir={cache}")
-    words += ("timing.dependent_launch=false",)
     assert main(["predict", *words, "algorithms=[one_shot]", "sizes=[1K]", "--format", "json"]) == 0
     (line,) = json.loads(capsys.readouterr().out)
-    assert (line["size_bytes"], line["refused"]) == (1024, "")
+    assert (line["algorithm"], line["size_bytes"], line["refused"]) == ("one_shot@d", 1024, "")
     assert main(["predict", *words, "fabric=nvshmem"]) == 2
     assert "fabric" in capsys.readouterr().err
 

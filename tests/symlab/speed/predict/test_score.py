@@ -11,7 +11,7 @@ from symlab.speed.predict import published
 from symlab.speed.predict.evidence import COMMAND, Measured
 from symlab.speed.predict.model import Fitted, Terms
 from symlab.speed.predict.score import errors_of, left_out, regret_of, scored
-from symlab.speed.predict.splits import SCORED_RANKS, SPLITS, UNSEEN_ALGORITHM, UNSEEN_SERIES, known_cases
+from symlab.speed.predict.splits import FITTED_TO, SCORED_RANKS, SPLITS, UNSEEN_ALGORITHM, UNSEEN_SERIES, known_cases
 from symlab.speed.predict.stored_score import PLACE, README, sheet, stored, with_table
 
 
@@ -94,9 +94,9 @@ def test_another_day_and_gpu_are_scored_where_there_are_records_and_nothing_is_f
 
     def took(factor, **changes):
         one = _case(**changes)
-        return replace(one, time_us=factor * one.terms.time_us(Fitted(0.9, 0.0)))
+        return replace(one, time_us=factor * one.terms.time_us(Fitted(0.9, 0.0, 0.0, 0.0)))
 
-    usual = [took(1.0, size=1 << power, of=name) for power in range(10, 16) for name in ("h200-x2", "h200-x4")]
+    usual = [took(1.0, size=1 << power, of=name) for power in range(10, 16) for name in FITTED_TO]
     later = [took(1.5, size=1 << power, of="h200-x2-2026-12-01") for power in (10, 11)]
     found = scored([*usual, *later, took(4.0, ranks=8, of="h200-x8"), took(2.0, of="h100-x2", gpu="h100")])
     assert found.constants.begin_us == pytest.approx(0.9)

@@ -70,17 +70,18 @@ def test_worlds_are_pooled_and_what_can_not_be_profiled_is_told():
     records = [timed(NAMES[0], 10.0), timed(NAMES[0], 12.0, world=1), timed(NAMES[0], 30.0, world=2)]
     records += [timed("two_shot", 9.0), timed("two_shot@d", 5.0), record("nccl", 1 << 20)]
     worlds = worlds_of(records)
-    assert [(one[0].case.algorithm, len(one)) for one in worlds] == [(NAMES[0], 3), ("two_shot", 1)]
+    assert [(one[0].case.algorithm, len(one)) for one in worlds] == [(NAMES[0], 3), ("two_shot", 1), ("two_shot@d", 1)]
 
     def profiled(arch, cases):
         assert arch == "sm_90a"
         yield cases[0], CaseWork({"hop": 2.0}, {"hop": 2.0}, ())
         yield cases[1], Unprofiled("it waits", can_run=True)
+        yield cases[2], CaseWork({"hop": 2.0}, {"hop": 2.0}, ())
 
     found, problems = scored(worlds, profiled, stored(), lambda line: None)
-    ((one, predicted_us),) = found
-    assert (one.case.algorithm, one.time_us) == (NAMES[0], 12.0)
-    assert predicted_us > 0
+    (one, predicted_us), (other, dependent_us) = found
+    assert (one.case.algorithm, one.time_us, other.time_us) == (NAMES[0], 12.0, 5.0)
+    assert 0 < dependent_us < predicted_us
     assert list(problems.values()) == ["it waits"]
     assert "not predicted: it waits" in report(found, problems, None)
 
