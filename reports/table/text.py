@@ -79,7 +79,7 @@ def story_of(record: Record) -> str:
 def csv_of(lines: Sequence[Mapping[str, object]]) -> str:
     """Raw values with a line of names first; what does not exist is empty."""
     file = io.StringIO()
-    writer = csv.DictWriter(file, list(lines[0]) if lines else [], lineterminator="\n")
+    writer = csv.DictWriter(file, list({name: None for one in lines for name in one}), lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return file.getvalue()

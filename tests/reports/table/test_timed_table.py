@@ -177,6 +177,8 @@ def test_a_fused_matmul_stands_beside_the_matmul_alone_and_the_sequence():
     assert found["inbox"]["overlap"] == pytest.approx((60 - 40) / (60 - link_us))
     assert found["nccl"]["overlap"] == 0
     assert "overlap" not in found["tiles"]
+    of_csv = csv.DictReader(io.StringIO(csv_of(values([*alone, *fused]))))
+    assert [one["overlap"] != "" for one in of_csv] == [False, False, False, True, True]
     assert "matmul %" not in plain(alone)
     others = [dataclasses.replace(of("matmul_all_reduce", "nccl", us), library=f"NCCL 2.{us}") for us in (70, 60)]
     assert values([*alone, fused[0], *others])[3]["overlap"] == found["inbox"]["overlap"]
