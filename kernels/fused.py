@@ -137,7 +137,12 @@ def tuning_of(case: Case) -> Tuning:
     from kernels.matmul import all_gather, matmul, ranks
 
     tunings = {"matmul": matmul.TUNINGS, "all_gather_matmul": all_gather.TUNINGS}.get(case.op, ranks.TUNINGS)
-    return min(tunings, key=lambda one: -(-_tiles(case, one) // BLOCKS) * WAVE_NS[one.columns])
+    return min(tunings, key=lambda one: waves_of(case, one) * WAVE_NS[one.columns])
+
+
+def waves_of(case: Case, tuning: Tuning) -> int:
+    """Return how often each SM takes a tile."""
+    return -(-_tiles(case, tuning) // BLOCKS)
 
 
 def choices(case: Case) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from runner.request.gpu_types import arch_of
 from runner.request.sizes import format_bytes
 from runner.request.validate import MAX_HEAP_BYTES, Request, ResolvedRequest
 from runner.world.fabrics import FabricName
-from symlab.speed.predict.predictable import check_predictable, check_ranks
+from symlab.speed.predict.predictable import check_predictable, check_type
 
 ASSUMED = (("fabric", "simulator"), ("fabric.heap_bytes", format_bytes(MAX_HEAP_BYTES)))
 """What a prediction takes of a request that says nothing else, an experiment of GPUs included: the kernels run in the
@@ -48,7 +48,7 @@ def _asked(job: ComposedJob) -> Asked:
     """Return what a job asks for."""
     check_predictable(job.request)
     found = job.gpu.type()
-    check_ranks(found, job.request.world_size)
+    check_type(found, job.request)
     return Asked(job.request, found)
 
 

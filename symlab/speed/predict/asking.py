@@ -49,7 +49,8 @@ def series_of(asked: Asked, score: Stored) -> Series:
             continue
         beside = sum(other.size_bytes == case.size_bytes and other not in refused for other in cases)
         beside += len(libraries_beside(case)) if has_libraries else 0
-        print(f"simulating {case.id}", file=sys.stderr, flush=True)
+        if case.gemm is None:
+            print(f"simulating {case.id}", file=sys.stderr, flush=True)
         try:
             spec = spec_for(case, own)
             assert isinstance(spec, KernelSpec), "a library is not predicted"

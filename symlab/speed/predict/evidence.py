@@ -49,12 +49,13 @@ def profile_key(record: Record) -> str:
 
 
 def is_evidence(record: Record) -> bool:
-    """Whether the model is fitted to a record, or scored by it: our own kernels, timed by graphs of calls alone, on
-    buffers in turn."""
+    """Whether the model is fitted to a record, or scored by it: our own kernels, but for matmuls, timed by graphs of
+    calls alone, on buffers in turn."""
     timing = record.timing
     return (
         timing is not None
         and record.kernel is not None
+        and record.case.gemm is None
         and (timing.mode, timing.window, timing.l2) == ("graph", "kernel", "rotate")
         and gpu_of(record) != ""
     )

@@ -6,6 +6,7 @@ The model is of launches in a CUDA graph, one after another, with data in turn, 
 from __future__ import annotations
 
 from cases.case import Counts
+from cases.ops import MATMUL
 from cases.record.timing import L2State, Window
 from cases.stress import Stress
 from kernels.baselines import names_for
@@ -15,16 +16,13 @@ from runner.gpu.names import KEY
 from runner.request.schema import TimingMode
 from runner.request.validate import CUSTOM, Request
 from runner.request_error import RequestError
+from symlab.speed.predict import matmuls
 
 
 def check_predictable(request: Request) -> None:
     """RequestError for a request with a setting that changes times, and of which the model knows nothing."""
     if request.op == CUSTOM:
         raise RequestError("a custom kernel has no collective to predict (op), name an op such as all_reduce")
-    if request.gemm is not None:
-        raise RequestError(
-            f"{request.op} multiplies, which the model knows nothing of (op), name one such as all_reduce"
-        )
     if request.fabric.gpu is None:
         raise RequestError(f"a prediction is of a type of GPU ({KEY}), name one: fabric.gpu=h200")
     timing = request.timing
@@ -44,9 +42,16 @@ def check_predictable(request: Request) -> None:
             raise RequestError(f"{_library(name)} (algorithms), name kernels of the catalogue")
 
 
-def check_ranks(type_: GpuType, ranks: int) -> None:
-    """RequestError for a number of ranks that GPUs of a type can't have over their links."""
-    if ranks < 2:
+def check_type(type_: GpuType, request: Request) -> None:
+    """RequestError for a number of ranks that GPUs of a type can't have over their links, and for matmuls on a type
+    that they are not predicted for."""
+    ranks = request.world_size
+    if request.gemm is not None and type_.name not in matmuls.GPUS:
+        raise RequestError(
+            f"{request.op} is predicted for {', '.join(matmuls.GPUS)}, where it was measured, not for {type_.name} "
+            f"({KEY}), give fabric.gpu={matmuls.GPUS[0]}"
+        )
+    if ranks < 2 and request.op != MATMUL.op:
         raise RequestError("world_size is 1, and the model is of kernels between GPUs (world_size), give 2 or more")
     if ranks > type_.switch.gpus:
         raise RequestError(

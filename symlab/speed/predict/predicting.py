@@ -12,6 +12,7 @@ from kernels.spec import KernelSpec
 from runner.case.layout import slot_bytes
 from runner.gpu.reading import gpu_type
 from runner.timing.calls import HEAP_SHARE, calls_for, slots_for
+from symlab.speed.predict import matmuls
 from symlab.speed.predict.assumptions import SWITCH, WAIT_FACTOR, corners
 from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.model import REGIMES, Rates, Terms, columns, terms_of, times_us
@@ -32,8 +33,8 @@ class Prediction:
 
     time_us with the interval low_us to high_us: measured / predicted (from, to) of 90 % of the cases of its regime
     (score.py), of the shortest and the longest time by the rates of assumptions.py's corners, the first of which is
-    time_us. busbw_gbps: as records have it. regime: of model.REGIMES. remarks: why it is worth less than its interval
-    says. is_calibrated: whether the type has floors of its own.
+    time_us. busbw_gbps: as records have it. regime: of model.REGIMES, or "matmul" (matmuls.py). remarks: why it is
+    worth less than its interval says. is_calibrated: whether the type has floors of its own.
     """
 
     case: Case
@@ -45,6 +46,11 @@ class Prediction:
     regime: str
     remarks: tuple[str, ...]
     is_calibrated: bool
+
+    @property
+    def tflops(self) -> float:
+        """Return 10^12 operations a second of a rank's product; 0.0 of an op that multiplies nothing."""
+        return self.case.flops / self.time_us / 1e6
 
     @property
     def is_worth_telling(self) -> bool:
@@ -69,6 +75,8 @@ def predicted(
     the L2 cache; clock: see profiling.profiled. RuntimeError if the compiler fails, WorldFailure if the kernel fails in
     the simulator.
     """
+    if case.gemm is not None:
+        return _matmul(case, known)
     work = work_of(case, spec, arch, cache_dir, clock)
     footprint = footprint_bytes(case, known.rates, contestants)
     all_terms = [terms_of(work, rates, footprint, is_dependent(case.algorithm)) for rates in corners(known)]
@@ -86,6 +94,13 @@ def predicted(
         regime=regime,
         remarks=tuple(_remarks(work, known, score, case.world_size)),
         is_calibrated=known.is_calibrated,
+    )
+
+
+def _matmul(case: Case, known: Known) -> Prediction:
+    time_us, (low, high) = matmuls.time_us(case, known.rates.push_gbps), matmuls.INTERVAL
+    return Prediction(
+        case, known.name, time_us, time_us * low, time_us * high, 0.0, "matmul", matmuls.remarks(case), True
     )
 
 

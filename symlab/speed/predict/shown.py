@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from cases.case import Case
 from reports.table.sheet import Line, Sheet, room_here, text
+from reports.table.text import counted
 from reports.table.timed_table import time_text
 from runner.request.sizes import format_bytes
 from symlab.speed.predict.assumptions import SAID
@@ -25,7 +26,7 @@ predict it; it could not be compiled or simulated, which is a defect of the kern
 
 _KEYS = (
     "predicted", "gpu", "op", "algorithm", "dtype", "accumulator", "reduction", "placement", "root", "world_size",
-    "size_bytes", "time_us", "low_us", "high_us", "busbw_gbps", "regime", "rank", "remark", "assumed",
+    "size_bytes", "gemm", "time_us", "low_us", "high_us", "busbw_gbps", "tflops", "regime", "rank", "remark", "assumed",
     *MISSING,
 )  # fmt: skip
 
@@ -95,7 +96,8 @@ def _table(ranked: Sequence[tuple[int, Prediction]], names: Sequence[str], known
                 marks |= {one.case.algorithm: "bold"} if rank == 1 else {}
         lines.append(Line(cells, marks))
     placing = case.placement if placements > 1 else ""
-    heading = f"{heading_of(case, known.name, placing)}: us (from-to in 90 % of cases, bus GB/s), * the shortest"
+    rate = "TFLOP/s" if case.gemm else "bus GB/s"
+    heading = f"{heading_of(case, known.name, placing)}: us (from-to in 90 % of cases, {rate}), * the shortest"
     return Sheet(heading, ("size", *names), (tuple(lines),), frozenset({"size", *names}))
 
 
@@ -104,8 +106,10 @@ def heading_of(case: Case, gpu: str, placement: str) -> str:
     arithmetic = "" if case.reduction == "none" else f", accumulator {case.accumulator}, {case.reduction}"
     placing = f", {placement}" if placement else ""
     root = f", root {case.root}" if case.root else ""
+    sizes = "".join(f", {name} {size}" for name, size in zip("MNK", case.gemm or (), strict=False))
     return (
-        f"PREDICTED, not measured: {case.op} {case.dtype}{arithmetic}{placing}{root}, {case.world_size} ranks of {gpu}"
+        f"PREDICTED, not measured: {case.op} {case.dtype}{arithmetic}{placing}{root}, "
+        f"{counted(case.world_size, 'rank')} of {gpu}{sizes}"
     )
 
 
@@ -114,7 +118,8 @@ def _cell(one: Prediction, rank: int) -> str:
     if not one.is_worth_telling:
         return f"no. {rank}{star}"
     interval = f"{time_text(one.low_us)}-{time_text(one.high_us)}"
-    return f"{time_text(one.time_us)} ({interval}, {one.busbw_gbps:.1f}){star}"
+    rate = one.tflops if one.case.gemm else one.busbw_gbps
+    return f"{time_text(one.time_us)} ({interval}, {rate:.1f}){star}"
 
 
 def captions(found: Sequence[Series]) -> list[str]:
@@ -136,15 +141,15 @@ def _lines(series: Series) -> Iterator[dict[str, object]]:
     """Yield a job's cases as plain values, unrounded; None for times that are not worth telling."""
     for rank, one in series.ranked():
         told = one.is_worth_telling
-        times = (one.time_us, one.low_us, one.high_us, one.busbw_gbps) if told else (None,) * 4
+        times = (one.time_us, one.low_us, one.high_us, one.busbw_gbps, one.tflops or None) if told else (None,) * 5
         yield _line(series.known, one.case, (*times, one.regime, rank, "; ".join(one.remarks)))
     for kind, case, reason in series.without():
-        yield _line(series.known, case, (None,) * 6 + ("",)) | {kind: reason}
+        yield _line(series.known, case, (None,) * 7 + ("",)) | {kind: reason}
 
 
 def _line(known: Known, case: Case, found: Sequence[object]) -> dict[str, object]:
     values = (
         True, known.name, case.op, case.algorithm, case.dtype, case.accumulator, case.reduction, case.placement,
-        case.root, case.world_size, case.size_bytes, *found, ", ".join(known.assumed), *[""] * len(MISSING),
+        case.root, case.world_size, case.size_bytes, case.gemm, *found, ", ".join(known.assumed), *[""] * len(MISSING),
     )  # fmt: skip
     return dict(zip(_KEYS, values, strict=True))

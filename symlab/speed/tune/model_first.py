@@ -24,7 +24,7 @@ from runner.gpu.reading import gpu_type, type_of_device
 from runner.request.validate import Request
 from runner.request_error import RequestError
 from symlab.speed.predict.case_work import CaseWork
-from symlab.speed.predict.predictable import check_predictable, check_ranks
+from symlab.speed.predict.predictable import check_predictable, check_type
 from symlab.speed.predict.predicting import terms_for
 from symlab.speed.predict.profiles import Found, Unprofiled, kernel_of
 from symlab.speed.predict.rates import Known, rates_of
@@ -101,7 +101,7 @@ def model_for(requests: Iterable[Request], device: str, given: str, folders: Seq
         timing = dataclasses.replace(one.timing, dependent_launch=False)
         fabric = dataclasses.replace(one.fabric, gpu=found.limits)
         check_predictable(dataclasses.replace(one, timing=timing, fabric=fabric, algorithms="auto"))
-        check_ranks(found, one.world_size)
+        check_type(found, one)
     return Model(rates_of(found), stored())
 
 

@@ -1,0 +1,60 @@
+"""Predicted times of matmuls: the constants are those of measured times, and hold for other shapes."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+import symlab
+from kernels.fused import tuning_of, waves_of
+from runner.gpu.reading import gpu_type
+from symlab.speed.predict import matmuls
+from symlab.speed.predict.rates import rates_of
+from symlab.speed.predict.stored_score import PLACE as SCORE
+
+PUSH_GBPS = rates_of(gpu_type("h200")).rates.push_gbps
+TABLE = json.loads(SCORE.with_name("matmuls_h200.json").read_text(encoding="utf-8"))
+CASES = [symlab.case(f"{op}/{name}", gemm=gemm, ranks=ranks) for op, name, ranks, *gemm, _ in TABLE["times"]]
+MEASURED = np.array([line[-1] for line in TABLE["times"]])
+FUSED = [name for name in matmuls.ADDED if name != "matmul/tiles"]
+START = np.array([3.0, 1.0, *[7.0] * 3, *[10.0] * len(FUSED), *[0.5] * len(FUSED)])
+
+
+def features(case):
+    """What each constant of START is multiplied by."""
+    tuning, link_us = tuning_of(case), matmuls.link_us(case, PUSH_GBPS)
+    waves = waves_of(case, tuning)
+    depth = [waves * case.gemm[2] / 1e3 * (tuning.columns == columns) for columns in matmuls.DEPTH_NS]
+    is_it = [float(case.name == name) for name in FUSED]
+    return [1.0, waves, *depth, *is_it, *(one * link_us for one in is_it)]
+
+
+FEATURES = np.array([features(case) for case in CASES])
+
+
+def fitted(kept):
+    def errors(constants):
+        return np.log(np.maximum(FEATURES[kept] @ constants, 0.1) / MEASURED[kept])
+
+    return optimize.least_squares(errors, START, loss="huber", f_scale=0.03, x_scale=START).x
+
+
+def test_the_constants_are_those_of_the_measured_times():
+    kept = [matmuls.BEGIN_US, matmuls.WAVE_US, *matmuls.DEPTH_NS.values()]
+    kept += [matmuls.ADDED[name][at] for at in (0, 1) for name in FUSED]
+    assert fitted(np.full(len(CASES), True)) == pytest.approx(kept, rel=2e-3)
+    predicted = [matmuls.time_us(case, PUSH_GBPS) for case in CASES]
+    assert predicted == pytest.approx(FEATURES @ np.array(kept))
+
+
+def test_shapes_that_were_left_out_are_within_the_goal_and_the_interval():
+    predicted = np.zeros(len(CASES))
+    for shape in {case.gemm for case in CASES}:
+        kept = np.array([case.gemm != shape for case in CASES])
+        predicted[~kept] = FEATURES[~kept] @ fitted(kept)
+    errors = np.abs(predicted / MEASURED - 1)
+    assert np.median(errors) < 0.03
+    assert np.quantile(errors, 0.95) < 0.1
+    ratios = np.quantile(MEASURED / predicted, [0.05, 0.95])
+    assert ratios == pytest.approx(matmuls.INTERVAL, abs=0.01)
