@@ -17,6 +17,9 @@ PUBLISHED = "reports/published"
 MANIFEST = "reports/published/manifest.sha256"
 """It has the digests of all published files."""
 
+TEXTS = "tests/golden/texts.txt"
+"""It has the texts of all files of tests: each depends on its own alone (texts_of)."""
+
 LAZY = "symlab/__init__.py"
 """It loads a module when one of its own names is used: who imports a module below it depends on that alone."""
 
@@ -60,6 +63,17 @@ class Depends:
 
     def text(self, path):
         return (self.root / path).read_text(encoding="utf-8")
+
+    def texts_of(self, path):
+        """The kept texts of a file of tests, with the names of its tests."""
+        return "".join(self._texts.get(path, ()))
+
+    @cached_property
+    def _texts(self):
+        found = {}
+        for part in re.split(r"^(?=\S)", self.text(TEXTS), flags=re.MULTILINE):
+            found.setdefault(part.partition("::")[0], []).append(part)
+        return found
 
     def direct(self, path):
         """Files of the project that a file imports or names."""
@@ -119,7 +133,7 @@ class Depends:
                 found |= {one for one in self.files if one.startswith(folder)}
         if "published" in texts:
             found.add(MANIFEST)
-        return found
+        return found - {TEXTS}
 
     def digest(self, paths, *more):
         """A short digest of files' names and contents, and of further texts."""

@@ -134,7 +134,11 @@ class Digests:
         if kernel:
             near, far = ({one for one in found if not one.startswith("kernels/")} for found in (near, far))
         code = self.codes.get(kernel, "")
-        return self.depends.digest(own, code), self.depends.digest(near), self.depends.digest(far)
+        return (
+            self.depends.digest(own, code, self.depends.texts_of(file)),
+            self.depends.digest(near),
+            self.depends.digest(far),
+        )
 
     def _files(self, file):
         found = self.depends.of_test(file) | set(ALWAYS)

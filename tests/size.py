@@ -35,11 +35,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 70_649,
+    "product, code lines": 70_683,
     "the core, code lines": 52_429,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_229,
-    "tests, code lines": 65_927,
+    "tests, code lines": 65_996,
     "Markdown, words": 29_876,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,

@@ -28,6 +28,8 @@ def project(tmp_path):
         "tests/kernels/test_world.py": "def test_it(world): pass\n",
         "tests/kernels/test_bench.py": "import tests.simulator.bench\n",
         "tests/reports/test_program.py": "run([python, '-m', 'reports', 'x'])\n",
+        "tests/golden/__init__.py": "",
+        "tests/golden/texts.txt": "tests/x/test_a.py::test\n    one\n\n    two\ntests/x/test_b.py::test\n    three\n",
         "tests/pages.py": "",
         "tests/test_pages.py": "from tests.pages import PAGES\n",
     }
@@ -54,6 +56,14 @@ def test_what_a_test_depends_on(project, test, has, lacks):
     found = Depends(project).of_test(f"tests/{test}")
     assert has <= found
     assert lacks not in found
+
+
+def test_a_file_depends_on_its_own_texts(project):
+    found = Depends(project)
+    assert found.texts_of("tests/x/test_a.py") == "tests/x/test_a.py::test\n    one\n\n    two\n"
+    assert found.texts_of("tests/x/test_c.py") == ""
+    (project / "tests" / "x.py").write_text("from tests.golden import same_text\n")
+    assert "tests/golden/texts.txt" not in found.of_test("tests/x.py")
 
 
 def test_a_digest_is_of_names_and_contents(project):

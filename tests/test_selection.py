@@ -42,6 +42,9 @@ class Invented:
     def direct(self, path):
         return self.of.get(path, set())
 
+    def texts_of(self, path):
+        return str(self.versions.get(f"texts of {path}", 0))
+
     def digest(self, paths, *more):
         return str([*sorted((one, self.versions.get(one, 0)) for one in paths), *more])
 
@@ -57,6 +60,8 @@ TEST = "tests/runner/case/test_a.py"
     ("changed", "reason"),
     [
         (TEST, Why.TESTS),
+        (f"texts of {TEST}", Why.TESTS),
+        ("texts of tests/test_b.py", None),
         ("tests/runner/case/bench.py", Why.TESTS),
         ("runner/case/program.py", Why.NEAR),
         ("runner/case/inputs.py", Why.NEAR),
