@@ -20,6 +20,9 @@ MANIFEST = "reports/published/manifest.sha256"
 TEXTS = "tests/golden/texts.txt"
 """It has the texts of all files of tests: each depends on its own alone (texts_of)."""
 
+WRITTEN_BY_RUNS = ("tests/full_layer.json", "tests/durations.json")
+"""They decide what runs, and not what it finds."""
+
 LAZY = "symlab/__init__.py"
 """It loads a module when one of its own names is used: who imports a module below it depends on that alone."""
 
@@ -46,6 +49,7 @@ class Depends:
         tops = [self.root / name for name in (*PACKAGES, "conf") if (self.root / name).is_dir()]
         found = {path.relative_to(self.root).as_posix() for top in tops for path in top.rglob("*") if path.is_file()}
         found |= {path.name for path in self.root.glob("*.md")}
+        found -= {TEXTS, *WRITTEN_BY_RUNS}
         return frozenset(one for one in found if "__pycache__" not in one and not one.startswith(PUBLISHED))
 
     @cached_property
@@ -133,7 +137,7 @@ class Depends:
                 found |= {one for one in self.files if one.startswith(folder)}
         if "published" in texts:
             found.add(MANIFEST)
-        return found - {TEXTS}
+        return found
 
     def digest(self, paths, *more):
         """A short digest of files' names and contents, and of further texts."""

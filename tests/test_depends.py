@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.depends import Depends, fixtures, imported
+from tests.depends import TEXTS, WRITTEN_BY_RUNS, Depends, fixtures, imported
 
 
 @pytest.fixture
@@ -62,8 +62,13 @@ def test_a_file_depends_on_its_own_texts(project):
     found = Depends(project)
     assert found.texts_of("tests/x/test_a.py") == "tests/x/test_a.py::test\n    one\n\n    two\n"
     assert found.texts_of("tests/x/test_c.py") == ""
-    (project / "tests" / "x.py").write_text("from tests.golden import same_text\n")
-    assert "tests/golden/texts.txt" not in found.of_test("tests/x.py")
+
+
+def test_what_runs_write_makes_no_test_run_again():
+    """tests/full_layer.json once did: whatever passed ran again."""
+    found = Depends().of_test("tests/cases/record/test_record.py")
+    assert not found & {TEXTS, *WRITTEN_BY_RUNS}
+    assert "tests/reports/examples/schema2.json" in found
 
 
 def test_a_digest_is_of_names_and_contents(project):
