@@ -66,7 +66,6 @@ bench: .venv/.bench
 	@.venv/bin/python tests/benchmarks/bench_simulator.py
 	@.venv/bin/python tests/benchmarks/bench_orders.py
 	@.venv/bin/python tests/benchmarks/bench_reports.py
-	@.venv/bin/python tests/benchmarks/bench_tracking.py
 
 # The stamp is younger than what it was made from: a second run installs nothing.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -256,6 +256,12 @@ def test_an_editable_installation_is_found_beside_the_clone(tmp_path):
     assert found.stdout.split() == [str(clone / "symlab" / "__init__.py")]
 
 
+def test_programs_that_the_makefile_starts_are_there():
+    named = re.findall(r"\btests/[\w/]+\.py", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert named
+    assert [one for one in named if not (ROOT / one).is_file()] == []
+
+
 def test_the_changelog_begins_with_this_version():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     first = re.search(r"^## (\S+?),? ", changelog, re.MULTILINE)

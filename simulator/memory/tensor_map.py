@@ -6,9 +6,9 @@ change. CUDA's driver 580 gives an H100 the same first half for all tensors of t
 tensor may have up to 5 dimensions; the innermost comes first in all that is listed here.
 
 What an H100 and an H200 showed on 28 November 2026 that no manual says: a box begins at a multiple of 16 bytes of a
-row, and to store it may not begin before the tensor: otherwise the instruction is illegal. Stores and reductions change
-units of 16 bytes whole, if their first byte is inside. NaN is 7ff7 for each 2 bytes, whatever the type. Rows of a box
-that are shorter than the swizzle lie as far apart as it is long.
+row, and to store it may not begin before the tensor: otherwise the instruction is illegal. Stores, and on the H200
+reductions, change units of 16 bytes whole, if their first byte is inside. NaN is 7ff7 for each 2 bytes, whatever the
+type. Rows of a box that are shorter than the swizzle lie as far apart as it is long.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ WAITS = {
 }
 """Kinds of steps by the floor that they are taken from; the empty node is the launch itself."""
 
+LAUNCHES = ("launch_us", "dependent_launch_us")
+
 LINKS = {
     "push_gbps": ("push_gbps", "block_push_gbps", "issue_push_gbps"),
     "bulk_push_gbps": ("bulk_push_gbps", "block_bulk_push_gbps", "issue_bulk_push_gbps"),
@@ -52,7 +54,8 @@ def corners(known: Known) -> tuple[Rates, ...]:
         own = known.rates
         costs = {kind: cost * wait if kind in waits else cost for kind, cost in own.costs_us.items()}
         rates = {name: getattr(own, name) * link for name in links}
-        return replace(own, costs_us=costs, launch_us=own.launch_us * wait if launch else own.launch_us, **rates)
+        launches = {name: getattr(own, name) * (wait if launch else 1.0) for name in LAUNCHES}
+        return replace(own, costs_us=costs, **launches, **rates)
 
     return known.rates, at(1 / WAIT_FACTOR, LINK_FACTOR), at(WAIT_FACTOR, 1 / LINK_FACTOR)
 

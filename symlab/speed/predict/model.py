@@ -2,7 +2,7 @@
 
     time = launch + begin + least + max(link + memory, more) + cold * coldness
 
-launch      An empty kernel in a graph: a floor of the GPU type.
+launch      An empty kernel in a graph, with dependent launch where the case has it: floors of the GPU type.
 begin       What a kernel that does anything takes beyond an empty one: its first instructions, the last warp's end.
             Fitted; apart for dependent launches, which begin while the one before ends.
 least       The critical path of the same code with the least work, weighed by the floors: loads, hops of flags between
@@ -53,7 +53,7 @@ published records of H200 (November 2026)."""
 TURNS = ("own_load", "remote_load", "bulk_own_load", "bulk_remote_load")
 """Kinds of steps that begin a turn of a block."""
 
-REGIMES = ("latency", "mixed", "bandwidth")
+REGIMES = ("latency", "mixed", "bandwidth", "dependent")
 _LATENCY_BELOW, _BANDWIDTH_FROM = 0.2, 0.8
 
 
@@ -61,7 +61,8 @@ _LATENCY_BELOW, _BANDWIDTH_FROM = 0.2, 0.8
 class Rates:
     """What the model takes of a type of GPU: floors, which need no collective (rates.py).
 
-    launch_us: an empty node of a graph. costs_us: of each kind of step (simulator/clock/costs.py). In GB/s (10^9):
+    launch_us, dependent_launch_us: an empty node of a graph. costs_us: of each kind of step
+    (simulator/clock/costs.py). In GB/s (10^9):
     push_gbps, bulk_push_gbps, pull_gbps, pull_both_gbps, what SMs reach in one direction storing to another GPU,
     storing to it by bulk copies, loading from it, and loading in both directions at once; memory_gbps, what they reach
     in their own memory, read and written. block_push_gbps and so on: what a launch of one block reaches of these, with
@@ -86,6 +87,7 @@ class Rates:
     issue_pull_gbps: float = math.inf
     issue_memory_gbps: float = math.inf
     cold_us: Mapping[str, float] = field(default_factory=dict)
+    dependent_launch_us: float = 0.0
 
     def link_us(self, phase: PhaseWork, blocks: int = 0) -> float:
         """Return how long the busiest direction of a link is busy in a phase, in microseconds. blocks: of the launch,
@@ -151,7 +153,9 @@ class Terms:
 
     def regime(self, fitted: Fitted) -> str:
         """Return what decides the time: "latency", "bandwidth" or "mixed", by the share of it that link and memory
-        have."""
+        have; "dependent" of dependent launches."""
+        if self.is_dependent:
+            return REGIMES[3]
         share = (self.link_us + self.memory_us) / self.time_us(fitted)
         return REGIMES[0] if share < _LATENCY_BELOW else REGIMES[2] if share >= _BANDWIDTH_FROM else REGIMES[1]
 
@@ -164,7 +168,8 @@ def terms_of(profile: CaseWork, rates: Rates, footprint_bytes: float, is_depende
     blocks = profile.blocks
     links = [rates.link_us(one, blocks) for one in profile.phases]
     beyond = [max(rates.memory_us(one, blocks) - link, 0.0) for one, link in zip(profile.phases, links, strict=True)]
-    return Terms(rates.launch_us, least_us, more_us, sum(links), sum(beyond), cold, is_dependent)
+    launch_us = rates.dependent_launch_us if is_dependent else rates.launch_us
+    return Terms(launch_us, least_us, more_us, sum(links), sum(beyond), cold, is_dependent)
 
 
 def _waited(steps: Steps) -> Steps:

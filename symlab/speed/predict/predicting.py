@@ -76,7 +76,7 @@ def predicted(
     the simulator.
     """
     if case.gemm is not None:
-        return _matmul(case, known)
+        return _matmul(case, known, score)
     work = work_of(case, spec, arch, cache_dir, clock)
     footprint = footprint_bytes(case, known.rates, contestants)
     all_terms = [terms_of(work, rates, footprint, is_dependent(case.algorithm)) for rates in corners(known)]
@@ -92,16 +92,15 @@ def predicted(
         high_us=max(times) * high,
         busbw_gbps=moved / times[0] / 1e3,
         regime=regime,
-        remarks=tuple(_remarks(work, known, score, case.world_size)),
+        remarks=tuple(_remarks(work, known, score, case)),
         is_calibrated=known.is_calibrated,
     )
 
 
-def _matmul(case: Case, known: Known) -> Prediction:
-    time_us, (low, high) = matmuls.time_us(case, known.rates.push_gbps), matmuls.INTERVAL
-    return Prediction(
-        case, known.name, time_us, time_us * low, time_us * high, 0.0, "matmul", matmuls.remarks(case), True
-    )
+def _matmul(case: Case, known: Known, score: Stored) -> Prediction:
+    time_us, (low, high) = matmuls.time_us(case, known.rates), matmuls.INTERVAL
+    remarks = (*_of_floors(known, score), *matmuls.remarks(case))
+    return Prediction(case, known.name, time_us, time_us * low, time_us * high, 0.0, "matmul", remarks, True)
 
 
 def footprint_bytes(case: Case, rates: Rates, contestants: int) -> float:
@@ -122,19 +121,26 @@ def ranking(predictions: Sequence[Prediction]) -> list[Prediction]:
     return sorted(predictions, key=lambda one: one.time_us)
 
 
-def _remarks(work: CaseWork, known: Known, score: Stored, ranks: int) -> Iterator[str]:
+def _remarks(work: CaseWork, known: Known, score: Stored, case: Case) -> Iterator[str]:
     """Yield why a prediction is worth less than its interval says."""
+    yield from _of_floors(known, score)
+    if is_dependent(case.algorithm) and (case.op, case.world_size) != ("all_reduce", 2):
+        yield "dependent launches: constants and interval are of all_reduce on 2 GPUs"
+    if any(kind in work.steps for kind in (*SWITCH, "switch_store")):
+        yield (
+            "multimem: the cases that the model is fitted to have none, its waits are assumed and may be "
+            f"{WAIT_FACTOR:g} times as long or as short"
+        )
+    if case.world_size not in SCORED_RANKS:
+        scored = " and ".join(map(str, SCORED_RANKS))
+        yield f"{case.world_size} ranks: the interval is of cases on {scored} GPUs"
+
+
+def _of_floors(known: Known, score: Stored) -> Iterator[str]:
+    """Yield why the floors make a prediction worth less."""
     if not known.is_calibrated:
         yield f"uncalibrated: no floors of {known.name}, launches and waits are those of {score.gpu}"
     elif known.name != score.gpu:
         yield f"constants and interval of {score.gpu}, floors of {known.name}"
     elif known.rates != rates_of(gpu_type(score.gpu)).rates:
         yield f"constants and interval of {score.gpu} with the floors of conf/gpu, here with others"
-    if any(kind in work.steps for kind in (*SWITCH, "switch_store")):
-        yield (
-            "multimem: the cases that the model is fitted to have none, its waits are assumed and may be "
-            f"{WAIT_FACTOR:g} times as long or as short"
-        )
-    if ranks not in SCORED_RANKS:
-        scored = " and ".join(map(str, SCORED_RANKS))
-        yield f"{ranks} ranks: the interval is of cases on {scored} GPUs"

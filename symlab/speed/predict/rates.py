@@ -59,7 +59,7 @@ class Known:
 def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
     """Return what the model takes of a type. stand_in: floors for a type that has none; None: those of USUAL.
 
-    Of floors by number of blocks the empty node of one block counts; of copies the fastest and those of one block; of
+    Of floors by number of blocks the empty nodes of one block count; of copies the fastest and those of one block; of
     local sums those of the most blocks, because with fewer the data stay in the L2 cache, and those of one block.
     """
     floors = type_.floors
@@ -89,6 +89,8 @@ def rates_of(type_: GpuType, stand_in: Floors | None = None) -> Known:
     links |= _of_a_block(own)
     launch_us = own.empty_node_us[min(own.empty_node_us)] if own.empty_node_us else 0.0
     l2_bytes = type_.memory.l2_bytes
+    nodes = own.empty_node_dependent_us
+    links["dependent_launch_us"] = nodes[min(nodes)] if nodes else launch_us
     rates = Rates(launch_us, costs, memory_gbps=memory_gbps, l2_bytes=l2_bytes, cold_us=_cold(own), **links)
     return Known(type_.name, rates, tuple(assumed), floors is not None)
 

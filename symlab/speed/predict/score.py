@@ -11,7 +11,16 @@ import numpy as np
 from symlab.speed.predict.evidence import Measured, grouped
 from symlab.speed.predict.fitting import fitted
 from symlab.speed.predict.model import REGIMES, Fitted, Floats, columns, times_us
-from symlab.speed.predict.splits import APART, FITTED_TO, SPLITS, UNSEEN_ALGORITHM, UNSEEN_SERIES, Split, known_cases
+from symlab.speed.predict.splits import (
+    APART,
+    FITTED_TO,
+    SPLITS,
+    UNSEEN_ALGORITHM,
+    UNSEEN_DEPENDENT,
+    UNSEEN_SERIES,
+    Split,
+    known_cases,
+)
 
 TIE = 0.02
 """A choice is right if it is at most so much slower than the best: two worlds of one run differ by as much."""
@@ -103,7 +112,7 @@ def intervals(cases: Sequence[Measured]) -> dict[str, tuple[float, float]]:
     left out. A regime with fewer than ten cases has the widest of all."""
     constants = fitted(cases)
     ratios: dict[str, list[float]] = {name: [] for name in REGIMES}
-    for one, predicted_us in left_out(cases, UNSEEN_ALGORITHM):
+    for one, predicted_us in (*left_out(cases, UNSEEN_ALGORITHM), *left_out(cases, UNSEEN_DEPENDENT)):
         ratios[one.terms.regime(constants)].append(one.time_us / predicted_us)
     every = [ratio for members in ratios.values() for ratio in members]
     return {
@@ -138,7 +147,7 @@ def regret_of(pairs: Sequence[Pair]) -> Regret | None:
 
 def _row(split: Split, cases: Sequence[Measured]) -> Row:
     predicted = left_out(cases, split)
-    is_choice = split in (UNSEEN_SERIES, UNSEEN_ALGORITHM)
+    is_choice = split in (UNSEEN_SERIES, UNSEEN_ALGORITHM, UNSEEN_DEPENDENT)
     return Row(split.title, errors_of(predicted), regret_of(predicted) if is_choice else None)
 
 

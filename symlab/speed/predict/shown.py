@@ -141,7 +141,9 @@ def _lines(series: Series) -> Iterator[dict[str, object]]:
     """Yield a job's cases as plain values, unrounded; None for times that are not worth telling."""
     for rank, one in series.ranked():
         told = one.is_worth_telling
-        times = (one.time_us, one.low_us, one.high_us, one.busbw_gbps, one.tflops or None) if told else (None,) * 5
+        times = (
+            (one.time_us, one.low_us, one.high_us, one.busbw_gbps or None, one.tflops or None) if told else (None,) * 5
+        )
         yield _line(series.known, one.case, (*times, one.regime, rank, "; ".join(one.remarks)))
     for kind, case, reason in series.without():
         yield _line(series.known, case, (None,) * 7 + ("",)) | {kind: reason}

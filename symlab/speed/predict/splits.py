@@ -32,22 +32,25 @@ class Split:
     folds: Callable[[Sequence[Measured]], tuple[Fold, ...]]
 
 
-def leaving_out(*names: str) -> Callable[[Sequence[Measured]], tuple[Fold, ...]]:
-    """Return folds that leave out one group after another: cases with equal fields of these names."""
+def leaving_out(*names: str, dependent: bool = False) -> Callable[[Sequence[Measured]], tuple[Fold, ...]]:
+    """Return folds that leave out one group after another: cases with equal fields of these names. dependent: whether
+    they are of dependent launches; others are no part of the folds, their constants being apart."""
     group = attrgetter(*(f"case.{name}" for name in names))
 
     def folds(cases: Sequence[Measured]) -> tuple[Fold, ...]:
-        groups = grouped(cases, group)
+        mine = [one for one in cases if one.terms.is_dependent == dependent]
+        groups = grouped(mine, group)
         if len(groups) < 2:
             return ()
-        return tuple((tuple(one for one in cases if one not in left_out), tuple(left_out)) for left_out in groups)
+        return tuple((tuple(one for one in mine if one not in left_out), tuple(left_out)) for left_out in groups)
 
     return folds
 
 
 def _to_more_ranks(cases: Sequence[Measured]) -> tuple[Fold, ...]:
-    fewer = tuple(one for one in cases if one.case.world_size == 2)
-    more = tuple(one for one in cases if one.case.world_size == 4)
+    fewer, more = (
+        tuple(one for one in cases if one.case.world_size == ranks and not one.terms.is_dependent) for ranks in (2, 4)
+    )
     return ((fewer, more),) if fewer and more else ()
 
 
@@ -72,6 +75,7 @@ def known_cases(cases: Sequence[Measured]) -> tuple[Measured, ...]:
 
 UNSEEN_SERIES = Split("unseen algorithm x ranks", leaving_out("op", "algorithm", "world_size"))
 UNSEEN_ALGORITHM = Split("unseen op x algorithm", leaving_out("op", "algorithm"))
+UNSEEN_DEPENDENT = Split("the same, dependent launches", leaving_out("op", "algorithm", dependent=True))
 
 APART = (
     Split("another day", _apart(lambda one, gpu: one.gpu == gpu and one.case.world_size in SCORED_RANKS)),
@@ -83,6 +87,7 @@ APART = (
 SPLITS = (
     UNSEEN_SERIES,
     UNSEEN_ALGORITHM,
+    UNSEEN_DEPENDENT,
     Split("unseen op", leaving_out("op")),
     Split("2 to 4 GPUs", _to_more_ranks),
     *APART,

@@ -83,8 +83,7 @@ def model_for(requests: Iterable[Request], device: str, given: str, folders: Seq
     """Return the model for a device ("NVIDIA H200") and what was asked to be tuned on it.
 
     given: a type's name or file in place of the device's own type, "" for that. folders: of configurations.
-    RequestError where the model can't rank: no type, no floors of it, or settings that the model is not of. It ranks
-    dependent launches as it ranks others: all of a size are dependent, or none.
+    RequestError where the model can't rank: no type, no floors of it, or settings that the model is not of.
     """
     name = given or type_of_device(device, folders)
     if not name:
@@ -98,9 +97,8 @@ def model_for(requests: Iterable[Request], device: str, given: str, folders: Seq
             f"{found.name} has no floors, so the model can't rank candidates (--gpu), measure them: symlab calibrate"
         )
     for one in requests:
-        timing = dataclasses.replace(one.timing, dependent_launch=False)
         fabric = dataclasses.replace(one.fabric, gpu=found.limits)
-        check_predictable(dataclasses.replace(one, timing=timing, fabric=fabric, algorithms="auto"))
+        check_predictable(dataclasses.replace(one, fabric=fabric, algorithms="auto"))
         check_type(found, one)
     return Model(rates_of(found), stored())
 

@@ -1,5 +1,7 @@
 """Predicted times of matmuls: the constants are those of measured times, and hold for other shapes."""
 
+import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -12,8 +14,9 @@ from runner.gpu.reading import gpu_type
 from symlab.speed.predict import matmuls
 from symlab.speed.predict.rates import rates_of
 from symlab.speed.predict.stored_score import PLACE as SCORE
+from symlab.speed.predict.stored_score import README
 
-PUSH_GBPS = rates_of(gpu_type("h200")).rates.push_gbps
+RATES = rates_of(gpu_type("h200")).rates
 TABLE = json.loads(SCORE.with_name("matmuls_h200.json").read_text(encoding="utf-8"))
 CASES = [symlab.case(f"{op}/{name}", gemm=gemm, ranks=ranks) for op, name, ranks, *gemm, _ in TABLE["times"]]
 MEASURED = np.array([line[-1] for line in TABLE["times"]])
@@ -23,7 +26,7 @@ START = np.array([3.0, 1.0, *[7.0] * 3, *[10.0] * len(FUSED), *[0.5] * len(FUSED
 
 def features(case):
     """What each constant of START is multiplied by."""
-    tuning, link_us = tuning_of(case), matmuls.link_us(case, PUSH_GBPS)
+    tuning, link_us = tuning_of(case), matmuls.link_us(case, RATES)
     waves = waves_of(case, tuning)
     depth = [waves * case.gemm[2] / 1e3 * (tuning.columns == columns) for columns in matmuls.DEPTH_NS]
     is_it = [float(case.name == name) for name in FUSED]
@@ -44,17 +47,37 @@ def test_the_constants_are_those_of_the_measured_times():
     kept = [matmuls.BEGIN_US, matmuls.WAVE_US, *matmuls.DEPTH_NS.values()]
     kept += [matmuls.ADDED[name][at] for at in (0, 1) for name in FUSED]
     assert fitted(np.full(len(CASES), True)) == pytest.approx(kept, rel=2e-3)
-    predicted = [matmuls.time_us(case, PUSH_GBPS) for case in CASES]
+    predicted = [matmuls.time_us(case, RATES) for case in CASES]
     assert predicted == pytest.approx(FEATURES @ np.array(kept))
 
 
-def test_shapes_that_were_left_out_are_within_the_goal_and_the_interval():
+def test_shapes_that_were_left_out_have_the_errors_that_the_page_says():
     predicted = np.zeros(len(CASES))
     for shape in {case.gemm for case in CASES}:
         kept = np.array([case.gemm != shape for case in CASES])
         predicted[~kept] = FEATURES[~kept] @ fitted(kept)
     errors = np.abs(predicted / MEASURED - 1)
-    assert np.median(errors) < 0.03
+    said = f"Of {len(CASES)} measured times, M, N and K left out, the median error is {np.median(errors):.1%}, the 95th"
+    assert said.replace("%", " %") in " ".join(README.read_text(encoding="utf-8").split())
     assert np.quantile(errors, 0.95) < 0.1
     ratios = np.quantile(MEASURED / predicted, [0.05, 0.95])
     assert ratios == pytest.approx(matmuls.INTERVAL, abs=0.01)
+
+
+def test_no_prediction_is_below_the_links_or_the_memorys_time():
+    for name in matmuls.ADDED:
+        for m, n, k in itertools.product((512, 16384), (64, 8192), (64, 8192)):
+            case = symlab.case(name, gemm=(m, n, k), ranks=2)
+            c_us = 2 * m * n * (0.5 if "scatter" in name else 1.0) / RATES.memory_gbps / 1e3
+            assert matmuls.time_us(case, RATES) > max(matmuls.link_us(case, RATES), c_us)
+
+
+def test_what_was_measured_is_said():
+    for is_fused in (False, True):
+        sizes = np.array([case.gemm for case in CASES if (case.op != "matmul") == is_fused])
+        ranges = zip(sizes.min(axis=0).tolist(), sizes.max(axis=0).tolist(), strict=True)
+        assert tuple(ranges) == matmuls.MEASURED[is_fused]
+    usual = symlab.case("matmul_all_reduce/inbox", gemm=(512, 4096, 4096), ranks=2, dtype="bfloat16")
+    assert not list(matmuls.remarks(usual))
+    for change in ({"world_size": 4}, {"dtype": "float16"}, {"gemm": (512, 4096, 4104 * 2)}):
+        assert len(list(matmuls.remarks(dataclasses.replace(usual, **change)))) == 1

@@ -104,6 +104,7 @@ def test_what_no_floor_says_of_memory_and_bulk_copies_is_a_share_of_the_datashee
 def test_the_regime_is_the_share_of_links_and_memory(link_us, regime):
     assert Terms(0.5, 2.0, 0.0, link_us, 0.0, 0.0).regime(CONSTANTS) == regime
     assert Terms(0.5, 2.0, 0.0, link_us / 2, link_us / 2, 0.0).regime(CONSTANTS) == regime
+    assert Terms(0.5, 2.0, 0.0, link_us, 0.0, 0.0, True).regime(CONSTANTS) == "dependent"
 
 
 def test_coldness_grows_by_the_logarithm_between_two_footprints():

@@ -76,16 +76,18 @@ def test_no_case_is_predicted_by_constants_that_saw_its_group(cases):
         return {
             "unseen algorithm x ranks": (one.op, one.algorithm, one.world_size),
             "unseen op x algorithm": (one.op, one.algorithm),
+            "the same, dependent launches": (one.op, one.algorithm),
             "unseen op": one.op,
             "2 to 4 GPUs": one.world_size,
         }[split.title]
 
-    for split in SPLITS[:4]:
+    for split in SPLITS[:5]:
         predicted = []
         for known, unknown in split.folds(cases):
             assert not {group(split, one) for one in known} & {group(split, one) for one in unknown}
             predicted += unknown
-        wanted = [one for one in cases if split.title != "2 to 4 GPUs" or one.case.world_size == 4]
+        mine = [one for one in cases if one.terms.is_dependent == ("dependent" in split.title)]
+        wanted = [one for one in mine if split.title != "2 to 4 GPUs" or one.case.world_size == 4]
         assert sorted(predicted, key=str) == sorted(wanted, key=str)
 
 
@@ -142,7 +144,7 @@ def test_left_out_needs_two_groups():
 def test_predictions_take_the_committed_constants(document):
     kept = stored()
     assert kept.constants == Fitted(**document["constants"])
-    assert set(kept.intervals) == {"latency", "mixed", "bandwidth"}
+    assert set(kept.intervals) == {"latency", "mixed", "bandwidth", "dependent"}
     assert all(low < 1.1 and high > 0.9 and low < high for low, high in kept.intervals.values())
 
 
