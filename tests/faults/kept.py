@@ -70,8 +70,8 @@ def kept_draws(folder=DRAWS):
 
 
 def table(draws):
-    """The lines of the table: for each draw who finds how many, and all that only the full layer or none finds; of
-    older code than `after` has, its file lists them."""
+    """The lines of the table: for each draw who finds how many, and of the last one, by its name, all that only the full
+    layer or none finds; files of older ones list them."""
     yield "| draw | product code | faults | quick layer | full layer alone | none | not looked at |"
     yield "|---|---|---:|---:|---:|---:|---:|"
     for draw in draws:
@@ -80,19 +80,14 @@ def table(draws):
             counts[_layer(draw, fault)] += 1
         numbers = " | ".join(str(counts[layer]) for layer in ("quick", "full", "none", "open"))
         yield f"| {draw.place.stem} | `{draw.commit[:8]}` | {sum(counts.values())} | {numbers} |"
-    late = [
-        (draw, one)
-        for draw in draws
-        for one in draw.faults()
-        if draw.place.stem != "before" and _layer(draw, one) in ("full", "none")
-    ]
+    late = [(draw, one) for draw in draws[-1:] for one in draw.faults() if _layer(draw, one) in ("full", "none")]
     if late:
         yield from ("", "| not found by the quick layer | fault | found by |", "|---|---|---|")
     for draw, one in late:
         full = draw.found(one, "full")
         by = (full.by or full.how or "no test") if full is not None else "no quick test"
         does = f"{one.kind}: {_code(one.before)} to {_code(one.after)}"
-        yield f"| {draw.place.stem}: {one.path}:{one.line} | {does} | {by} |"
+        yield f"| {one.path}:{one.line} | {does} | {by} |"
 
 
 def kinds():
