@@ -91,9 +91,9 @@ _CHARACTER_IN = 0.078
 
 
 def look(algorithm: str) -> dict[str, Any]:
-    """Colour and marker of an algorithm: the same in every picture."""
-    if algorithm in KNOWN:
-        colour, marker = KNOWN[algorithm]
+    """Colour and marker of an algorithm: the same in every picture, and with dependent launches ("lamport@d")."""
+    if (named := algorithm.removesuffix("@d")) in KNOWN:
+        colour, marker = KNOWN[named]
         return {"color": colour, "marker": marker}
     drawn = int.from_bytes(hashlib.sha256(algorithm.encode()).digest()[:4], "big")
     return {"color": COLOURS[drawn % len(COLOURS)], "marker": _MARKERS[drawn // len(COLOURS) % len(_MARKERS)]}

@@ -122,6 +122,7 @@ def test_ours_are_solid_and_baselines_dashed_each_with_its_own_look():
     styles = {name: line.get_linestyle() for name, line in zip(labels, lines_of(left), strict=False)}
     assert {name for name, style in styles.items() if style == "-"} == {"one_shot", "two_shot"}
     looks = {name: tuple(figures.look(name).values()) for name in style.KNOWN}
+    assert figures.look("lamport@d") == figures.look("lamport") != figures.look("lamport@t64b8l1d")
     assert len(set(looks.values())) == len(looks)
     assert figures.look("a_new_one") == figures.look("a_new_one")
 
