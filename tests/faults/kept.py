@@ -70,8 +70,8 @@ def kept_draws(folder=DRAWS):
 
 
 def table(draws):
-    """The lines of the table: for each draw who finds how many, and of the last one, by its name, all that only the full
-    layer or none finds; files of older ones list them."""
+    """The lines of the table: for each draw who finds how many, and of the last one, by its name, all that only the
+    full layer or none finds; files of older ones list them."""
     yield "| draw | product code | faults | quick layer | full layer alone | none | not looked at |"
     yield "|---|---|---:|---:|---:|---:|---:|"
     for draw in draws:
