@@ -3,8 +3,8 @@
 What it measures: what a block moves by bulk copies, and 8 and 32 blocks together, by the stages that our kernels use
 (kernels/dsl/bulk.py): five of 8 KiB a block, loads ahead of stores by all stages but one.
 
-Memory: as copies.py has it, one way: rank 0 pushes from its own memory into rank 1's, or rank 1 pulls from rank 0's
-into its own. The check compares the target bit for bit.
+Memory: as copies.py has it, one way: rank 0 pushes from its own memory into rank 1's. The check compares the target bit
+for bit.
 
 Order: kernels/dsl/bulk.py says what the bulk copies need. The kernel's end passes the copies on.
 """
@@ -24,11 +24,10 @@ STAGES = 5
 
 
 class BulkCopies:
-    """push: rank 0 stores into rank 1's memory; else rank 1 loads from rank 0's. blocks: of the grid."""
+    """blocks: of the grid."""
 
-    def __init__(self, blocks: int, push: bool) -> None:
+    def __init__(self, blocks: int) -> None:
         self.blocks = blocks
-        self.push = push
 
     @cute.jit
     def __call__(
@@ -57,12 +56,8 @@ class BulkCopies:
         block, _, _ = cute.arch.block_idx()
         shape: Any = SimpleNamespace(threads=THREADS, unroll=STAGES)
         stages = bulk.Stages(shape)
-        if rank == (0 if self.push else 1):
-            start, end = source.toint(), target.toint()
-            if cutlass.const_expr(self.push):
-                end = device.load_address(targets.toint(), 1)
-            else:
-                start = device.load_address(sources.toint(), 0)
+        if rank == 0:
+            start, end = source.toint(), device.load_address(targets.toint(), 1)
             size_bytes = cutlass.Int64(turns) * (self.blocks * TURN_BYTES)
             begin = cutlass.Int64(block) * stages.piece_bytes
             step = cutlass.Int64(self.blocks * stages.piece_bytes)
@@ -73,5 +68,4 @@ class BulkCopies:
             bulk.copy_pieces(thread, begin, size_bytes, step, start, stages, put)
 
 
-bulk_push_1, bulk_push_8, bulk_push_32 = (BulkCopies(blocks, True) for blocks in (1, 8, 32))
-bulk_pull_1, bulk_pull_8, bulk_pull_32 = (BulkCopies(blocks, False) for blocks in (1, 8, 32))
+bulk_push_1, bulk_push_8, bulk_push_32 = (BulkCopies(blocks) for blocks in (1, 8, 32))

@@ -1,12 +1,12 @@
 """copies: multiprocessors copy memory from one GPU to another, by 16 bytes a thread and access.
 
 What it measures: what a link carries for kernels, which is less than for the copy engine, with 1, 8, 32 and 128
-blocks; by stores of the source's GPU (push) and by loads of the target's (pull); one way while nothing else moves, and
-both ways at once. And what arrives at rank 0 if all others push to it at once (incast).
+blocks; by stores of the source's GPU (push) and by loads of the target's (pull) while nothing else moves, and by loads
+both ways at once.
 
-Memory: `source` and `target` on every rank, 16 bytes x 8 x 512 threads x turns a block; of an incast a part of the
-target for each sender. The check compares all targets bit for bit with the sources, which differ by rank; what no rank
-is to write is not compared, and the guards around it must hold.
+Memory: `source` and `target` on every rank, 16 bytes x 8 x 512 threads x turns a block. The check compares all targets
+bit for bit with the sources, which differ by rank; what no rank is to write is not compared, and the guards around it
+must hold.
 
 Work: a thread has 8 vectors in flight, as our kernels at their best size: it loads them all, then stores them. A turn
 of the grid is contiguous memory. One way, rank 0 sends to rank 1. Both ways every rank r sends to r + 1, around the
@@ -14,8 +14,7 @@ ring, so that each link carries as much in each direction; with 2 ranks it is to
 
 Order: none. Sources were written before the launch, and targets are read after it.
 
-The bandwidth is of the bytes of one direction, over the launch without an empty node. With 2 ranks an incast is one
-sender to one receiver, which is a push, and the table says so.
+The bandwidth is of the bytes of one direction, over the launch without an empty node.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ TURN_BYTES = THREADS * IN_FLIGHT * VECTOR_BYTES
 
 
 class Copies:
-    """push: the source's GPU stores; else the target's loads. senders: "one", "all" (around the ring), or "incast":
-    all but rank 0, to rank 0. blocks: of the grid, on every rank that works."""
+    """push: the source's GPU stores; else the target's loads. both: around the ring, else from rank 0 to rank 1.
+    blocks: of the grid, on every rank that works."""
 
-    def __init__(self, blocks: int, push: bool, senders: str) -> None:
+    def __init__(self, blocks: int, push: bool, both: bool = False) -> None:
         self.blocks = blocks
         self.push = push
-        self.senders = senders
+        self.both = both
 
     @cute.jit
     def __call__(
@@ -72,17 +71,14 @@ class Copies:
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         lane_bytes = cutlass.Int64(block * THREADS + thread) * VECTOR_BYTES
-        size_bytes = cutlass.Int64(turns) * (self.blocks * TURN_BYTES)
-        if works(own, self.push, self.senders):
-            start, end = ends(own, count, sources, targets, source, target, size_bytes, self.push, self.senders)
+        if works(own, self.push, self.both):
+            start, end = ends(own, count, sources, targets, source, target, self.push)
             copy(start, end, lane_bytes, turns, self.blocks * THREADS * VECTOR_BYTES)
 
 
-def works(rank: Any, push: bool, senders: str) -> Any:
+def works(rank: Any, push: bool, both: bool) -> Any:
     """Whether a rank's multiprocessors copy: the one that stores, or the one that loads."""
-    if senders == "one":
-        return rank == (0 if push else 1)
-    return rank > 0 if senders == "incast" else rank >= 0
+    return rank >= 0 if both else rank == (0 if push else 1)
 
 
 @cute.jit
@@ -93,15 +89,11 @@ def ends(
     targets: cute.Pointer,
     source: cute.Pointer,
     target: cute.Pointer,
-    size_bytes: cutlass.Int64,
     push: cutlass.Constexpr,
-    senders: cutlass.Constexpr,
 ) -> tuple[cutlass.Int64, cutlass.Int64]:
     """Where a rank's copy begins and where it goes."""
     start, end = source.toint(), target.toint()
-    if cutlass.const_expr(senders == "incast"):
-        end = device.load_address(targets.toint(), 0) + size_bytes * (rank - 1)
-    elif cutlass.const_expr(push):
+    if cutlass.const_expr(push):
         after = cutlass.select_(rank + 1 == count, cutlass.Int32(0), rank + 1)
         end = device.load_address(targets.toint(), after)
     else:
@@ -137,15 +129,6 @@ def expected_all(inputs: Any) -> Any:
     return [{"target": inputs[rank - 1]["source"]} for rank in range(len(inputs))]
 
 
-def expected_incast(inputs: Any) -> Any:
-    """Rank 0 has the sources of all others, in their order."""
-    import torch
-
-    return [{"target": torch.cat([held["source"] for held in inputs[1:]])}, *[None] * (len(inputs) - 1)]
-
-
-push_1, push_8, push_32, push_128 = (Copies(blocks, True, "one") for blocks in (1, 8, 32, 128))
-pull_1, pull_8, pull_32, pull_128 = (Copies(blocks, False, "one") for blocks in (1, 8, 32, 128))
-push_both_1, push_both_8, push_both_32, push_both_128 = (Copies(blocks, True, "all") for blocks in (1, 8, 32, 128))
-pull_both_1, pull_both_8, pull_both_32, pull_both_128 = (Copies(blocks, False, "all") for blocks in (1, 8, 32, 128))
-incast_128 = Copies(128, True, "incast")
+push_1, push_8, push_32, push_128 = (Copies(blocks, True) for blocks in (1, 8, 32, 128))
+pull_1, pull_8, pull_32, pull_128 = (Copies(blocks, False) for blocks in (1, 8, 32, 128))
+pull_both_1, pull_both_8, pull_both_32, pull_both_128 = (Copies(blocks, False, True) for blocks in (1, 8, 32, 128))

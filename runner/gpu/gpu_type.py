@@ -85,9 +85,9 @@ class Floors:
     - empty_node_dependent_us: the same with programmatic dependent launch;
     - push_gbps, pull_gbps: a copy by multiprocessors, 16 bytes a thread and access, from one GPU to another, while no
       other copy runs; push: the source's GPU stores, pull: the target's GPU loads;
-    - push_both_gbps, pull_both_gbps: the same while every GPU sends as much as it receives; of one direction;
+    - pull_both_gbps: pull while every GPU sends as much as it receives; of one direction;
     - reduce_gbps: sums of two float32 buffers in own memory into a third; bytes read and written;
-    - bulk_push_gbps, bulk_pull_gbps: copies by cp.async.bulk, from one GPU to another.
+    - bulk_push_gbps: copies by cp.async.bulk to another GPU.
 
     Latencies:
     - relaxed_us: one way, from a relaxed store at system scope to the poll on the other GPU that sees it;
@@ -95,8 +95,6 @@ class Floors:
       memory that the same thread issued just before the release;
     - load_own_l2_us, load_own_memory_us, load_remote_hot_us, load_remote_cold_us: a load whose address depends on the
       load before it, of 4 bytes; hot: the line is in an L2, cold: it is not.
-
-    By number of senders: incast_gbps, what arrives at one GPU to which all senders push at once.
     """
 
     source: Source
@@ -112,12 +110,9 @@ class Floors:
     load_remote_cold_us: float | None = None
     push_gbps: ByCount = field(default_factory=dict)
     pull_gbps: ByCount = field(default_factory=dict)
-    push_both_gbps: ByCount = field(default_factory=dict)
     pull_both_gbps: ByCount = field(default_factory=dict)
     reduce_gbps: ByCount = field(default_factory=dict)
     bulk_push_gbps: ByCount = field(default_factory=dict)
-    bulk_pull_gbps: ByCount = field(default_factory=dict)
-    incast_gbps: ByCount = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that no measurement gives."""
@@ -140,9 +135,7 @@ class Floors:
 FLOOR_NAMES = tuple(one.name for one in dataclasses.fields(Floors) if one.name not in ("source", "ranks", "records"))
 
 
-LINK_FLOORS = (
-    "push_gbps", "pull_gbps", "push_both_gbps", "pull_both_gbps", "bulk_push_gbps", "bulk_pull_gbps", "incast_gbps",
-)  # fmt: skip
+LINK_FLOORS = ("push_gbps", "pull_gbps", "pull_both_gbps", "bulk_push_gbps")
 """Floors that are bandwidths of one direction of a GPU's links."""
 
 

@@ -142,7 +142,7 @@ def _give(options: Options, floors: Floors, name: str) -> None:
 
 def _text(found: Calibration, name: str) -> str:
     """The figures as a table."""
-    lines = [_line(one, found.ranks) for one in found.figures]
+    lines = [_line(one) for one in found.figures]
     if not lines:
         return f"{found.device} ({name}), {found.ranks} ranks: no probe has a figure"
     columns = ("floor", "by", "value", "unit", "launch us", "what")
@@ -151,16 +151,15 @@ def _text(found: Calibration, name: str) -> str:
     return text([Sheet(title, columns, (tuple(lines),), numeric)], [], room_here()).rstrip()
 
 
-def _line(one: Figure, ranks: int) -> Line:
+def _line(one: Figure) -> Line:
     probe = one.probe
-    alone = "; with 2 ranks one to one" if probe.count == "senders" and ranks == 2 else ""
     return Line(
         {
             "floor": probe.floor,
-            "by": "-" if one.count is None else str(one.count),
+            "by": "-" if probe.count is None else str(probe.count),
             "value": f"{one.value:.4g}",
             "unit": "GB/s" if probe.is_bandwidth else "us",
             "launch us": f"{one.time_us:.4g}",
-            "what": f"{probe.what}{alone}",
+            "what": probe.what,
         }
     )

@@ -15,7 +15,7 @@ from cases.record.record import Record, Status
 from reports.record import bundle
 from runner.gpu.gpu_type import Floors, Source, SourceKind
 from symlab.speed.calibrate.jobs import is_same_section
-from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, Probe, counted
+from symlab.speed.calibrate.probes import BY_NAME, ON_GPUS, PROBES, Probe
 
 MODULE = "kernels.floors."
 
@@ -23,12 +23,11 @@ MODULE = "kernels.floors."
 @dataclass(frozen=True, slots=True)
 class Figure:
     """What a probe found: the time of a launch (the median over samples of the maximum over ranks) in microseconds, and
-    the floor, in microseconds or GB/s; count is what it is by, None if the floor is one value."""
+    the floor, in microseconds or GB/s."""
 
     probe: Probe
     time_us: float
     value: float
-    count: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ def calibration(records: Sequence[Record]) -> Calibration:
         raise ValueError(f"records of {', '.join(several)}: a calibration is of one type of GPU and one number of them")
     times, problems = _times(found)
     count = ranks.pop()
-    figures, more = _figures(times, count)
+    figures, more = _figures(times)
     problems |= more
     device = next(iter(devices), "")
     used = [record for record, probe in found if probe.name in times]
@@ -126,7 +125,7 @@ def _devices(record: Record) -> set[str]:
     return {str(one["model"]) for one in gpus or () if one.get("model")}
 
 
-def _figures(times: Mapping[str, float], ranks: int) -> tuple[list[Figure], dict[str, str]]:
+def _figures(times: Mapping[str, float]) -> tuple[list[Figure], dict[str, str]]:
     """What the probes found, and what is wrong with times that no launch can have."""
     figures, problems = [], {}
     for probe in PROBES:
@@ -134,11 +133,11 @@ def _figures(times: Mapping[str, float], ranks: int) -> tuple[list[Figure], dict
         if probe.name not in times or (empty_us is None and probe.module != "empty_node"):
             continue
         try:
-            value = probe.value(times[probe.name], empty_us or 0.0, ON_GPUS, ranks)
+            value = probe.value(times[probe.name], empty_us or 0.0, ON_GPUS)
         except ValueError as error:
             problems[probe.name] = str(error)
         else:
-            figures.append(Figure(probe, times[probe.name], value, counted(probe, ranks)))
+            figures.append(Figure(probe, times[probe.name], value))
     return figures, problems
 
 
@@ -147,10 +146,10 @@ def _floors(figures: Sequence[Figure], records: Sequence[Record], device: str, r
     values: dict[str, Any] = {}
     for one in figures:
         value = float(f"{one.value:.4g}")
-        if one.count is None:
+        if one.probe.count is None:
             values[one.probe.floor] = value
         else:
-            values.setdefault(one.probe.floor, {})[one.count] = value
+            values.setdefault(one.probe.floor, {})[one.probe.count] = value
     days = sorted({record.started[:10] for record in records})
     commits = sorted({commit[:12] for record in records if (commit := _commit(record))})
     at = f" at {', '.join(commits)}" if commits else ""

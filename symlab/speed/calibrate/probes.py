@@ -42,21 +42,21 @@ class Probe:
     """One probe.
 
     name: of the kernel's object, and of its case. floor: the name in runner.gpu.gpu_type.Floors; count: of what its
-    values are by, None if it is one value. "senders": the ranks but one. what: in words, for the table. blocks: of the
-    grid. per: how many times what is measured happens in a launch, one after another, 0 for a bandwidth. moved(scale,
-    ranks): bytes that a bandwidth is of. make: the buffers, arguments and reference of its section.
+    values are by, None if it is one value. what: in words, for the table. blocks: of the grid. per: how many times what
+    is measured happens in a launch, one after another, 0 for a bandwidth. moved(scale): bytes that a bandwidth is of.
+    make: the buffers, arguments and reference of its section.
     """
 
     name: str
     module: str
     floor: str
-    count: int | str | None
+    count: int | None
     what: str
     blocks: int
     calls: int
     make: Section = field(repr=False)
     per: int = 0
-    moved: Callable[[Scale, int], int] = field(default=lambda scale, ranks: 0, repr=False)
+    moved: Callable[[Scale], int] = field(default=lambda scale: 0, repr=False)
 
     @property
     def is_bandwidth(self) -> bool:
@@ -64,11 +64,11 @@ class Probe:
 
     def section(self, scale: Scale, ranks: int) -> dict[str, Any]:
         """Return the section custom of a request, for a number of ranks."""
-        moved = self.moved(scale, ranks)
+        moved = self.moved(scale)
         of_links = {"bytes": moved} if moved and self.floor != "reduce_gbps" else {}
         return {"kernel": f"kernels.floors.{self.module}:{self.name}", **self.make(scale, ranks), **of_links}
 
-    def value(self, time_us: float, empty_us: float, scale: Scale, ranks: int) -> float:
+    def value(self, time_us: float, empty_us: float, scale: Scale) -> float:
         """Return the floor, in microseconds or in GB/s, from what a launch takes and what an empty node takes.
 
         ValueError for a launch that is no longer than an empty node.
@@ -78,12 +78,7 @@ class Probe:
         rest_us = time_us - empty_us
         if rest_us <= 0:
             raise ValueError(f"{self.name} took {time_us:.4g} us, and an empty node takes {empty_us:.4g} us")
-        return self.moved(scale, ranks) / rest_us / 1e3 if self.is_bandwidth else rest_us / self.per
-
-
-def counted(probe: Probe, ranks: int) -> int | None:
-    """Return the count that a probe's value is by, for a number of ranks; None if it is one value."""
-    return ranks - 1 if probe.count == "senders" else None if probe.count is None else int(probe.count)
+        return self.moved(scale) / rest_us / 1e3 if self.is_bandwidth else rest_us / self.per
 
 
 def _buffer(dtype: str, numel: int, fill: str = "poison", symmetric: bool = True) -> dict[str, Any]:
@@ -159,11 +154,11 @@ def _loads(remote: bool, hot: bool) -> Probe:
     return Probe(f"load_{whose}_{state}", "dependent_loads", floor, None, what, 1, 10, make, per=STEPS)
 
 
-def _between(turns: int, blocks: int, parts: int, senders: str, more: list[Any]) -> dict[str, Any]:
-    """The buffers and arguments of a copy. parts: the target's size over the source's."""
+def _between(turns: int, blocks: int, senders: str, more: list[Any]) -> dict[str, Any]:
+    """The buffers and arguments of a copy. senders: one or all."""
     numel = turns * blocks * COPY_TURN_BYTES // 4
     return {
-        "buffers": {"source": _buffer("int32", numel, "random"), "target": _buffer("int32", numel * parts)},
+        "buffers": {"source": _buffer("int32", numel, "random"), "target": _buffer("int32", numel)},
         "arguments": [
             {"peers": "source"},
             {"peers": "target"},
@@ -177,13 +172,13 @@ def _between(turns: int, blocks: int, parts: int, senders: str, more: list[Any])
     }
 
 
-def _copy_bytes(blocks: int) -> Callable[[Scale, int], int]:
-    return lambda scale, ranks: scale.copy_turns * blocks * COPY_TURN_BYTES
+def _copy_bytes(blocks: int) -> Callable[[Scale], int]:
+    return lambda scale: scale.copy_turns * blocks * COPY_TURN_BYTES
 
 
 def _copy(blocks: int, push: bool, both: bool) -> Probe:
     def make(scale: Scale, ranks: int) -> dict[str, Any]:
-        return _between(scale.copy_turns, blocks, 1, "all" if both else "one", ["world_size"])
+        return _between(scale.copy_turns, blocks, "all" if both else "one", ["world_size"])
 
     verb, ways = "push" if push else "pull", "_both" if both else ""
     what = f"copy, {verb}, {'both ways at once' if both else 'one way'}"
@@ -192,26 +187,12 @@ def _copy(blocks: int, push: bool, both: bool) -> Probe:
     return Probe(f"{verb}{ways}_{blocks}", "copies", floor, blocks, what, blocks, 10, make, moved=moved)
 
 
-def _incast(blocks: int) -> Probe:
+def _bulk(blocks: int) -> Probe:
     def make(scale: Scale, ranks: int) -> dict[str, Any]:
-        return _between(scale.copy_turns, blocks, ranks - 1, "incast", ["world_size"])
+        return _between(scale.copy_turns, blocks, "one", [])
 
-    def moved(scale: Scale, ranks: int) -> int:
-        return (ranks - 1) * scale.copy_turns * blocks * COPY_TURN_BYTES
-
-    what = "all but one push to one"
-    return Probe(f"incast_{blocks}", "copies", "incast_gbps", "senders", what, blocks, 10, make, moved=moved)
-
-
-def _bulk(blocks: int, push: bool) -> Probe:
-    def make(scale: Scale, ranks: int) -> dict[str, Any]:
-        return _between(scale.copy_turns, blocks, 1, "one", [])
-
-    verb = "push" if push else "pull"
-    what = f"bulk copy, {verb}"
-    moved = _copy_bytes(blocks)
-    floor = f"bulk_{verb}_gbps"
-    return Probe(f"bulk_{verb}_{blocks}", "bulk_copies", floor, blocks, what, blocks, 10, make, moved=moved)
+    name, moved = f"bulk_push_{blocks}", _copy_bytes(blocks)
+    return Probe(name, "bulk_copies", "bulk_push_gbps", blocks, "bulk copy, push", blocks, 10, make, moved=moved)
 
 
 def _reduction(blocks: int) -> Probe:
@@ -232,7 +213,7 @@ def _reduction(blocks: int) -> Probe:
             "reference": _reference("local_reduction", "expected"),
         }
 
-    def moved(scale: Scale, ranks: int) -> int:
+    def moved(scale: Scale) -> int:
         return 3 * scale.reduction_turns * blocks * REDUCTION_TURN_BYTES
 
     what = "sum in own memory"
@@ -243,10 +224,10 @@ PROBES: tuple[Probe, ...] = (
     *(_empty(blocks, dependent) for dependent in (False, True) for blocks in BLOCKS),
     *(_ping_pong(stores) for stores in (None, 0, 1, 64)),
     *(_loads(remote, hot) for remote in (False, True) for hot in (True, False)),
-    *(_copy(blocks, push, both) for both in (False, True) for push in (True, False) for blocks in BLOCKS),
+    *(_copy(blocks, push, False) for push in (True, False) for blocks in BLOCKS),
+    *(_copy(blocks, False, True) for blocks in BLOCKS),
     *(_reduction(blocks) for blocks in BLOCKS),
-    *(_bulk(blocks, push) for push in (True, False) for blocks in BULK_BLOCKS),
-    _incast(128),
+    *(_bulk(blocks) for blocks in BULK_BLOCKS),
 )
 
 BY_NAME: Mapping[str, Probe] = {probe.name: probe for probe in PROBES}

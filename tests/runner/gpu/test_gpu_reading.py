@@ -129,7 +129,7 @@ FLOORS = "like: h200\nfloors: {source: 'measured: 2026-11, x', ranks: 2, "
         f"{FLOORS}push_gbps: {{0: 3}}}}\n",
         f"{FLOORS}push_gbps: {{1: 20, 128: 451}}}}\n",
         f"{FLOORS}push_gbps: 3}}\n",
-        f"{FLOORS}incast_gbps: {{1: 2560}}}}\n",
+        f"{FLOORS}push_gbps: {{1: 2560}}}}\n",
         f"{FLOORS}pushed: 3}}\n",
         "[1]\n",
         "name: [\n",
