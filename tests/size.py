@@ -39,7 +39,7 @@ LIMITS = {
     "the core, code lines": 52_406,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_229,
-    "tests, code lines": 65_979,
+    "tests, code lines": 65_995,
     "Markdown, words": 29_868,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,

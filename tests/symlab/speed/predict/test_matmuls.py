@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ RATES = rates_of(gpu_type("h200")).rates
 TABLE = json.loads(SCORE.with_name("matmuls_h200.json").read_text(encoding="utf-8"))
 CASES = [symlab.case(f"{op}/{name}", gemm=gemm, ranks=ranks) for op, name, ranks, *gemm, _ in TABLE["times"]]
 MEASURED = np.array([line[-1] for line in TABLE["times"]])
+OPS = ("matmul", "all_gather_matmul", "matmul_reduce_scatter", "matmul_all_reduce")
 FUSED = [name for name in matmuls.ADDED if name != "matmul/tiles"]
 START = np.array([3.0, 1.0, *[7.0] * 3, *[10.0] * len(FUSED), *[0.5] * len(FUSED)])
 
@@ -80,3 +82,20 @@ def test_what_was_measured_is_said():
     assert not list(matmuls.remarks(usual))
     for change in ({"world_size": 4}, {"dtype": "float16"}, {"gemm": (512, 4096, 4104 * 2)}):
         assert len(list(matmuls.remarks(dataclasses.replace(usual, **change)))) == 1
+
+
+def test_the_page_of_kernels_has_these_times():
+    """Over cuBLAS's; in parentheses those of cuBLAS and NCCL in turn."""
+    times, rows = defaultdict(list), []
+    for op, name, ranks, *gemm, us in (*TABLE["times"], *TABLE["times of libraries"]):
+        times[op, name in ("cublas", "nccl"), ranks, tuple(gemm)].append(us)
+    page = (SCORE.parents[3] / "kernels" / "README.md").read_text(encoding="utf-8")
+    for gemm in sorted(
+        {case.gemm for case in CASES if case.op != "matmul"}, key=lambda one: (-one[0], -one[1] * one[2])
+    ):
+        alone = min(times["matmul", True, 2, gemm])
+        ours, library = ([min(times[op, one, 2, gemm]) / alone for op in OPS] for one in (False, True))
+        rest = " | ".join(f"{us:.2f} ({them:.2f})" for us, them in zip(ours[1:], library[1:], strict=True))
+        rows.append(f"| {', '.join(map(str, gemm))} | {ours[0]:.2f} | {rest} |")
+    assert [row for row in rows if row not in page] == []
+    assert len(rows) == 6
