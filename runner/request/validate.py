@@ -225,9 +225,9 @@ def _check_gemm(values: dict[str, Any]) -> None:
         raise RequestError(f"{op} has no dependent launches (timing.dependent_launch), leave it false")
     if are_given(values["sizes"]):
         raise RequestError(f"{op} has no sizes (sizes), m, n and k say them: leave it out")
-    if collective(op).chunked and values["m"] % values["world_size"]:
-        ranks = values["world_size"]
-        raise RequestError(f"{values['m']} rows are no multiple of {ranks} ranks (m), give one such as {128 * ranks}")
+    m, ranks = values["m"], values["world_size"]
+    if collective(op).chunked and (over := m % ranks):
+        raise RequestError(f"{m} rows are no multiple of {ranks} ranks (m), give one such as {max(m - over, ranks)}")
 
 
 def _names_in(value: object) -> Sequence[object]:
