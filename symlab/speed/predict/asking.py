@@ -17,6 +17,7 @@ from runner.case.expected import expected_refusal
 from runner.request_error import first_line
 from runner.world.world import WorldFailure
 from symlab.speed.best import TableChooser
+from symlab.speed.predict import matmuls
 from symlab.speed.predict.asked_jobs import Asked, simulated
 from symlab.speed.predict.predicting import HEAP_BYTES, Prediction, predicted
 from symlab.speed.predict.profiling import DEADLINE_S, NotSimulated, clocked
@@ -42,6 +43,8 @@ def series_of(asked: Asked, score: Stored) -> Series:
     for case in cases:
         if (refusal := expected_refusal(case, request.fabric, own)) is not None:
             refused[case] = str(refusal)
+        elif case.gemm is not None and case.name not in matmuls.ADDED:
+            refused[case] = "matmuls are predicted by times of the catalogue's"
     predictions: list[Prediction] = []
     has_libraries = asked.request.baselines == "auto"
     for case in cases:
