@@ -73,8 +73,8 @@ def test_predictions_are_near_what_was_measured_on_2_h200(lines_of):
 
 
 def test_a_matmul_is_predicted_where_it_was_measured_and_nothing_is_simulated(capsys, tmp_path):
-    own = "from kernels.catalogue import *\nfrom dataclasses import *\nSPEC = replace(find('matmul/tiles'), algorithm='x')"
-    (tmp_path / "own.py").write_text(own)
+    copied = "from dataclasses import *\nSPEC = replace(find('matmul/tiles'), algorithm='x')"
+    (tmp_path / "own.py").write_text(f"from kernels.catalogue import find\n{copied}")
     sizes = ("m=4096", "n=5120", "k=8192", "dtype=bfloat16")
     assert main(["predict", "op=matmul_reduce_scatter", "world_size=4", *sizes, "fabric.gpu=h200"]) == 0
     said = capsys.readouterr()
