@@ -53,7 +53,7 @@ def calibrate(options: Options, given: Sequence[str] = (), seams: Seams | None =
             "and the gpu extra"
         )
     _type_of(options, seams.gpu())  # what can't be written is known before anything runs
-    jobs = probe_jobs(options.overrides, configuration, request.world_size)
+    jobs = probe_jobs(options.overrides, configuration)
     return _told(options, read_records([seams.ran(("calibrate", *given), jobs)]))
 
 

@@ -39,11 +39,11 @@ def asked_request(overrides: Sequence[str], config_dir: Path | None) -> tuple[Re
     return job.request, job.configuration
 
 
-def probe_jobs(overrides: Sequence[str], configuration: Mapping[str, Any], ranks: int) -> tuple[ComposedJob, ...]:
+def probe_jobs(overrides: Sequence[str], configuration: Mapping[str, Any]) -> tuple[ComposedJob, ...]:
     """Return a job for each probe, in the order of PROBES. RequestError for a configuration that can't be."""
     given = {line.lstrip("+~").partition("=")[0] for line in overrides}
     return tuple(
-        _job(number, probe, probe.section(ON_GPUS, ranks), overrides, given, configuration)
+        _job(number, probe, probe.section(ON_GPUS), overrides, given, configuration)
         for number, probe in enumerate(PROBES)
     )
 

@@ -107,7 +107,7 @@ def _problem(record: Record, probe: Probe) -> str:
         return (
             f"it was timed as {record.timing.mode}, window {record.timing.window}, and floors are of graphs of kernels"
         )
-    if not is_same_section(_section(record), probe.section(ON_GPUS, record.case.world_size)):
+    if not is_same_section(_section(record), probe.section(ON_GPUS)):
         return "its buffers or arguments are not those of today's probe"
     if record.kernel is None or record.kernel.grid != probe.blocks:
         return f"it launched {record.kernel.grid if record.kernel else 'no'} blocks, not {probe.blocks}"

@@ -34,7 +34,7 @@ class Scale:
 ON_GPUS = Scale(copy_turns=4, reduction_turns=8, hot_lines=8 << 10, cold_lines=2 << 20)
 """256 KiB a block of each buffer; lines of 1 MiB and of 256 MiB, which is twice the largest L2 of conf/gpu."""
 
-Section = Callable[[Scale, int], dict[str, Any]]
+Section = Callable[[Scale], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class Probe:
     def is_bandwidth(self) -> bool:
         return self.per == 0
 
-    def section(self, scale: Scale, ranks: int) -> dict[str, Any]:
-        """Return the section custom of a request, for a number of ranks."""
+    def section(self, scale: Scale) -> dict[str, Any]:
+        """Return the section custom of a request, for any number of ranks."""
         moved = self.moved(scale)
         of_links = {"bytes": moved} if moved and self.floor != "reduce_gbps" else {}
-        return {"kernel": f"kernels.floors.{self.module}:{self.name}", **self.make(scale, ranks), **of_links}
+        return {"kernel": f"kernels.floors.{self.module}:{self.name}", **self.make(scale), **of_links}
 
     def value(self, time_us: float, empty_us: float, scale: Scale) -> float:
         """Return the floor, in microseconds or in GB/s, from what a launch takes and what an empty node takes.
@@ -90,7 +90,7 @@ def _reference(module: str, name: str) -> str:
 
 
 def _empty(blocks: int, dependent: bool) -> Probe:
-    def make(scale: Scale, ranks: int) -> dict[str, Any]:
+    def make(scale: Scale) -> dict[str, Any]:
         return {
             "buffers": {"untouched": _buffer("int32", 32, "zeros", symmetric=False)},
             "arguments": [{"address": "untouched"}],
@@ -103,7 +103,7 @@ def _empty(blocks: int, dependent: bool) -> Probe:
 
 
 def _ping_pong(stores: int | None) -> Probe:
-    def make(scale: Scale, ranks: int) -> dict[str, Any]:
+    def make(scale: Scale) -> dict[str, Any]:
         return {
             "buffers": {
                 "flag": _buffer("int32", 32, "zeros"),
@@ -131,7 +131,7 @@ def _ping_pong(stores: int | None) -> Probe:
 def _loads(remote: bool, hot: bool) -> Probe:
     whose, state = "remote" if remote else "own", "hot" if hot else "cold"
 
-    def make(scale: Scale, ranks: int) -> dict[str, Any]:
+    def make(scale: Scale) -> dict[str, Any]:
         lines = scale.hot_lines if hot else scale.cold_lines
         return {
             "buffers": {
@@ -177,7 +177,7 @@ def _copy_bytes(blocks: int) -> Callable[[Scale], int]:
 
 
 def _copy(blocks: int, push: bool, both: bool) -> Probe:
-    def make(scale: Scale, ranks: int) -> dict[str, Any]:
+    def make(scale: Scale) -> dict[str, Any]:
         return _between(scale.copy_turns, blocks, "all" if both else "one", ["world_size"])
 
     verb, ways = "push" if push else "pull", "_both" if both else ""
@@ -188,7 +188,7 @@ def _copy(blocks: int, push: bool, both: bool) -> Probe:
 
 
 def _bulk(blocks: int) -> Probe:
-    def make(scale: Scale, ranks: int) -> dict[str, Any]:
+    def make(scale: Scale) -> dict[str, Any]:
         return _between(scale.copy_turns, blocks, "one", [])
 
     name, moved = f"bulk_push_{blocks}", _copy_bytes(blocks)
@@ -196,7 +196,7 @@ def _bulk(blocks: int) -> Probe:
 
 
 def _reduction(blocks: int) -> Probe:
-    def make(scale: Scale, ranks: int) -> dict[str, Any]:
+    def make(scale: Scale) -> dict[str, Any]:
         numel = scale.reduction_turns * blocks * REDUCTION_TURN_BYTES // 4
         return {
             "buffers": {

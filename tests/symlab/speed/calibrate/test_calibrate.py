@@ -66,7 +66,7 @@ def record(probe, ranks=2, time_us=None, **changes):
         "environment": RecordedEnvironment(
             gpus=({"model": "NVIDIA H200"},) * ranks, git={"commit": "0123456789abcdef", "dirty": False}
         ),
-        "request": RecordedRequest(configuration={"custom": probe.section(ON_GPUS, ranks)}),
+        "request": RecordedRequest(configuration={"custom": probe.section(ON_GPUS)}),
     }
     timing = {"bus_factor": 1.0, "l2": "hot", "limit": None}
     samples_us = [[us, us * 1.5, us]] * ranks
@@ -140,7 +140,7 @@ def test_a_whole_calibration_on_stand_ins(tmp_path, capsys):
     seams = Seams(ran=ran, machine=lambda: TWO, gpu=lambda: "NVIDIA H200")
     assert calibrate(Options(overrides=("timing.samples=7",), output=place), ("timing.samples=7",), seams) == 0
     said = capsys.readouterr().out
-    assert [job.request.custom for job in asked] == [probe.section(ON_GPUS, 2) for probe in PROBES]
+    assert [job.request.custom for job in asked] == [probe.section(ON_GPUS) for probe in PROBES]
     timing = asked[0].request.timing
     assert (timing.samples, timing.l2, timing.mode, timing.calls) == (7, "hot", "graph", 200)
     assert asked[0].request.fabric.name == FabricName.auto
@@ -270,7 +270,7 @@ PUSH = BY_NAME["push_1"]
         ({"time_us": 0.4}, "push_1 took 0.4 us, and an empty node takes 0.5 us"),
         ({"kernel": None}, "it launched no blocks, not 1"),
         (
-            {"request": RecordedRequest(configuration={"custom": PUSH.section(SIMULATED, 2)})},
+            {"request": RecordedRequest(configuration={"custom": PUSH.section(SIMULATED)})},
             "its buffers or arguments are not those of today's probe",
         ),
     ],

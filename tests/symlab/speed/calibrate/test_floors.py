@@ -72,7 +72,7 @@ def bench():
 
 
 def passes(bench, probe, ranks):
-    _, compiled, check, findings = bench.run(probe.section(SIMULATED, ranks), ranks)
+    _, compiled, check, findings = bench.run(probe.section(SIMULATED), ranks)
     assert check.faults == ()
     assert findings == ()
     assert compiled.launch.grid == (probe.blocks, 1, 1)
@@ -122,7 +122,7 @@ def fewer_lines(section):
     ],
 )
 def test_a_probe_that_did_not_do_its_work_is_wrong(bench, name, spoil):
-    section = copy.deepcopy(BY_NAME[name].section(SIMULATED, 2))
+    section = copy.deepcopy(BY_NAME[name].section(SIMULATED))
     spoil(section)
     _, _, check, _ = bench.run(section, 2)
     assert check.faults
@@ -130,7 +130,7 @@ def test_a_probe_that_did_not_do_its_work_is_wrong(bench, name, spoil):
 
 def test_a_ping_pong_that_does_not_bounce_fails(bench):
     """Each rank polls another word than the one that the other stores to."""
-    section = copy.deepcopy(BY_NAME["ping_pong_relaxed"].section(SIMULATED, 2))
+    section = copy.deepcopy(BY_NAME["ping_pong_relaxed"].section(SIMULATED))
     wrong_flag(section)
     with pytest.raises(WorldFailure) as caught:
         bench.run(section, 2)
@@ -140,7 +140,7 @@ def test_a_ping_pong_that_does_not_bounce_fails(bench):
 @pytest.mark.parametrize("stores", [None, 0, 1, 64])
 def test_orders_and_the_stores_before_a_release_are_in_the_code(stores):
     name = "relaxed" if stores is None else f"release_{stores}"
-    job = custom_job(BY_NAME[f"ping_pong_{name}"].section(SIMULATED, 2), 2, 0, True)
+    job = custom_job(BY_NAME[f"ping_pong_{name}"].section(SIMULATED), 2, 0, True)
     ptx = job.kernel.compiled(job.spec, 2, "sm_90a").executable.ptx
     store, load = ("relaxed", "relaxed") if stores is None else ("release", "acquire")
     assert f"ld.{load}.sys" in ptx

@@ -21,7 +21,7 @@ from tests.symlab.speed.calibrate.test_floors import SIMULATED
 
 def timed(name, section=None):
     """What timing a probe on two simulated ranks comes to, by a clock that counts what is queued."""
-    job = custom_job(section or BY_NAME[name].section(SIMULATED, 2), 2, 0, True)
+    job = custom_job(section or BY_NAME[name].section(SIMULATED), 2, 0, True)
     compiled = job.kernel.compiled(job.spec, 2, "sm_90a")
     assert job.expected is not None
     run = plan_of(job, compiled, seed=0, launches=1, is_checked=True)
@@ -50,7 +50,7 @@ def test_a_probe_gets_a_time(name):
 
 
 def test_a_copy_that_did_half_gets_no_time():
-    section = copy.deepcopy(BY_NAME["push_1"].section(SIMULATED, 2))
+    section = copy.deepcopy(BY_NAME["push_1"].section(SIMULATED))
     for one in section["buffers"].values():
         one["shape"] = [2 * count for count in one["shape"]]
     found = timed("push_1", section)
