@@ -47,7 +47,7 @@ class RerunResults:
         }
         numbers = {text: sum(one[2] == way for one in data.agree) for way, text in ways.items()}
         how = ", ".join(f"{number:,} {text}" for text, number in numbers.items() if number)
-        for one in data.points(f"cases recomputed ({how})"):
+        for one in data.points(f"cases recomputed ({how})" if how else "cases recomputed"):
             yield replace(one, share=(one.share[0], self.of) if one.share else None)
         yield from data.reasons(f"data of {counted(len(data.stated), 'case')}")
 
