@@ -141,7 +141,7 @@ def tuning_of(case: Case) -> Tuning:
 
 
 def waves_of(case: Case, tuning: Tuning) -> int:
-    """Return how often each SM takes a tile."""
+    """Return the most tiles that an SM takes."""
     return -(-_tiles(case, tuning) // BLOCKS)
 
 

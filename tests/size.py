@@ -40,7 +40,7 @@ LIMITS = {
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_229,
     "tests, code lines": 66_000,
-    "Markdown, words": 29_869,
+    "Markdown, words": 29_891,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,
     "verbs of symlab --help": 14,

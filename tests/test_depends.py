@@ -60,8 +60,8 @@ def test_what_a_test_depends_on(project, test, has, lacks):
 
 def test_a_file_depends_on_its_own_texts(project):
     found = Depends(project)
-    assert found.texts_of("tests/x/test_a.py") == "tests/x/test_a.py::test\n    one\n\n    two\n"
-    assert found.texts_of("tests/x/test_c.py") == ""
+    own = "tests/x/test_a.py::test\n    one\n\n    two\n"
+    assert [found.texts_of(f"tests/x/test_{name}.py") for name in "ac"] == [own, ""]
 
 
 def test_what_runs_write_makes_no_test_run_again():

@@ -210,7 +210,7 @@ def cases():
 
 
 REDUCTIONS = TO_GLOBAL | dict.fromkeys(("and", "or", "xor"), "u32 s32 u64")
-"""A map's types by operation. An H200 takes just these (28 November 2026); s64 for and, or, xor is none of them."""
+"""A map's types by operation. An H200 refuses all others, s64 with and, or, xor too (28 November 2026)."""
 
 
 def reductions():

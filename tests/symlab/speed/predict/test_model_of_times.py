@@ -24,6 +24,7 @@ RATES = Rates(
     pull_both_gbps=200.0,
     memory_gbps=1000.0,
     l2_bytes=1000,
+    dependent_launch_us=0.25,
 )
 CONSTANTS = Fitted(begin_us=0.1, cold_us=0.8, dependent_begin_us=0.0, dependent_cold_us=0.3)
 PUSHED = PhaseWork((Direction(4e5, 0.0, 0.0),), 5e5)
@@ -43,7 +44,7 @@ def test_terms_are_floors_times_counts_and_the_busiest_direction():
         (PhaseWork((Direction(4e5, 0.0, 0.0), Direction(0.0, 2.5e5, 4e5))),),
     )
     terms = terms_of(work, RATES, footprint_bytes=100.0)
-    assert terms.launch_us == 0.5
+    assert (terms.launch_us, terms_of(work, RATES, 100.0, True).launch_us) == (0.5, 0.25)
     assert terms.least_us == pytest.approx(2 * 0.7 + 0.6)
     assert terms.more_us == pytest.approx(3 * 0.9)
     # 400 KB pushed at 400 GB/s take 1 us; 250 KB answered take 1 us, and requests of 400 KB 1/200 - 1/250 ns a byte.
@@ -81,6 +82,7 @@ def test_further_rounds_and_traffic_overlap_and_all_else_adds_up():
 def test_the_memorys_rate_is_that_of_the_most_blocks():
     """Fewer blocks sum what the L2 cache holds: on H100 they are faster than the memory."""
     floors = gpu_type("h100").floors
+    assert rates_of(gpu_type("h100")).rates.dependent_launch_us == floors.empty_node_dependent_us[1]
     assert max(floors.reduce_gbps.values()) > floors.reduce_gbps[128] == rates_of(gpu_type("h100")).rates.memory_gbps
 
 
