@@ -55,6 +55,9 @@ TORCH_CHUNK_BYTES = 16
 
 NCCL, NCCL_SYMMETRIC, CUBLAS = "nccl", "nccl/symmetric", "cublas"
 
+FUSED = "torch/fused"
+"""PyTorch's matmuls in parts, by cuBLAS, on two streams with copies between GPUs. A call makes its output."""
+
 TWO_SHOT_STAGED, MULTIMEM_STAGED = "torch/two_shot_staged", "torch/multimem_staged"
 """PyTorch's symmetric memory as vLLM and SGLang call it: the input is copied into a symmetric buffer, reduced there,
 and copied to the output."""
@@ -282,6 +285,13 @@ BASELINES: tuple[Baseline, ...] = (
                 needs_multicast=True,
                 chunk_multiple_bytes=TORCH_CHUNK_BYTES,
             ),
+        ),
+    ),
+    Baseline(
+        FUSED,
+        (
+            Offer("all_gather_matmul", "torch.ops.symm_mem.fused_all_gather_matmul", _HALVES, ("sum",)),
+            Offer("matmul_reduce_scatter", "torch.ops.symm_mem.fused_matmul_reduce_scatter", _HALVES, ("sum",)),
         ),
     ),
     Baseline(

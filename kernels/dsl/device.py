@@ -73,12 +73,12 @@ def _users_file(name: str) -> str | None:
     return re.sub(r"[^\w./-]", "_", name_of(file))  # inline assembly has meanings for { | } and $
 
 
-def _four_words(result: Any, loc: Any, ip: Any) -> Vector:
+def four_words(result: Any, loc: Any, ip: Any) -> Vector:
     words = [Int32(llvm.extractvalue(T.i32(), result, [i], loc=loc, ip=ip)) for i in range(4)]
     return words[0], words[1], words[2], words[3]
 
 
-def _four_words_type() -> Any:
+def four_words_type() -> Any:
     return ir.Type.parse("!llvm.struct<(i32,i32,i32,i32)>")
 
 
@@ -98,8 +98,8 @@ def load_vector(address: Any, kind: str = "weak", *, loc: Any = None, ip: Any = 
     """Load of 16 bytes at a 16-byte aligned address, in one of the ways of PEER_LOADS."""
     text = f"{PEER_LOADS[kind]} {{$0, $1, $2, $3}}, [$4];"
     constraints = "=r,=r,=r,=r,l"
-    result = assemble(text, constraints, [Int64(address)], _four_words_type(), memory=True, loc=loc, ip=ip)
-    return _four_words(result, loc, ip)
+    result = assemble(text, constraints, [Int64(address)], four_words_type(), memory=True, loc=loc, ip=ip)
+    return four_words(result, loc, ip)
 
 
 @dsl_user_op
@@ -331,8 +331,8 @@ def multimem_load_vector(address: Any, instruction: str, *, loc: Any = None, ip:
     """
     text = f"{instruction} {{$0, $1, $2, $3}}, [$4];"
     constraints = "=r,=r,=r,=r,l"
-    result = assemble(text, constraints, [Int64(address)], _four_words_type(), memory=True, loc=loc, ip=ip)
-    return _four_words(result, loc, ip)
+    result = assemble(text, constraints, [Int64(address)], four_words_type(), memory=True, loc=loc, ip=ip)
+    return four_words(result, loc, ip)
 
 
 @dsl_user_op

@@ -18,7 +18,7 @@ from cutlass._mlir import ir
 from cutlass._mlir.dialects import cute_nvgpu, llvm
 from cutlass.cutlass_dsl import T, dsl_user_op
 
-from kernels.dsl.device import assemble
+from kernels.dsl.device import Vector, assemble, four_words, four_words_type
 
 COLUMNS = 64
 """Columns of a box: 128 bytes, the longest row that is swizzled."""
@@ -95,6 +95,15 @@ def store_shared_vector(address: Any, words: list[Any], *, loc: Any = None, ip: 
     """Store 16 bytes to shared memory, at a 16-byte aligned address."""
     text = "st.shared.v4.b32 [$0], {$1, $2, $3, $4};"
     assemble(text, "r,r,r,r,r", [Int32(address), *map(Int32, words)], None, memory=True, loc=loc, ip=ip)
+
+
+@dsl_user_op
+def load_shared_vector(address: Any, *, loc: Any = None, ip: Any = None) -> Vector:
+    """Load 16 bytes from shared memory, at a 16-byte aligned address."""
+    text = "ld.shared.v4.b32 {$0, $1, $2, $3}, [$4];"
+    constraints = "=r,=r,=r,=r,r"
+    result = assemble(text, constraints, [Int32(address)], four_words_type(), memory=True, loc=loc, ip=ip)
+    return four_words(result, loc, ip)
 
 
 @dsl_user_op

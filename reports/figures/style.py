@@ -54,6 +54,7 @@ KNOWN = {
     "torch/one_shot": (SKY, "o"),
     "torch/two_shot": (ORANGE, "s"),
     "torch/multimem": (PURPLE, "X"),
+    "torch/fused": (ORANGE, "^"),
     "torch/two_shot_staged": (PURPLE, "<"),
     "torch/multimem_staged": (PURPLE, ">"),
     "nvshmem": (GREEN, "v"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cases.case import Case
 from cases.dtypes import DTYPES, NONE
 from cases.ops import collective
-from kernels.baselines import CUBLAS, MULTIMEM_STAGED, NCCL, NCCL_SYMMETRIC, TWO_SHOT_STAGED, find_baseline
+from kernels.baselines import CUBLAS, FUSED, MULTIMEM_STAGED, NCCL, NCCL_SYMMETRIC, TWO_SHOT_STAGED, find_baseline
 from kernels.flashinfer import TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
 from kernels.sglang import PULL, PUSH
 from memory.fabric import DeviceFabric, Fabric, LibraryCall
@@ -24,7 +24,7 @@ from memory.process_group import process_group
 from runner.case.allocation import allocate_arenas
 from runner.case.binding import Slots
 from runner.case.flashinfer_slots import open_trtllm, open_vllm
-from runner.case.library_slots import LibrarySlots, slices_of, symmetric_buffer
+from runner.case.library_slots import LibrarySlots, ReturnedSlots, slices_of, symmetric_buffer
 from runner.case.sglang_slots import open_pull, open_push
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def open_baseline(
         "torch/one_shot": _torch_one_shot,
         "torch/two_shot": _torch_two_shot,
         "torch/multimem": _torch_multimem,
+        FUSED: _torch_fused,
         TWO_SHOT_STAGED: _torch_staged,
         MULTIMEM_STAGED: _torch_staged,
         "nvshmem": _nvshmem,
@@ -231,6 +232,42 @@ def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots
         gather = torch.ops.symm_mem.multimem_all_gather_out
         yield LibrarySlots(fabric, case, (source, target), slots, lambda one, other: gather(one, group_name, other))
     fabric.barrier()
+
+
+@contextlib.contextmanager
+def _torch_fused(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
+    """PyTorch keeps a symmetric buffer for a group, which it makes at the first call; here until the case ends."""
+    import torch
+    from torch.distributed import _symmetric_memory
+
+    source = torch.zeros(slots * slices_of(case)[0].stride, dtype=DTYPES[case.dtype], device=fabric.device)
+    _, group_name, _ = symmetric_buffer(fabric, source.dtype, 1)  # the group's first: later ones need it
+    yield ReturnedSlots(fabric, case, [source], slots, fused_call(case, group_name))
+    fabric.synchronize()
+    fabric.barrier()
+    _symmetric_memory._group_name_to_workspace_tensor.pop(group_name, None)
+
+
+def fused_call(case: Case, group_name: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return PyTorch's fused matmul of a case: takes a slot's A and B, and returns C."""
+    import torch
+
+    product = collective(case.op).product
+    assert product is not None
+    assert case.gemm is not None
+    _, n, k = case.gemm
+    end = math.prod(product.matrices(case).a)
+
+    def call(source: torch.Tensor) -> torch.Tensor:
+        a, b = source[:end].view(-1, k), source[end:].view(n, k)
+        if case.op == "all_gather_matmul":
+            fused = torch.ops.symm_mem.fused_all_gather_matmul
+            made: torch.Tensor = fused(a, [b.T], 0, group_name, return_A=False)[1][0]
+        else:
+            made = torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b.T, "sum", 0, group_name)
+        return made
+
+    return call
 
 
 @contextlib.contextmanager

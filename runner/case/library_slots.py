@@ -107,3 +107,32 @@ class LibrarySlots:
 
     def trouble(self) -> str:
         return ""
+
+
+class ReturnedSlots(LibrarySlots):
+    """Slots of an input each, and a call that returns its output. That of a call in a graph is written by each replay:
+    it is kept, so that nothing else takes its memory."""
+
+    def __init__(
+        self,
+        fabric: DeviceFabric,
+        case: Case,
+        buffers: Sequence[torch.Tensor],
+        slots: int,
+        call: Callable[..., torch.Tensor],
+    ) -> None:
+        super().__init__(fabric, case, buffers, slots, call)
+        self._returning = call
+        self._made: dict[int, torch.Tensor] = {}
+
+    def write(self, slot: int, data: torch.Tensor) -> None:
+        super().write(slot, data)
+        if (made := self._made.get(slot)) is not None:
+            made.fill_(float("nan"))
+
+    def launch(self, slot: int) -> None:
+        self._fabric.note_queued(self._name)
+        self._made[slot] = self._returning(*self._views[slot])
+
+    def output(self, slot: int) -> torch.Tensor:
+        return self._made[slot].flatten()
