@@ -146,7 +146,9 @@ def tuning_of(case: Case) -> Tuning:
         "matmul_reduce_scatter/inbox": reduce_scatter.TUNINGS,
     }.get(case.name, reduce_scatter.TUNINGS_OF_OTHERS)
     bare = BARE_WAVES if exchanges(case.op) else 0
-    return min(tunings, key=lambda one: (waves_of(case, one) + bare) * WAVE_NS[one.columns])
+    found = min(tunings, key=lambda one: (waves_of(case, one) + bare) * WAVE_NS[one.columns])
+    is_at_once = case.op == "all_gather_matmul" and waves_of(case, found) == 1
+    return all_gather.at_once(found) if is_at_once else found
 
 
 def waves_of(case: Case, tuning: Tuning) -> int:

@@ -16,7 +16,7 @@ def averages(rows: Iterable[Row]) -> dict[str, tuple[float, int]]:
     """Return the mean busbw in GB/s, and of how many rows it is: of our kernels, and of each library."""
     found: dict[str, list[float]] = {}
     for row in sorted(rows, key=lambda row: not row.is_ours):
-        if (busbw_gbps := row.figure("busbw_gbps")) is not None:
+        if busbw_gbps := row.figure("busbw_gbps"):  # 0 of what multiplies, which has none
             found.setdefault(OURS if row.is_ours else row.algorithm.split("/")[0].split()[0], []).append(busbw_gbps)
     return {name: (fmean(some), len(some)) for name, some in found.items()}
 

@@ -186,6 +186,11 @@ def test_a_fused_matmul_stands_beside_the_matmul_alone_and_the_sequence():
     (line,) = (line.split() for line in text.splitlines() if " inbox " in line)
     assert line[-5:-3] == ["40.0", "70.1"]
     assert "overlap %: 0 as nccl" in text
+    of_products = [
+        dataclasses.replace(one, timing=dataclasses.replace(one.timing, bus_factor=0.0)) for one in (*alone, *fused)
+    ]
+    assert "busbw =" in text
+    assert not any(words in plain(of_products) for words in ("busbw =", "Avg bus"))
     for some in ([alone[0], fused[0]], [*alone, fused[0], of("matmul_all_reduce", "nccl", 30.0)]):
         assert values(some)[-1].get("overlap") is None
     assert "matmul %" not in plain(fused)

@@ -13,12 +13,14 @@ import torch
 import torch.distributed as distributed
 
 from cases.case import Case
+from cases.ops import collective
 from kernels.baselines import find_baseline
 from memory.fabric import LibraryCall
 from memory.pool import SymmetricPool
 from runner.case import libraries
-from runner.case.libraries import nccl_call, nvshmem_call, open_baseline, staged_call
-from runner.case.library_slots import LibrarySlots, Slices, slices_of
+from runner.case.inputs import make_inputs
+from runner.case.libraries import fused_call, nccl_call, nvshmem_call, open_baseline, staged_call
+from runner.case.library_slots import LibrarySlots, ReturnedSlots, Slices, slices_of
 from runner.request.experiments import CONF
 from tests.patience import NEVER_S
 
@@ -57,6 +59,45 @@ def test_a_staged_call_leaves_its_input_and_reduces_in_the_one_buffer():
 
     staged_call(stage, reduce)(source, target)
     assert (seen, source.tolist(), target.tolist()) == ([[1.0] * 4], [1.0] * 4, [3.0] * 4)
+
+
+def test_a_returned_output_is_of_its_slot_and_poisoned_before_the_next_call():
+    fabric = SimpleNamespace(rank=0, note_queued=lambda name: None)
+    case = Case("matmul_reduce_scatter", "torch/fused", "float32", "library", "sum", 400, RANKS, gemm=(20, 5, 2))
+    slots = ReturnedSlots(fabric, case, [torch.zeros(2 * 128)], 2, lambda data: data[:20].view(4, 5) + 1)
+    for slot in range(2):
+        slots.write(slot, torch.full((50,), float(slot)))
+        slots.launch(slot)
+    assert [slots.output(slot).tolist() for slot in range(2)] == [[1.0] * 20, [2.0] * 20]
+    slots.write(1, torch.zeros(50))
+    assert slots.output(1).isnan().all()
+    assert slots.output(0).tolist() == [1.0] * 20
+
+
+@pytest.mark.parametrize("op", ["all_gather_matmul", "matmul_reduce_scatter"])
+def test_pytorchs_fused_matmuls_get_the_matrices_of_a_case(op, monkeypatch):
+    m, n, k = gemm = (8, 16, 24)
+    case = Case(op, "torch/fused", "bfloat16", "library", "sum", 2 * m * n, 2, inputs="exact", gemm=gemm)
+    given, got = slices_of(case)
+    inputs = make_inputs(case, range(2), given.numel, torch.device("cpu"))
+    size = inputs[1].numel() - n * k
+    others = inputs[0][:size].view(-1, k)
+
+    def all_gather(a, factors, dimension, group_name, return_A):
+        assert (dimension, group_name, return_A) == (0, "all", False)
+        return None, [torch.cat([others, a]) @ factors[0]]
+
+    def reduce_scatter(a, b, reduction, dimension, group_name):
+        assert (reduction, dimension, group_name) == ("sum", 0, "all")
+        parts = [a @ b, others @ inputs[0][size:].view(n, k).T]
+        return sum(parts)[m // 2 :]
+
+    monkeypatch.setattr(torch.ops.symm_mem, "fused_all_gather_matmul", all_gather, raising=False)
+    monkeypatch.setattr(torch.ops.symm_mem, "fused_matmul_reduce_scatter", reduce_scatter, raising=False)
+    made = fused_call(case, "all")(inputs[1])
+    wanted = sum(a.double() @ b.double().T for a, b in collective(op).factors(case, inputs, 1))
+    assert torch.equal(made.double().flatten(), wanted.flatten())
+    assert made.numel() == got.numel
 
 
 @pytest.mark.parametrize(
