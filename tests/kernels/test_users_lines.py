@@ -1,5 +1,8 @@
 """A kernel of a user's own that is made of the project's pieces: what is said of it names the user's line."""
 
+import inspect
+
+import cutlass
 import pytest
 
 import symlab
@@ -48,6 +51,13 @@ def test_the_projects_own_files_are_no_users_by_whatever_path(tmp_path):
     (tmp_path / "a{b}$.py").touch()
     assert device._users_file(f"{tmp_path}/a{{b}}$.py") == "a_b__.py"
     assert device._users_file("<string>") == ""
+
+
+def test_the_compilers_files_are_no_users_where_it_was_installed_elsewhere(monkeypatch):
+    """As by pip install --target."""
+    monkeypatch.setattr(device, "INSTALLED", set())
+    look = device._users_file.__wrapped__
+    assert look(cutlass.__file__) == look(inspect.getfile(device.dsl_user_op)) == ""
 
 
 @needs("checks")
