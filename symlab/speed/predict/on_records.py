@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cases.case import Case
+from cases.gathered import gathered
 from cases.record.record import Record
 from kernels.catalogue import is_known
 from kernels.tuned_name import has_tuning
@@ -90,10 +91,10 @@ def scored(
 
 def report(found: Sequence[Pair], problems: Mapping[Case, str], width: int | None) -> str:
     """Return the errors as a table, by op and number of ranks, with a line for tunings and a verdict."""
-    groups: dict[str, list[Pair]] = {}
-    for pair in found:
-        case = pair[0].case
-        groups.setdefault(f"{case.op} {case.dtype}, {case.world_size} ranks of {pair[0].gpu}", []).append(pair)
+    groups = gathered(
+        (f"{pair[0].case.op} {pair[0].case.dtype}, {pair[0].case.world_size} ranks of {pair[0].gpu}", pair)
+        for pair in found
+    )
     tunings = [pair for pair in found if has_tuning(pair[0].case.algorithm)]
     groups["tunings on trial"] = tunings
     groups["the catalogue's own"] = [pair for pair in found if pair not in tunings]

@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cases.gathered import gathered
 from cases.record.record import Record
 from kernels.catalogue import is_known
 from reports.record.intervals import median_interval
@@ -83,11 +84,12 @@ def regrets(records: Iterable[Record]) -> list[Regret]:
             what = (case.op, case.dtype, case.world_size, case.placement, case.size_bytes)
             world = (record.request.command, record.request.job, record.request.resumed)
             worlds.setdefault((what, world), {})[case.algorithm] = record
-    by_choice: dict[tuple[object, ...], list[dict[str, Record]]] = {}
-    for (alike, _), members in worlds.items():
-        for name, record in members.items():
-            if _chosen(record) is not None and len(members) > 1:
-                by_choice.setdefault((alike, name), []).append(members)
+    by_choice = gathered(
+        ((alike, name), members)
+        for (alike, _), members in worlds.items()
+        for name, record in members.items()
+        if _chosen(record) is not None and len(members) > 1
+    )
     found = [_regret(str(name), members) for (_, name), members in by_choice.items()]
     return sorted(found, key=lambda one: (one.record.case.op, one.record.case.dtype, one.record.case.size_bytes))
 
@@ -101,13 +103,11 @@ def report(found: Sequence[Regret], least_worlds: int = 1) -> tuple[str, bool]:
             "no record has a time of a table's choice with others beside it, run algorithms=[best,..] on GPUs first, "
             "or symlab tune --unseen"
         )
-    lines = [tuple(_line(one) for one in found)]
-    columns = (
-        "op", "dtype", "ranks", "size", "worlds", "choice", "us", "quickest", "its us", "regret", "95 %",
-        "catalogue's own", "beside it", "its 95 %", "size searched",
-    )  # fmt: skip
+    lines = tuple(map(_line, found))
     numeric = frozenset({"ranks", "size", "worlds", "us", "its us", "regret", "beside it"})
-    table = text([Sheet("regret of a table's choices", columns, tuple(lines), numeric)], [], room_here()).rstrip()
+    table = text(
+        [Sheet("regret of a table's choices", tuple(lines[0].cells), (lines,), numeric)], [], room_here()
+    ).rstrip()
     unseen = [one for one in found if not one.was_searched]
     if not unseen:
         return f"{table}\n\nall sizes are the search's own: give sizes that it did not measure", False
