@@ -18,7 +18,7 @@ from cases.gathered import gathered
 from cases.record.record import Record
 from kernels.catalogue import is_known
 from reports.record.intervals import median_interval
-from reports.table.sheet import Line, Sheet, room_here, text
+from reports.table.sheet import one_here
 from reports.table.text import counted
 from runner.request.chooser import BEST
 from runner.request.sizes import format_bytes
@@ -103,11 +103,8 @@ def report(found: Sequence[Regret], least_worlds: int = 1) -> tuple[str, bool]:
             "no record has a time of a table's choice with others beside it, run algorithms=[best,..] on GPUs first, "
             "or symlab tune --unseen"
         )
-    lines = tuple(map(_line, found))
-    numeric = frozenset({"ranks", "size", "worlds", "us", "its us", "regret", "beside it"})
-    table = text(
-        [Sheet("regret of a table's choices", tuple(lines[0].cells), (lines,), numeric)], [], room_here()
-    ).rstrip()
+    numeric = ("ranks", "size", "worlds", "us", "its us", "regret", "beside it")
+    table = one_here("regret of a table's choices", list(map(_row, found)), numeric)
     unseen = [one for one in found if not one.was_searched]
     if not unseen:
         return f"{table}\n\nall sizes are the search's own: give sizes that it did not measure", False
@@ -208,27 +205,25 @@ def _chosen(record: Record) -> Mapping[str, object] | None:
     return chosen if isinstance(chosen, Mapping) and record.request.chosen_by == BEST else None
 
 
-def _line(one: Regret) -> Line:
+def _row(one: Regret) -> dict[str, str]:
     case, beside = one.record.case, one.beside_own
-    return Line(
-        {
-            "op": case.op,
-            "dtype": case.dtype,
-            "ranks": str(case.world_size),
-            "size": format_bytes(case.size_bytes),
-            "worlds": str(one.worlds),
-            "choice": case.algorithm,
-            "us": f"{one.us:.2f}",
-            "quickest": one.quickest,
-            "its us": f"{one.quickest_us:.2f}",
-            "regret": f"{one.share:.1%}",
-            "95 %": _span(one.ratio),
-            "catalogue's own": one.own or "-",
-            "beside it": f"{beside.share:.1%}" if beside is not None else "-",
-            "its 95 %": _span(beside) if beside is not None else "-",
-            "size searched": "yes" if one.was_searched else "no",
-        }
-    )
+    return {
+        "op": case.op,
+        "dtype": case.dtype,
+        "ranks": str(case.world_size),
+        "size": format_bytes(case.size_bytes),
+        "worlds": str(one.worlds),
+        "choice": case.algorithm,
+        "us": f"{one.us:.2f}",
+        "quickest": one.quickest,
+        "its us": f"{one.quickest_us:.2f}",
+        "regret": f"{one.share:.1%}",
+        "95 %": _span(one.ratio),
+        "catalogue's own": one.own or "-",
+        "beside it": f"{beside.share:.1%}" if beside is not None else "-",
+        "its 95 %": _span(beside) if beside is not None else "-",
+        "size searched": "yes" if one.was_searched else "no",
+    }
 
 
 def _span(ratio: Ratio) -> str:

@@ -116,17 +116,11 @@ def test_all_that_is_published_has_a_history(capsys):
     assert re.search(r"\d+ cases on \d+ machines?, \d+ worlds, \d+ versions?", capsys.readouterr().out)
 
 
-def test_a_wrong_band_is_one_line(tmp_path, capsys):
-    place = kept(tmp_path / "records", stepping(2, 1.0, 1))
-    assert main(["history", str(place), "--band", "200%"]) == 2
+@pytest.mark.parametrize(("words", "said"), [(["--band", "200%"], "band"), ([], "no records here")])
+def test_a_wrong_request_is_one_line(words, said, tmp_path, capsys):
+    assert main(["history", str(kept(tmp_path, stepping(2, 1.0, 1) if words else [])), *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "band" in line
-
-
-def test_an_empty_place_is_said(tmp_path, capsys):
-    (tmp_path / "empty").mkdir()
-    assert main(["history", str(tmp_path / "empty")]) == 2
-    assert "no records here" in capsys.readouterr().err
+    assert said in line
 
 
 def test_only_what_changed(tmp_path, capsys):
