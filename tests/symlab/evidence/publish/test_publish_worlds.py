@@ -166,6 +166,7 @@ except KeyboardInterrupt as interrupt:
 """
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_no_world_behind(tmp_path):
     """The world would go on for ever."""
     begun = tmp_path / "begun"
