@@ -1,6 +1,6 @@
 """Carry out a command line: the one place for errors, exit codes, Ctrl-C, and a stdout that is closed or full.
 
-`symlab` and the modules that `python -m` runs (such as runner, reports and symlab.evidence.prove) all end up here.
+`symlab` and the modules that `python -m` runs (such as runner and reports) all end up here.
 Everything else is imported only within carry_out(): a Ctrl-C during an import at the top would end in a traceback.
 """
 

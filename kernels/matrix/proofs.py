@@ -1,7 +1,7 @@
-"""Where kernels have run and given what they should: kernels/proven/<machine>.json, one a machine, made from records.
+"""Where kernels have run and given what they should: kernels/proven/<machine>.json, one a machine.
 
-`python -m symlab.evidence.prove` writes them. Each says what ran, where and when, and which code that was: the digest
-of the sources, and the digest of what they compile to (kernels/matrix/codes.py), which outlives moved files and
+`python -m tests.matrix --proof FILE` writes them. Each says what ran, where and when, and which code that was: the
+digest of the sources, and the digest of what they compile to (kernels/matrix/codes.py), which outlives moved files and
 comments.
 """
 
@@ -79,7 +79,7 @@ def read(path: Path) -> Proof:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: can't be read ({error})") from None
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{path}: not what python -m symlab.evidence.prove writes ({error!r})") from None
+        raise ValueError(f"{path}: no proof as python -m tests.matrix --proof writes it ({error!r})") from None
     return proof
 
 

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from cases.gathered import gathered
 from cases.record.nccl_settings import TOLD
 from cases.record.record import Record
 from reports.export.choice import Regret, Times
@@ -90,10 +91,7 @@ def is_undisturbed(record: Record) -> bool:
 
 def times_of(records: Iterable[Record]) -> Times:
     """Return the median time over worlds in microseconds, by bytes, of timed records of one contestant."""
-    found: dict[int, list[float]] = {}
-    for record in records:
-        assert record.timing is not None
-        found.setdefault(record.case.size_bytes, []).append(record.timing.median_us)
+    found = gathered((one.case.size_bytes, one.timing.median_us) for one in records if one.timing is not None)
     return {size: statistics.median(times) for size, times in sorted(found.items())}
 
 

@@ -123,12 +123,16 @@ def _symmetric(found: Sequence[Record], multimem: Mapping[str, Sequence[int]]) -
 
 
 def _entry(one: _Symmetric, name: str, maximum_bytes: int) -> Entry:
-    says = (
-        *one.mine.lines(),
-        f"up to {size_text(one.sizes[-1])} measured; loss at the measured sizes: {regret_text(one.threshold.in_use)}",
-        left_out_text(threshold_regret(one.own, one.nccl, one.sizes)),
-    )
+    says = _says(one.mine, one.own, one.nccl, one.sizes, one.threshold)
     return Entry(name, one.capability, one.mine.ranks, maximum_bytes, says)
+
+
+def _says(mine: Sources, own: Times, other: Times, sizes: Sequence[int], chosen: Threshold) -> tuple[str, ...]:
+    return (
+        *mine.lines(),
+        f"up to {size_text(sizes[-1])} measured; loss at the measured sizes: {regret_text(chosen.in_use)}",
+        left_out_text(threshold_regret(own, other, sizes)),
+    )
 
 
 def _custom(found: Sequence[Record], symmetric: _Symmetric) -> Entry:
@@ -148,11 +152,7 @@ def _custom(found: Sequence[Record], symmetric: _Symmetric) -> Entry:
     own = {size: curves[vllm_kernel(size, mine.ranks)][size] for size in sizes}
     after = {size: _after(symmetric, size) for size in sizes}
     threshold = threshold_of(own, after, sizes)
-    says = (
-        *mine.lines(),
-        f"up to {size_text(sizes[-1])} measured; loss at the measured sizes: {regret_text(threshold.in_use)}",
-        left_out_text(threshold_regret(own, after, sizes)),
-    )
+    says = _says(mine, own, after, sizes, threshold)
     maximum = _above(threshold.up_to_bytes, VECTOR_BYTES)
     return Entry("CUSTOM_ALL_REDUCE_MAX_SIZES", symmetric.capability, mine.ranks, maximum, says)
 

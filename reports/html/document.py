@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cases.record.record import Record
-from reports.html import answer, commands, environment, kernels, measurements, outcomes, races
+from reports.html import answer, commands, environment, fabrics, measurements, outcomes, races
 from reports.html.blocks import Block, Notes, Part, Table, Verdict, columns_of, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
@@ -88,7 +88,7 @@ def _parts(
         races.part(records),
         outcomes.refusals_part(records),
         commands.part(records),
-        kernels.part(records),
+        fabrics.part(records),
         environment.environment_part(records),
     ]
     return [part for part in found if part is not None]

@@ -4,8 +4,7 @@ best time. A line for each series (an algorithm of a job); of many, a line for e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from cases.gathered import gathered
 from cases.record.record import Record, Status
@@ -23,14 +22,6 @@ _ALWAYS = frozenset({"sizes", "cases", "passed"})
 _SPARE = ("sizes", "max abs error", "cases", "best busbw (GB/s)", "max ulp", "best time (us)")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The records of one line, and its name."""
-
-    name: str
-    records: tuple[Record, ...]
-
-
 def text(records: Sequence[Record], render: Render | None = None) -> str:
     """A line for each series, if these are at most MAX_LINES lines; else for each kernel, at any length."""
     draw = render or rendering()
@@ -44,13 +35,14 @@ def text(records: Sequence[Record], render: Render | None = None) -> str:
 
 def _by_series(jobs: Sequence[Section]) -> list[Sheet]:
     """A sheet for each job, a line for each algorithm and placement."""
-    return _sheets([(job.heading, "algorithm", _parts(job.records, _contestant)) for job in jobs])
+    return _sheets(
+        [(job.heading, "algorithm", gathered((_contestant(one), one) for one in job.records)) for job in jobs]
+    )
 
 
 def by_kernel(records: Sequence[Record]) -> list[Sheet]:
     """Return a sheet with a line for each kernel and library."""
-    parts = _parts(records, lambda record: record.case.name)
-    return _sheets([(counted(len(records), "case"), "kernel", parts)])
+    return _sheets([(counted(len(records), "case"), "kernel", gathered((one.case.name, one) for one in records))])
 
 
 def _contestant(record: Record) -> str:
@@ -58,29 +50,24 @@ def _contestant(record: Record) -> str:
     return f"{record.case.algorithm}{inside}"
 
 
-def _parts(records: Sequence[Record], name: Callable[[Record], str]) -> list[_Part]:
-    found = gathered((name(record), record) for record in records)
-    return [_Part(one, tuple(some)) for one, some in found.items()]
-
-
-def _sheets(made: Sequence[tuple[str, str, list[_Part]]]) -> list[Sheet]:
-    """Sheets of (heading, name of the first column, parts); columns are there only where some part has a value."""
-    values = [[_values(part) for part in parts] for _, _, parts in made]
+def _sheets(made: Sequence[tuple[str, str, Mapping[str, Sequence[Record]]]]) -> list[Sheet]:
+    """Sheets of (heading, name of the first column, records of each line by its name); columns are there only where
+    some line has a value."""
+    values = [list(map(_values, parts.values())) for _, _, parts in made]
     told = {column for some in values for one in some for column, value in one.items() if value not in ("0", "-")}
     columns = tuple(column for column in _COLUMNS if column in told | _ALWAYS)
     sheets = []
     for (heading, first, parts), some in zip(made, values, strict=True):
         lines = tuple(
-            Line({first: part.name, **{column: one[column] for column in columns}}, _styles(one))
-            for part, one in zip(parts, some, strict=True)
+            Line({first: name, **{column: one[column] for column in columns}}, _styles(one))
+            for name, one in zip(parts, some, strict=True)
         )
         numeric = frozenset(columns) - {"sizes"}
         sheets.append(Sheet(heading, (first, *columns), (lines,), numeric, _SPARE))
     return sheets
 
 
-def _values(part: _Part) -> dict[str, str]:
-    records = part.records
+def _values(records: Sequence[Record]) -> dict[str, str]:
     statuses = [record.status for record in records]
     checks = [record.check for record in records if record.check is not None]
     timed = [(record.timing, record.case.size_bytes) for record in records if record.timing is not None]

@@ -70,13 +70,13 @@ def text(sheets: Sequence[Sheet], captions: Sequence[str], width: int | None = N
     width: the maximum number of characters of a line, see room_here; None for any number. Where a table is wider,
     columns are hidden as far as the sheet permits, and a last line names them. Headings and captions are wrapped.
     """
-    layouts = _layouts(sheets, width)
-    lines: list[str] = []
-    for sheet in sheets:
-        lines += [""] if lines else []
-        lines += [*wrapped(sheet.heading, width), *map(_plain, _body(sheet, layouts[sheet.columns]))]
-    said = [*captions, *_hidden(layouts.values(), width)]
-    return "\n".join([*lines, *([""] if lines else []), *(line for one in said for line in wrapped(one, width))])
+    return "\n".join(map(_plain, _lines(sheets, captions, width)))
+
+
+def one_here(heading: str, rows: Sequence[Mapping[str, str]], numeric: Iterable[str]) -> str:
+    """Return the text of one table of rows, cells by column, no wider than a line is here."""
+    lines = tuple(map(Line, rows))
+    return text([Sheet(heading, tuple(rows[0]), (lines,), frozenset(numeric))], [], room_here()).rstrip()
 
 
 def markdown(sheets: Sequence[Sheet], captions: Sequence[str]) -> str:
@@ -99,15 +99,10 @@ def drawn(sheets: Sequence[Sheet], captions: Sequence[str]) -> str:
     from rich.text import Text
 
     width = room_here() or shutil.get_terminal_size().columns
-    layouts = _layouts(sheets, width)
     console = Console(force_terminal=True, highlight=False, width=width)
     with console.capture() as captured:
-        for sheet in sheets:
-            heading = [[(line, "bold")] for line in wrapped(sheet.heading, width)]
-            for line in [*heading, *_body(sheet, layouts[sheet.columns]), []]:
-                console.print(Text.assemble(*line), soft_wrap=True)
-        for caption in [*captions, *_hidden(layouts.values(), width)]:
-            console.print(Text("\n".join(wrapped(caption, width)), style="dim"), soft_wrap=True)
+        for line in _lines(sheets, captions, width):
+            console.print(Text.assemble(*line), soft_wrap=True)
     return captured.get().rstrip("\n")
 
 
@@ -177,6 +172,17 @@ def _hidden(layouts: Iterable[_Layout], width: int | None) -> list[str]:
     names = dict.fromkeys(column for layout in hiding for column in layout.hidden)
     needed = max(layout.needed for layout in hiding)
     return [f"hidden, as a line has {width} characters: {', '.join(names)}; COLUMNS={needed} shows them"]
+
+
+def _lines(sheets: Sequence[Sheet], captions: Sequence[str], width: int | None) -> list[list[_Piece]]:
+    """The lines of sheets, an empty one below each, and of captions."""
+    layouts = _layouts(sheets, width)
+    lines: list[list[_Piece]] = []
+    for sheet in sheets:
+        heading = [[(line, "bold")] for line in wrapped(sheet.heading, width)]
+        lines += [*heading, *_body(sheet, layouts[sheet.columns]), []]
+    said = [*captions, *_hidden(layouts.values(), width)]
+    return [*lines, *([(line, "dim")] for one in said for line in wrapped(one, width))]
 
 
 def _body(sheet: Sheet, layout: _Layout) -> list[list[_Piece]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
+from cases.gathered import gathered
 from cases.record.timing import percentile
 from reports.table.compare import Row, Section, contestant_text, rows
 from reports.table.sheet import Formats, Line, Sheet, line_of
@@ -28,10 +29,8 @@ def samples_us(row: Row) -> tuple[float, ...]:
 
 def sheet(section: Section) -> Sheet:
     """A line for each row that was timed."""
-    groups: dict[int, list[Line]] = {}
     timed = [row for row in rows(section) if row.timings]
-    for row in timed:
-        groups.setdefault(row.size_bytes, []).append(_line(row, contestant_text(row, timed)))
+    groups = gathered((row.size_bytes, _line(row, contestant_text(row, timed))) for row in timed)
     return Sheet(section.heading, _COLUMNS, tuple(map(tuple, groups.values())), _NUMERIC)
 
 

@@ -191,16 +191,12 @@ def _line(record: Record, numbers: Mapping[str, int], worlds: Mapping[str, int])
     return line_of(values, _FORMATS, {"status": _style(record), "races": races.style(record)})
 
 
-def _millions(count: int) -> str:
-    return f"{count / 1e6:.3f}"
-
-
 _FORMATS: Formats = {
     "size": size_text,
     "wrong": str,
     "max abs error": number,
     "max ulp": str,
-    "PTX instr (M)": _millions,
+    "PTX instr (M)": lambda count: f"{count / 1e6:.3f}",
 }
 
 

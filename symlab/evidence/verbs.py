@@ -85,8 +85,7 @@ def sign(place: Path, key: Path) -> None:
 @takes_records
 @click.option("--band", default="2%", metavar="PERCENT", show_default=True, help="Maximum change that is not named.")
 @click.option("--changed", "is_changed", is_flag=True, help="Show only cases whose times or data changed.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-def history(records: tuple[str, ...], band: str, is_changed: bool, form: str) -> None:
+def history(records: tuple[str, ...], band: str, is_changed: bool) -> None:
     """Show how cases changed over commits and libraries.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of any number of commands. Each
@@ -94,7 +93,7 @@ def history(records: tuple[str, ...], band: str, is_changed: bool, form: str) ->
     """
     from symlab.evidence.history.history import history as of
 
-    print(of(read_records(records), parse_band(band)).text(form, is_changed), end="")
+    print(of(read_records(records), parse_band(band)).text(is_changed), end="")
 
 
 @click.command("published", epilog=EXIT_CODES)

@@ -39,6 +39,9 @@ _MOST_SHOWN, _MOST_CHARACTERS = 3, 60
 _PINNED = re.compile(r"configuration\.(op|algorithms|baselines|dtype|accumulator|reduction|sizes|fabric\.name)(\.|$)")
 """What a replay writes out that a configuration may have left open: its cases are the same all the same."""
 
+_OF_THE_CASE = ("world_size", "simulated")
+"""What a fabric repeats of its case, or of its own name."""
+
 HEADING = "what differs"
 
 
@@ -104,19 +107,7 @@ def _parts(record: Record) -> Iterator[tuple[str, Any]]:
     configuration = record.request.configuration
     yield "configuration", None if configuration is None else as_today(configuration)
     if record.fabric is not None:
-        one = record.fabric
-        yield (
-            "fabric",
-            {
-                "name": one.name,
-                "arch": one.arch,
-                "multicast": one.multicast,
-                "multicast_reason": one.multicast_reason,
-                "description": one.description,
-                "heap_bytes": one.heap_bytes,
-                "settings": one.settings,
-            },
-        )
+        yield "fabric", {key: one for key, one in encoded(record.fabric).items() if key not in _OF_THE_CASE}
     if record.kernel is not None:
         kernel = record.kernel
         yield (

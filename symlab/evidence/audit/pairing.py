@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cases.gathered import gathered
 from cases.record.nccl_settings import said_settings
 from cases.record.record import Record
 from reports.table.compare import device_text, setup_text
@@ -45,10 +46,8 @@ def paired(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
 
 
 def _by_case(records: Sequence[Record]) -> dict[str, dict[str, list[Record]]]:
-    found: dict[str, dict[str, list[Record]]] = {}
-    for record in records:
-        found.setdefault(record.id, {}).setdefault(_way(record), []).append(record)
-    return found
+    by_case = gathered((record.id, (_way(record), record)) for record in records)
+    return {case: gathered(members) for case, members in by_case.items()}
 
 
 def _way(record: Record) -> str:

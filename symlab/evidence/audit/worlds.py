@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from cases.gathered import gathered
 from cases.record.record import Record
 from reports.table.compare import is_baseline
 from reports.table.text import counted
@@ -62,10 +63,7 @@ def copies(records: Sequence[Record]) -> Iterator[str]:
     """Yield a sentence for each record that is a copy of another, changed or not."""
     yield from _same_samples(records)
     yield from _same_times(records)
-    by_case: dict[str, list[Record]] = {}
-    for record in records:
-        by_case.setdefault(record.id, []).append(record)
-    for members in by_case.values():
+    for members in gathered((record.id, record) for record in records).values():
         yield from _alike(members)
 
 
@@ -102,11 +100,9 @@ def _by_difference(values: Sequence[float]) -> tuple[object, ...]:
 
 def _alike(members: Sequence[Record]) -> Iterator[str]:
     """Records of one case whose samples go up and down together: those of two runs don't."""
-    by_shape: dict[tuple[int, ...], list[tuple[Record, Series, Series]]] = {}
-    for record in members if len({world_of(one) for one in members}) > 1 else ():
-        if (ranked := _ranked(record)) is not None:
-            by_shape.setdefault(ranked[0].shape, []).append((record, *ranked))
-    for some in by_shape.values():
+    several = members if len({world_of(one) for one in members}) > 1 else ()
+    ranked = ((record, ranks) for record in several if (ranks := _ranked(record)) is not None)
+    for some in gathered((ranks[0].shape, (record, *ranks)) for record, ranks in ranked).values():
         both = np.stack([one[1].ravel() for one in some]), np.stack([one[2].ravel() for one in some])
         alike = np.minimum(*(rows @ rows.T / rows.shape[1] for rows in both))
         for at, to in zip(*np.nonzero(np.triu(alike, 1) > MOST_ALIKE), strict=True):
@@ -199,10 +195,11 @@ def baselines(material: Material) -> Iterator[Point]:
 def _times_apart(material: Material) -> Iterator[str]:
     """Cases that took far longer in one world than in another, by the same code on the same type of GPU: something
     disturbed one of them, or its times are not its own. One sentence for each pair of worlds."""
-    by_case: dict[tuple[object, ...], list[tuple[float, str]]] = {}
-    for record in material.timed:
-        assert record.timing is not None
-        by_case.setdefault(_alike_in(record), []).append((record.timing.median_us, world_of(record)))
+    by_case = gathered(
+        (_alike_in(record), (record.timing.median_us, world_of(record)))
+        for record in material.timed
+        if record.timing is not None
+    )
     told: dict[tuple[str, str], list[str]] = {}
     for key, members in by_case.items():
         (low, quick), (high, slow) = min(members), max(members)

@@ -1,16 +1,14 @@
-"""The history of a set of records: its series with what changed from day to day, as tables and as JSON."""
+"""The history of a set of records: its series with what changed from day to day, as tables."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cases.documents import encoded
 from cases.gathered import gathered
 from cases.record.record import Record
 from reports.table import sheet, table
@@ -87,12 +85,10 @@ class Told:
 
 @dataclass(frozen=True)
 class History:
-    """The result. band: the share within which changes of times are not named. records: their number, refused ones
-    too."""
+    """The result. band: the share within which changes of times are not named."""
 
     told: tuple[Told, ...]
     band: float
-    records: int
 
     @cached_property
     def verdict(self) -> str:
@@ -182,72 +178,10 @@ class History:
             "data: what every launch gave every rank, each world against the last one before it that has data",
         )
 
-    def text(self, form: str, is_changed: bool) -> str:
-        """Return the history as text, markdown or json, ending in a newline. is_changed: see sheets; JSON has every
-        series."""
-        if form == "json":
-            return json.dumps(self.document(), indent=2, allow_nan=False) + "\n"
-        sheets = self.sheets(is_changed)
-        if form == "markdown":
-            return f"{sheet.markdown(sheets, self.captions)}\n\n**{self.verdict}**\n"
+    def text(self, is_changed: bool) -> str:
+        """Return the history as text, ending in a newline. is_changed: see sheets."""
         verdict = "\n".join(sheet.wrapped(self.verdict, sheet.room_here()))
-        return f"{table.rendering()(sheets, self.captions)}\n\n{verdict}\n"
-
-    def document(self) -> dict[str, Any]:
-        """The whole result as plain JSON values."""
-        versions = [
-            {
-                "version": number,
-                "commit": version.commit,
-                "change": version.change,
-                "libraries": dict(zip(PACKAGES, version.libraries, strict=True)),
-                "cuda_driver": version.driver,
-            }
-            for version, number in self.versions.items()
-        ]
-        return {
-            "kind": "history",
-            "verdict": self.verdict,
-            "band": self.band,
-            "records": self.records,
-            "versions": versions,
-            "series": [self._series_document(one) for one in self.told],
-        }
-
-    def _series_document(self, one: Told) -> dict[str, Any]:
-        series = one.series
-        changes = [
-            {
-                "ratio": change.ratio,
-                "what_differs": differing(change),
-                "before": [point.world for point in change.before],
-                "after": [point.world for point in change.after],
-            }
-            for change in one.changes
-        ]
-        return {
-            "machine": series.machine,
-            "id": series.first.id,
-            "case": encoded(series.first.case),
-            "setup": series.setup,
-            "simulated": series.is_simulated,
-            "times": one.times_text,
-            "data": one.data_text,
-            "points": [self._point_document(point) for point in series.points],
-            "changes": changes,
-            "data_steps": [{**asdict(step), "data": str(step.data)} for step in one.data],
-        }
-
-    def _point_document(self, point: Point) -> dict[str, Any]:
-        return {
-            "world": point.world,
-            "started": point.started.isoformat(),
-            "version": self.versions[point.version],
-            "status": point.status,
-            "library": point.records[0].library,
-            "us": point.us,
-            "data_digest": point.data_digest or None,
-        }
+        return f"{table.rendering()(self.sheets(is_changed), self.captions)}\n\n{verdict}\n"
 
     def _change_line(self, one: Told, change: TimeStep) -> Line:
         cells = {
@@ -278,7 +212,7 @@ def history(records: Sequence[Record], band: float) -> History:
     if not found:
         raise ValueError("no record here is of a case that ran: all were refused, and have no history")
     told = [Told(one, tuple(time_changes(one, band)), tuple(data_steps(one))) for one in found]
-    return History(tuple(told), band, len(records))
+    return History(tuple(told), band)
 
 
 def line_of(one: Told) -> Line:

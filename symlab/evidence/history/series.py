@@ -56,10 +56,6 @@ class Point:
         return version_of(self.records[0])
 
     @property
-    def status(self) -> str:
-        return " ".join(dict.fromkeys(str(record.status) for record in self.records))
-
-    @property
     def has_data(self) -> bool:
         """Whether it has data that was found right."""
         return any(record.verified for record in self.records)

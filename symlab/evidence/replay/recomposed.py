@@ -53,11 +53,7 @@ _TAKES_A_WORD = frozenset({"-cd", "--config-dir", "-c", "--cfg", "-p", "--packag
 
 def jobs_of(records: Iterable[Record]) -> dict[Job, list[Record]]:
     """The records by command and job, in order of appearance."""
-    jobs: dict[Job, list[Record]] = {}
-    for record in records:
-        job = (record.request.command, record.request.job)
-        jobs.setdefault(job, []).append(record)
-    return jobs
+    return gathered(((record.request.command, record.request.job), record) for record in records)
 
 
 def configurations(

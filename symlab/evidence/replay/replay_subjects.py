@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from cases.record.reading import below
 from reports.table.text import counted
 from runner.request_error import RequestError
-from symlab.evidence.replay.verb import Wanted as Wanted
 
 if TYPE_CHECKING:
     from cases.record.record import Record

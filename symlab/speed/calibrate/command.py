@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cases.record.record import Record
 from reports.record.bundle import read
-from reports.table.sheet import Line, Sheet, room_here, text
+from reports.table.sheet import one_here
 from reports.table.text import counted
 from runner.command.runnable_jobs import run_quietly
 from runner.gpu.gpu_type import Floors, impossible
@@ -142,24 +142,19 @@ def _give(options: Options, floors: Floors, name: str) -> None:
 
 def _text(found: Calibration, name: str) -> str:
     """The figures as a table."""
-    lines = [_line(one) for one in found.figures]
-    if not lines:
-        return f"{found.device} ({name}), {found.ranks} ranks: no probe has a figure"
-    columns = ("floor", "by", "value", "unit", "launch us", "what")
-    numeric = frozenset({"by", "value", "launch us"})
     title = f"{found.device} ({name}), {found.ranks} ranks"
-    return text([Sheet(title, columns, (tuple(lines),), numeric)], [], room_here()).rstrip()
+    if not found.figures:
+        return f"{title}: no probe has a figure"
+    return one_here(title, list(map(_row, found.figures)), ("by", "value", "launch us"))
 
 
-def _line(one: Figure) -> Line:
+def _row(one: Figure) -> dict[str, str]:
     probe = one.probe
-    return Line(
-        {
-            "floor": probe.floor,
-            "by": "-" if probe.count is None else str(probe.count),
-            "value": f"{one.value:.4g}",
-            "unit": "GB/s" if probe.is_bandwidth else "us",
-            "launch us": f"{one.time_us:.4g}",
-            "what": probe.what,
-        }
-    )
+    return {
+        "floor": probe.floor,
+        "by": "-" if probe.count is None else str(probe.count),
+        "value": f"{one.value:.4g}",
+        "unit": "GB/s" if probe.is_bandwidth else "us",
+        "launch us": f"{one.time_us:.4g}",
+        "what": probe.what,
+    }

@@ -96,5 +96,5 @@ def _score_of(places: Sequence[str]) -> int:
     )
     if not found:
         raise RequestError(f"nothing can be predicted: {next(iter(problems.values()))} (--score)")
-    print(on_records.report(found, problems, room_here()))
+    print(on_records.report(found, problems))
     return 1 if problems else 0

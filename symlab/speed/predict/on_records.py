@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cases.case import Case
+from cases.gathered import gathered
 from cases.record.record import Record
 from kernels.catalogue import is_known
 from kernels.tuned_name import has_tuning
-from reports.table.sheet import Line, Sheet, text
+from reports.table.sheet import one_here
 from reports.table.text import counted
 from runner.gpu.reading import gpu_type
 from symlab.speed.predict.evidence import gpu_of, grouped, is_evidence, pooled
@@ -88,20 +89,19 @@ def scored(
     return found, problems
 
 
-def report(found: Sequence[Pair], problems: Mapping[Case, str], width: int | None) -> str:
+def report(found: Sequence[Pair], problems: Mapping[Case, str]) -> str:
     """Return the errors as a table, by op and number of ranks, with a line for tunings and a verdict."""
-    groups: dict[str, list[Pair]] = {}
-    for pair in found:
-        case = pair[0].case
-        groups.setdefault(f"{case.op} {case.dtype}, {case.world_size} ranks of {pair[0].gpu}", []).append(pair)
+    groups = gathered(
+        (f"{pair[0].case.op} {pair[0].case.dtype}, {pair[0].case.world_size} ranks of {pair[0].gpu}", pair)
+        for pair in found
+    )
     tunings = [pair for pair in found if has_tuning(pair[0].case.algorithm)]
     groups["tunings on trial"] = tunings
     groups["the catalogue's own"] = [pair for pair in found if pair not in tunings]
     groups["all"] = list(found)
-    lines = tuple(Line({"measured": title, **_cells(members)}) for title, members in groups.items() if members)
-    columns = tuple(lines[0].cells)
+    lines = [{"measured": title, **_cells(members)} for title, members in groups.items() if members]
     title = "Errors of the model, |predicted / measured - 1|, and of its order within a size"
-    table = text([Sheet(title, columns, (lines,), frozenset(columns[1:]))], [], width).rstrip()
+    table = one_here(title, lines, [*lines[0]][1:])
     said = [f"{case.id}: not predicted: {reason}" for case, reason in problems.items()]
     return "\n".join([table, "", *said, _verdict(tunings or found, found)])
 

@@ -14,10 +14,11 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cases.gathered import gathered
 from cases.record.record import Record
 from kernels.catalogue import is_known
 from reports.record.intervals import median_interval
-from reports.table.sheet import Line, Sheet, room_here, text
+from reports.table.sheet import one_here
 from reports.table.text import counted
 from runner.request.chooser import BEST
 from runner.request.sizes import format_bytes
@@ -83,11 +84,12 @@ def regrets(records: Iterable[Record]) -> list[Regret]:
             what = (case.op, case.dtype, case.world_size, case.placement, case.size_bytes)
             world = (record.request.command, record.request.job, record.request.resumed)
             worlds.setdefault((what, world), {})[case.algorithm] = record
-    by_choice: dict[tuple[object, ...], list[dict[str, Record]]] = {}
-    for (alike, _), members in worlds.items():
-        for name, record in members.items():
-            if _chosen(record) is not None and len(members) > 1:
-                by_choice.setdefault((alike, name), []).append(members)
+    by_choice = gathered(
+        ((alike, name), members)
+        for (alike, _), members in worlds.items()
+        for name, record in members.items()
+        if _chosen(record) is not None and len(members) > 1
+    )
     found = [_regret(str(name), members) for (_, name), members in by_choice.items()]
     return sorted(found, key=lambda one: (one.record.case.op, one.record.case.dtype, one.record.case.size_bytes))
 
@@ -101,13 +103,8 @@ def report(found: Sequence[Regret], least_worlds: int = 1) -> tuple[str, bool]:
             "no record has a time of a table's choice with others beside it, run algorithms=[best,..] on GPUs first, "
             "or symlab tune --unseen"
         )
-    lines = [tuple(_line(one) for one in found)]
-    columns = (
-        "op", "dtype", "ranks", "size", "worlds", "choice", "us", "quickest", "its us", "regret", "95 %",
-        "catalogue's own", "beside it", "its 95 %", "size searched",
-    )  # fmt: skip
-    numeric = frozenset({"ranks", "size", "worlds", "us", "its us", "regret", "beside it"})
-    table = text([Sheet("regret of a table's choices", columns, tuple(lines), numeric)], [], room_here()).rstrip()
+    numeric = ("ranks", "size", "worlds", "us", "its us", "regret", "beside it")
+    table = one_here("regret of a table's choices", list(map(_row, found)), numeric)
     unseen = [one for one in found if not one.was_searched]
     if not unseen:
         return f"{table}\n\nall sizes are the search's own: give sizes that it did not measure", False
@@ -208,27 +205,25 @@ def _chosen(record: Record) -> Mapping[str, object] | None:
     return chosen if isinstance(chosen, Mapping) and record.request.chosen_by == BEST else None
 
 
-def _line(one: Regret) -> Line:
+def _row(one: Regret) -> dict[str, str]:
     case, beside = one.record.case, one.beside_own
-    return Line(
-        {
-            "op": case.op,
-            "dtype": case.dtype,
-            "ranks": str(case.world_size),
-            "size": format_bytes(case.size_bytes),
-            "worlds": str(one.worlds),
-            "choice": case.algorithm,
-            "us": f"{one.us:.2f}",
-            "quickest": one.quickest,
-            "its us": f"{one.quickest_us:.2f}",
-            "regret": f"{one.share:.1%}",
-            "95 %": _span(one.ratio),
-            "catalogue's own": one.own or "-",
-            "beside it": f"{beside.share:.1%}" if beside is not None else "-",
-            "its 95 %": _span(beside) if beside is not None else "-",
-            "size searched": "yes" if one.was_searched else "no",
-        }
-    )
+    return {
+        "op": case.op,
+        "dtype": case.dtype,
+        "ranks": str(case.world_size),
+        "size": format_bytes(case.size_bytes),
+        "worlds": str(one.worlds),
+        "choice": case.algorithm,
+        "us": f"{one.us:.2f}",
+        "quickest": one.quickest,
+        "its us": f"{one.quickest_us:.2f}",
+        "regret": f"{one.share:.1%}",
+        "95 %": _span(one.ratio),
+        "catalogue's own": one.own or "-",
+        "beside it": f"{beside.share:.1%}" if beside is not None else "-",
+        "its 95 %": _span(beside) if beside is not None else "-",
+        "size searched": "yes" if one.was_searched else "no",
+    }
 
 
 def _span(ratio: Ratio) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from memory.atomic_file import replacing
-from reports.table.sheet import Line, Sheet, room_here, text
+from reports.table.sheet import one_here
 from reports.table.text import counted
 from runner.request.sizes import format_bytes
 from runner.request_error import RequestError
@@ -18,31 +18,26 @@ from symlab.speed.tuned.table import FOLDER, UNIT, Entry, Table, digest_of, read
 
 def text_of(entries: Sequence[Entry]) -> str:
     """The new entries as a table."""
-    lines = []
-    for one in entries:
-        other, library = one.runner_up, one.library
-        lines.append(
-            Line(
-                {
-                    "op": one.op,
-                    "dtype": one.dtype,
-                    "ranks": str(one.ranks),
-                    "size": format_bytes(one.size_bytes),
-                    "choice": one.choice.name,
-                    UNIT: f"{one.choice.value:.6g}",
-                    "interval": f"{one.choice.low:.4g} to {one.choice.high:.4g}",
-                    "runner-up": other.name if other is not None else "-",
-                    "its": f"{other.value:.6g}" if other is not None else "-",
-                    "library": library.name if library is not None else "-",
-                    "library's": f"{library.value:.6g}" if library is not None else "-",
-                    "timed": str(one.searched.timed),
-                    "found": one.searched.found(one.choice.name),
-                }
-            )
-        )
-    columns = tuple(lines[0].cells)
-    numeric = frozenset({"ranks", "size", UNIT, "its", "library's", "timed"})
-    return text([Sheet("choices", columns, (tuple(lines),), numeric)], [], room_here()).rstrip()
+    return one_here("choices", list(map(_row, entries)), ("ranks", "size", UNIT, "its", "library's", "timed"))
+
+
+def _row(one: Entry) -> dict[str, str]:
+    other, library = one.runner_up, one.library
+    return {
+        "op": one.op,
+        "dtype": one.dtype,
+        "ranks": str(one.ranks),
+        "size": format_bytes(one.size_bytes),
+        "choice": one.choice.name,
+        UNIT: f"{one.choice.value:.6g}",
+        "interval": f"{one.choice.low:.4g} to {one.choice.high:.4g}",
+        "runner-up": other.name if other is not None else "-",
+        "its": f"{other.value:.6g}" if other is not None else "-",
+        "library": library.name if library is not None else "-",
+        "library's": f"{library.value:.6g}" if library is not None else "-",
+        "timed": str(one.searched.timed),
+        "found": one.searched.found(one.choice.name),
+    }
 
 
 def refuse_project(place: Path) -> None:

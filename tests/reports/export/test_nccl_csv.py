@@ -101,11 +101,8 @@ def test_ops_that_nccl_chooses_nothing_for_and_ops_without_a_sweep_have_no_lines
     assert nccl_csv([*sweep(), *sends, *defaults]) == nccl_csv(sweep())
 
 
-def simulated(found):
-    made = []
-    for one in found:
-        made.append(replace(one, timing=None, fabric=replace(one.fabric, simulated=True)))
-    return made
+def simulated(one):
+    return replace(one, timing=None, fabric=replace(one.fabric, simulated=True))
 
 
 def failed(one):
@@ -128,7 +125,7 @@ def test_what_failed_at_a_size_is_never_chosen():
     [
         [],
         sweep(settings=(OWN,)),
-        simulated(sweep()),
+        [simulated(one) for one in sweep()],
         [failed(one) for one in sweep()],
         sweep(settings=tuple(one for one in MODEL if one != OWN)),
         sweep(SIZES[:3]),

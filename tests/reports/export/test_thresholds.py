@@ -84,6 +84,7 @@ def test_the_files_say_what_they_were_made_of_and_what_they_lack():
         assert "# 4 x Invented GPU (sm_90a), bfloat16, graph, window kernel, L2 rotate" in text
         assert "regret on sizes left out: " in text
         assert "up to 256 MiB measured" in text
+    assert vllm_sizes(serving()).count("regret on sizes left out: ") == 2
     assert "no CUSTOM_ALL_REDUCE_MAX_SIZES: no record of vLLM's own kernels; run" in vllm_sizes(found)
     assert "no thresholds of custom_all_reduce_v2" in sglang_sizes(found)
 

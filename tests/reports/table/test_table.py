@@ -114,7 +114,7 @@ def test_a_drawn_table_shows_the_same(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
     records = [record(), record(**REFUSED), record(status=Status.WRONG, check=WRONG)]
     drawn = console_table(records, styled=True)
-    assert "\x1b[" in drawn
+    assert "\x1b[2m" in drawn, "captions are dim"
     bare = uncoloured(drawn)
     for word in ("one_shot", "1 KiB", "PASSED", "0.00781", "1.235", "12 of 8192", "simulated"):
         assert word in bare

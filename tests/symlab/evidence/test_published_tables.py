@@ -22,21 +22,28 @@ SECTIONS = README.replace("excerpt", "published")
 READMES = {"README.md": README, f"{published.PLACE.as_posix()}/README.md": SECTIONS}
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A project with one machine whose files were just made; not to be changed."""
-    root = tmp_path_factory.mktemp("published")
+def published_in(root, bundles):
+    """A project with one machine whose bundles, records by name, were just published."""
     folder = root / published.PLACE / MACHINE
     folder.mkdir(parents=True)
     (folder / "README.md").write_text("by which commands\n", encoding="utf-8")
     for name, text in READMES.items():
         (root / name).write_text(text, encoding="utf-8")
-    for dtype in ("bfloat16", "float32"):
-        for world_size in (2, 4):
-            records = study(("one_shot", "nccl"), (KIB, MIB), worlds=2, dtype=dtype, world_size=world_size)
-            bundle.write(records, folder / f"{dtype}-n{world_size}.jsonl.xz")
+    for name, records in bundles.items():
+        bundle.write(records, folder / f"{name}.jsonl.xz")
     published.refresh(root)
     return root
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Not to be changed."""
+    bundles = {
+        f"{dtype}-n{ranks}": study(("one_shot", "nccl"), (KIB, MIB), worlds=2, dtype=dtype, world_size=ranks)
+        for dtype in ("bfloat16", "float32")
+        for ranks in (2, 4)
+    }
+    return published_in(tmp_path_factory.mktemp("published"), bundles)
 
 
 @pytest.fixture

@@ -82,11 +82,15 @@ def test_a_hostile_table_is_one_line(tmp_path, said, text):
     same_text(said("algorithms=best", "tuned=t.json"))
 
 
-def cases(tmp_path, *overrides):
+def request_of(tmp_path, *overrides):
     path = kept(tmp_path, "t.json", gpu="simulated")
     with hydra_over():
         (job,) = compose_jobs(["op=all_reduce", "dtype=bfloat16", f"tuned='{path}'", *overrides], False)
-    return [(one.algorithm, one.size_bytes) for one in cases_of(on_its_fabric(job.request))]
+    return on_its_fabric(job.request)
+
+
+def cases(tmp_path, *overrides):
+    return [(one.algorithm, one.size_bytes) for one in cases_of(request_of(tmp_path, *overrides))]
 
 
 def test_a_case_has_the_name_of_what_runs(tmp_path):
@@ -139,13 +143,8 @@ def test_what_no_table_chose(kernel):
 
 
 def test_auto_beside_best_stands_for_all_others(tmp_path):
-    path = kept(tmp_path, "my.json")
-
     def names(algorithms):
-        words = ["op=all_reduce", f"algorithms={algorithms}", f"tuned={path}", "fabric=simulator", "sizes=[4K]"]
-        with hydra_over():
-            (job,) = compose_jobs(words, False)
-        return on_its_fabric(job.request).algorithms
+        return request_of(tmp_path, f"algorithms={algorithms}", "fabric=simulator", "sizes=[4K]").algorithms
 
     usual = names("auto")
     assert len(usual) > 3

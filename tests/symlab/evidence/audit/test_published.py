@@ -16,24 +16,14 @@ from symlab.evidence.audit.items import Outcome, Point
 from symlab.evidence.audit.published import audit_published
 from tests.golden import same_text
 from tests.symlab.evidence.audit.complete_set import answer, records
+from tests.symlab.evidence.test_published_tables import MACHINE, published_in
 
-MACHINE = "invented-x4"
 ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    root = tmp_path_factory.mktemp("project")
-    folder = root / published.PLACE / MACHINE
-    folder.mkdir(parents=True)
-    (folder / "README.md").write_text("by which commands\n", encoding="utf-8")
-    (root / published.PLACE / "README.md").write_text(
-        f"# Published\n\n<!-- published: {MACHINE} -->\n<!-- end -->\n", encoding="utf-8"
-    )
-    (root / "README.md").write_text(f"# Title\n\n<!-- excerpt: {MACHINE} -->\n<!-- end -->\n", encoding="utf-8")
-    bundle.write(records(), folder / "all_reduce.jsonl.xz")
-    published.refresh(root)
-    return root
+    return published_in(tmp_path_factory.mktemp("project"), {"all_reduce": records()})
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from symlab.evidence.publish.pages import audited
 from symlab.evidence.publish.plan import Plan, PlannedWorld, missing_text, read_plan
 from symlab.evidence.publish.running import Ran
 from tests.golden import refused, same_text
-from tests.reports.synthetic import KIB, MIB, record, study
+from tests.reports.synthetic import KIB, MIB, record
 from tests.repository import git
 
 ASKED = ("fabric=simulator", "world_size=4")
@@ -462,13 +462,3 @@ def test_the_command_line_reaches_it_and_names_wrong_options(tmp_path, capsys):
     ):
         assert main(["publish", *arguments]) == 2
         same_text(capsys.readouterr().err)
-
-
-@pytest.mark.slow
-def test_records_of_a_study_are_read_as_worlds(machine):
-    """Five worlds of one case are one line of the table, with their number."""
-    for number in range(5):
-        some = study(("one_shot", "nccl"), (KIB,), worlds=number + 1)
-        machine.outcomes[number] = Ran(tuple(one for one in some if one.request.command == f"command{number}"), 0)
-    assert machine.publish(worlds=5) == 0
-    assert "worlds: 5 new worlds a case" in (machine.folder / "table.md").read_text()

@@ -22,10 +22,6 @@ TINY = ("fabric=simulator", "op=barrier", "world_size=2", "algorithms=[push]", "
 EXPERIMENT = "# @package _global_\n# a barrier\nop: barrier\nworld_size: 2\nalgorithms: [push]\nlaunches: 1\n"
 
 
-def command(*arguments):
-    return [sys.executable, "-P", "-m", "symlab", *arguments]
-
-
 def environment():
     return os.environ | {"PYTHONPATH": str(ROOT)}
 
@@ -39,9 +35,32 @@ def own(tmp_path):
     return folder
 
 
-def asked(folder, own, *more, worlds=2):
-    options = ["-e", "tiny", "--worlds", str(worlds), "--config-dir", str(own), "--rerun", "1", *more]
-    return command("publish", str(folder), *options, "fabric=simulator")
+def asked(folder, own):
+    options = ["-e", "tiny", "--worlds", "2", "--config-dir", str(own), "--rerun", "1", "fabric=simulator"]
+    return [sys.executable, "-P", "-m", "symlab", "publish", str(folder), *options]
+
+
+def in_the_second_world(folder, own):
+    """A process that publishes and is in its second world, and the processes of that."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(asked(folder, own), env=environment(), text=True, **pipes)
+    next(line for line in process.stdout if line.startswith("[2/2] tiny-world2: running"))
+    until(lambda: children_of(process.pid), "a process of the world")
+    return process, children_of(process.pid)
+
+
+def ended(line):
+    """How a command ended."""
+    return subprocess.run(
+        line, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S
+    )
+
+
+def shadow(folder, main):
+    """A package that shadows symlab with what main does."""
+    (folder / "symlab").mkdir()
+    (folder / "symlab" / "__init__.py").write_text("")
+    (folder / "symlab" / "__main__.py").write_text(main)
 
 
 @pytest.mark.slow
@@ -92,10 +111,7 @@ def test_a_world_without_the_project_fails(tmp_path, monkeypatch):
 
 def test_why_a_world_failed_names_no_place_of_this_machine(tmp_path, monkeypatch):
     """Neither its temporary folder nor a home folder: publish.json and the page are published."""
-    (tmp_path / "symlab").mkdir()
-    text = "import os\nraise SystemExit(f'{os.getcwd()}/x and {os.environ[\"HOME\"]}/y are missing')\n"
-    (tmp_path / "symlab" / "__init__.py").write_text("")
-    (tmp_path / "symlab" / "__main__.py").write_text(text)
+    shadow(tmp_path, "import os\nraise SystemExit(f'{os.getcwd()}/x and {os.environ[\"HOME\"]}/y are missing')\n")
     monkeypatch.setenv("HOME", str(tmp_path / "home" / "somebody"))
     monkeypatch.delenv("PYTHONPATH", raising=False)
     ran = run_world(tmp_path, [*TINY, "track=none"])
@@ -107,14 +123,7 @@ def test_why_a_world_failed_names_no_place_of_this_machine(tmp_path, monkeypatch
 @pytest.mark.slow
 def test_an_interrupt_ends_the_world_and_says_what_is_stored(tmp_path, own):
     folder = tmp_path / "set"
-    process = subprocess.Popen(
-        asked(folder, own), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    for line in process.stdout:
-        if line.startswith("[2/2] tiny-world2: running"):
-            break
-    until(lambda: children_of(process.pid), "a process of the world")
-    world = children_of(process.pid)
+    process, world = in_the_second_world(folder, own)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=NEVER_S)
     assert process.returncode == 143
@@ -125,21 +134,13 @@ def test_an_interrupt_ends_the_world_and_says_what_is_stored(tmp_path, own):
 
 
 @pytest.mark.slow
-def test_a_kill_leaves_no_world_behind_and_the_next_call_goes_on(tmp_path, own):
+def test_after_a_kill_the_next_call_goes_on(tmp_path, own):
     folder = tmp_path / "set"
-    process = subprocess.Popen(asked(folder, own), env=environment(), stdout=subprocess.PIPE, text=True)
-    for line in process.stdout:
-        if line.startswith("[2/2] tiny-world2: running"):
-            break
-    until(lambda: children_of(process.pid), "a process of the world")
-    world = children_of(process.pid)
+    process, _ = in_the_second_world(folder, own)
     process.kill()
-    process.wait(NEVER_S)
-    until(lambda: all(is_gone(one) for one in world), "the end of the world without its command")
+    process.communicate(timeout=NEVER_S)
     first = (folder / "tiny-world1.jsonl.xz").read_bytes()
-    done = subprocess.run(
-        asked(folder, own), env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S
-    )
+    done = ended(asked(folder, own))
     assert done.returncode == 0, done.stderr + done.stdout
     assert "2 worlds, 1 to run" in done.stdout
     assert (folder / "tiny-world1.jsonl.xz").read_bytes() == first
@@ -165,15 +166,24 @@ except KeyboardInterrupt as interrupt:
 """
 
 
+@pytest.mark.slow
+def test_a_kill_leaves_no_world_behind(tmp_path):
+    """The world would go on for ever."""
+    begun = tmp_path / "begun"
+    shadow(tmp_path, f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep({NEVER_S})\n")
+    program = "import pathlib; from symlab.evidence.publish.running import run_world; run_world(pathlib.Path({!r}), [])"
+    process = subprocess.Popen([sys.executable, "-c", program.format(str(tmp_path))], cwd=ROOT, env=environment())
+    until(begun.exists, "the beginning of the world")
+    (world,) = children_of(process.pid)
+    process.kill()
+    process.wait(NEVER_S)
+    until(lambda: is_gone(world), "the end of the world without its command")
+
+
 def test_an_interrupt_while_a_world_starts_ends_it(tmp_path):
     """Python drops an exception that a signal raises in a callback of fork(): the command went on, to exit code 0."""
-    (tmp_path / "symlab").mkdir()
-    (tmp_path / "symlab" / "__init__.py").write_text("")
-    (tmp_path / "symlab" / "__main__.py").write_text(f"import time\ntime.sleep({NEVER_S})\n")
-    asked = [sys.executable, "-c", AT_FORK, str(tmp_path)]
-    done = subprocess.run(
-        asked, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=NEVER_S
-    )
+    shadow(tmp_path, f"import time\ntime.sleep({NEVER_S})\n")
+    done = ended([sys.executable, "-c", AT_FORK, str(tmp_path)])
     assert (done.returncode, done.stdout.strip(), done.stderr) == (143, "", "")
 
 

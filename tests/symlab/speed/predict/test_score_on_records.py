@@ -61,7 +61,7 @@ def test_the_order_within_a_size_is_spearmans_correlation():
     [([1.05, 2.1, 3.1, 4.2, 5.2], True), ([1.2, 2.4, 3.6, 4.8, 6.0], False), ([1.05, 1.04, 1.03, 1.02, 1.01], False)],
 )
 def test_the_goals_are_reached_or_not(predicted, is_met):
-    said = report(of(predicted, [1, 2, 3, 4, 5]), {}, None)
+    said = report(of(predicted, [1, 2, 3, 4, 5]), {})
     assert ("not reached" in said) != is_met
     assert "5 tunings: median error" in said
 
@@ -83,7 +83,7 @@ def test_worlds_are_pooled_and_what_can_not_be_profiled_is_told():
     assert (one.case.algorithm, one.time_us, other.time_us) == (NAMES[0], 12.0, 5.0)
     assert 0 < dependent_us < predicted_us
     assert list(problems.values()) == ["it waits"]
-    assert "not predicted: it waits" in report(found, problems, None)
+    assert "not predicted: it waits" in report(found, problems)
 
 
 def test_records_without_times_of_ours_are_one_line(tmp_path, capsys):

@@ -30,6 +30,9 @@ US = {"sum": 3.0, "sum_blocks8": 1.0, "sum_blocks16": 2.0}
 """Invented times of the entry; all of the catalogue's take 2.5."""
 
 
+LINE = ["op=all_reduce", "sizes=[4K]", "world_size=2", "fabric=simulator", "track=none", "tuned=mine.json"]
+
+
 def us(case):
     return US.get(case.algorithm, 2.5)
 
@@ -68,8 +71,7 @@ def test_all_values_of_parameters_are_measured_and_the_best_is_chosen(tmp_path, 
 def test_a_table_of_ones_own_runs_the_entry_that_it_chose(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     searched(tmp_path)
-    line = ["op=all_reduce", "sizes=[4K]", "world_size=2", "fabric=simulator", "track=none", "tuned=mine.json"]
-    assert main(["run", *line, "algorithms=[best,lamport]"]) == 0
+    assert main(["run", *LINE, "algorithms=[best,lamport]"]) == 0
     found = {one.case.algorithm: one for one in read_records([tmp_path / "records"])}
     assert set(found) == {"sum_blocks8", "lamport"}
     chosen = found["sum_blocks8"].request
@@ -79,7 +81,7 @@ def test_a_table_of_ones_own_runs_the_entry_that_it_chose(tmp_path, monkeypatch,
     (folder,) = (tmp_path / "records").iterdir()
     assert main(["replay", str(folder), "--records", "again"]) == 0
     assert "2 BIT-EQUAL" in capsys.readouterr().out
-    assert main(["predict", *line, "algorithms=best", "fabric.gpu=h200"]) == 0
+    assert main(["predict", *LINE, "algorithms=best", "fabric.gpu=h200"]) == 0
     assert "sum_blocks8" in capsys.readouterr().out
 
 
@@ -88,8 +90,7 @@ def test_a_kernel_that_changed_since_the_search_is_refused(tmp_path, monkeypatch
     searched(tmp_path)
     text = Path("mine.json").read_text().replace('"kernel": "sha256:', '"kernel": "sha256:0')
     Path("mine.json").write_text(text)
-    line = ["op=all_reduce", "sizes=[4K]", "world_size=2", "fabric=simulator", "track=none", "tuned=mine.json"]
-    assert main(["run", *line, "algorithms=best"]) == 2
+    assert main(["run", *LINE, "algorithms=best"]) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert "own/kernels.yaml:sum@blocks8 is not what was searched (tuned)" in said
     assert not (tmp_path / "records").exists()
@@ -142,14 +143,19 @@ def test_what_the_model_can_not_predict_is_measured_without(tmp_path, monkeypatc
     assert read(Path("mine.json")).entries[0].choice.name == PLACE + "@blocks8"
 
 
-def test_the_model_predicts_entries_of_a_search(tmp_path, monkeypatch):
-    """By the profiles that a search has without seams, in this process and in others."""
-    monkeypatch.chdir(tmp_path)
-    write_entries(tmp_path / "own", sum=ENTRY)
+def of_two_blocks(folder, *beside):
+    """The candidates of the entry with two numbers of blocks, and of the catalogue's beside it."""
+    write_entries(folder / "own", sum=ENTRY)
     brought = [found_at(f"{PLACE}@blocks{blocks}") for blocks in (4, 8)]
     base = Case("all_reduce", "best", "float32", "native", "sum", 4096, 2)
     traits = Traits("nvshmem", "sm_90a", 2, 1 << 33, multicast=False)
-    candidates = Candidates(base, [one.spec.algorithm for one in brought], traits, brought)
+    return Candidates(base, [*beside, *(one.spec.algorithm for one in brought)], traits, brought)
+
+
+def test_the_model_predicts_entries_of_a_search(tmp_path, monkeypatch):
+    """By the profiles that a search has without seams, in this process and in others."""
+    monkeypatch.chdir(tmp_path)
+    candidates = of_two_blocks(tmp_path)
     asked = [*candidates.own(), *candidates.grid(candidates.algorithms)]
     assert [one.algorithm for one in asked] == ["sum", "sum_blocks8"]
     for processes in (1, 2):
@@ -162,11 +168,7 @@ def test_the_model_predicts_entries_of_a_search(tmp_path, monkeypatch):
 def test_an_entry_whose_first_combination_is_slow_is_ranked_whole(tmp_path, monkeypatch):
     """The usual values, which come first, are the same at all sizes."""
     monkeypatch.chdir(tmp_path)
-    write_entries(tmp_path / "own", sum=ENTRY)
-    brought = [found_at(f"{PLACE}@blocks{blocks}") for blocks in (4, 8)]
-    base = Case("all_reduce", "best", "float32", "native", "sum", 4096, 2)
-    traits = Traits("nvshmem", "sm_90a", 2, 1 << 33, multicast=False)
-    candidates = Candidates(base, ["lamport", *(one.spec.algorithm for one in brought)], traits, brought)
+    candidates = of_two_blocks(tmp_path, "lamport")
     us = {"lamport": 10.0, "sum": 100.0, "sum_blocks8": 5.0}
     model = SimpleNamespace(us=lambda case, work: work)
     profiler = SimpleNamespace(of=lambda cases, limit_s: [(one, us.get(one.algorithm, 20.0)) for one in cases])
