@@ -21,8 +21,8 @@ from runner.records.command_json import command_document_of
 from runner.records.scrub import WITHHELD
 from runner.records.store import Store, StoreError
 from runner.request.experiments import CONF
-from runner.track.__main__ import main as send
 from runner.world.processes import ProcessWorld
+from symlab.command import main as symlab
 from tests.patience import NEVER_S
 from tests.runner.conftest import Script, in_thread
 from tests.runner.environment.test_repository import git
@@ -224,7 +224,7 @@ def test_a_password_in_the_tracking_uri(place, capsys):
     (folder,) = place.records.iterdir()
     assert [name for name, hits in found_in(folder).items() if IN_THE_URI in hits] == []
     assert bundle.read([folder])[0].request.configuration["track"]["uri"] == f"http://{WITHHELD}@127.0.0.1:9/{SOMEBODY}"
-    assert send([str(folder), "--uri", uri]) == 1
+    assert symlab(["track", str(folder), "--uri", uri]) == 1
     said = capsys.readouterr()
     assert IN_THE_URI not in said.out + said.err
 
