@@ -15,8 +15,10 @@ the meeting up beyond its deadline.
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Protocol, cast
 
 from memory.fabric import DeadlineExceeded, Disagreement, PeerLost
@@ -48,6 +50,17 @@ class Store(Protocol):
     def get(self, key: str, /) -> bytes: ...
     def multi_get(self, keys: list[str], /) -> list[bytes]: ...
     def delete_key(self, key: str, /) -> bool: ...
+
+
+def tcp_store(address: str, port: int, patience_s: float, listener: socket.socket | None = None) -> Store:
+    """Return a connection to a store, for which it waits; with a socket that listens there, the store itself, which is
+    served until it is gone. What they write is not signed."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    served: dict[str, Any] = {} if listener is None else {"is_master": True, "master_listen_fd": listener.detach()}
+    limit = timedelta(seconds=patience_s)
+    store: Any = TCPStore(address, port, None, timeout=limit, wait_for_workers=False, **served)
+    return cast("Store", store)
 
 
 class Meeting:

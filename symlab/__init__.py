@@ -26,41 +26,26 @@ if TYPE_CHECKING:
     from symlab.worlds import world as world
 
 _MODULES = {
-    "Rank": "symlab.ranks",
-    "WorldFailure": "runner.world.world",
-    "case": "symlab.describing",
     "catalogue": "symlab.describing",
-    "check": "symlab.checking",
-    "compile": "symlab.compiling",
-    "experiment": "symlab.experiments",
-    "explore": "symlab.checks.exploring",
     "kernel": "symlab.describing",
+    "case": "symlab.describing",
+    "compile": "symlab.compiling",
+    "run": "symlab.running",
     "make_inputs": "symlab.checking",
     "make_reference": "symlab.checking",
-    "records": "symlab.loading",
-    "run": "symlab.running",
-    "simulate": "symlab.simulating",
+    "check": "symlab.checking",
     "world": "symlab.worlds",
+    "Rank": "symlab.ranks",
+    "WorldFailure": "runner.world.world",
+    "simulate": "symlab.simulating",
+    "explore": "symlab.checks.exploring",
+    "experiment": "symlab.experiments",
+    "records": "symlab.loading",
 }
-"""The module of each name. No module has the name of a function: importing it would replace the function."""
+"""The module of each name, in the order of symlab/README.md. No module has the name of a function: importing it would
+replace the function."""
 
-__all__ = [  # noqa: RUF022  in the order of symlab/README.md
-    "catalogue",
-    "kernel",
-    "case",
-    "compile",
-    "run",
-    "make_inputs",
-    "make_reference",
-    "check",
-    "world",
-    "Rank",
-    "WorldFailure",
-    "simulate",
-    "explore",
-    "experiment",
-    "records",
-]
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,11 @@ class Asked:
     graph: bool = False
     stream: int | None = None
     dependent: bool = False
+
+
+def asked_in(call: Mapping[str, Any]) -> Asked:
+    """Return what a call of World.launch or symlab.simulate asks, of all its arguments by name."""
+    return Asked(**{one.name: call[one.name] for one in fields(Asked) if one.name in call})
 
 
 OF_STEP = (

@@ -15,7 +15,7 @@ from cases.record.request import RecordedRequest
 from kernels.baselines import Baseline
 from kernels.catalogue import specs_of
 from kernels.spec import KernelSpec
-from runner.case.cases import cases_of, check_against_catalogue, resolved
+from runner.case.cases import AS_ASKED, cases_of, check_against_catalogue, resolved
 from runner.case.host_memory import check_host_memory
 from runner.environment.host import available_bytes
 from runner.records.scrub import scrubbed_values
@@ -107,20 +107,11 @@ def checked(values: Mapping[str, Any]) -> Request:
 
 def _values_of(case: Case, spec: KernelSpec | Baseline) -> dict[str, Any]:
     sizes: dict[str, Any] = {"sizes": {"list": [case.size_bytes]}}
-    return (dict(zip("mnk", case.gemm, strict=True)) if case.gemm else sizes) | {
-        "op": case.op,
-        "algorithms": [case.algorithm],
-        "dtype": case.dtype,
-        "accumulator": "auto" if isinstance(spec, Baseline) else case.accumulator,
-        "reduction": case.reduction,
-        "world_size": case.world_size,
-        "placement": case.placement,
-        "inputs": case.inputs,
-        "seed": case.seed,
-        "root": case.root,
-        "offset": case.offset,
-        "stress": case.stress,
-        "counts": case.counts,
+    accumulator = "auto" if isinstance(spec, Baseline) else case.accumulator
+    return {
+        **{name: getattr(case, name) for name in (*AS_ASKED, "placement", "inputs", "counts")},
+        **{"algorithms": [case.algorithm], "accumulator": accumulator},
+        **(dict(zip("mnk", case.gemm, strict=True)) if case.gemm else sizes),
     }
 
 

@@ -11,7 +11,7 @@ from memory.tensor import flat_bytes
 from reports.table.text import counted
 from runner.world.world import WorldFailure
 from simulator.options import Memory, Schedule
-from symlab.launching import Asked, Brought, Kernel, brought_launch
+from symlab.launching import Brought, Kernel, asked_in, brought_launch
 from symlab.variables import Variables
 from symlab.worlds import Launched, world
 
@@ -130,27 +130,11 @@ def simulate(
     >>> [int(out) for out in done.outputs["out"]], len(done.runs)
     ([0, 1, 2], 20)
     """
+    asked = asked_in(locals())
     how: dict[str, Any] = {"schedule": schedule, "granularity": granularity, "multicast": multicast, "gpu": gpu}
     how |= {"heap_bytes": heap_bytes, "step_budget": step_budget, "races": races, "memory": memory}
     numbers, made = _seeds(schedule, memory, seeds), world(ranks, arch=arch, **how).request
     arch = arch if gpu is None else made.arch
-    asked = Asked(
-        kernel,
-        buffers,
-        arguments,
-        grid,
-        block,
-        local,
-        variables,
-        entry,
-        shared_bytes,
-        cluster,
-        cooperative,
-        assumptions,
-        launches,
-        graph,
-        dependent=dependent,
-    )
     work = brought_launch(asked, ranks, arch, made.heap_bytes)
     how |= {"arch": arch or work.arch}
     return Simulation(tuple(_run(work, ranks, seed, deadline_s, how) for seed in numbers))

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -15,6 +15,7 @@ from cases.finding import SEVERITIES, Finding, gravest_first
 from memory.fabric import Fabric
 from reports.table.text import counted
 from runner.request.gpu_types import arch_of, document_of, gpu_asked
+from runner.request.schema import FabricSchema
 from runner.request.validate import MAX_DEVICE_HEAP_BYTES, MAX_HEAP_BYTES, check_heap
 from runner.request_error import RequestError
 from runner.world import fabrics
@@ -23,7 +24,7 @@ from runner.world.launcher import find
 from runner.world.world import WorldFailure
 from simulator.gpu import block_shared_bytes
 from simulator.options import Schedule
-from symlab.launching import Asked, Brought, Kernel, brought_launch, check_block, is_function, run_on_rank
+from symlab.launching import Brought, Kernel, asked_in, brought_launch, check_block, is_function, run_on_rank
 from symlab.ranks import Rank
 from symlab.requests import checked, naming_arguments, with_arguments
 from symlab.variables import Variables
@@ -41,23 +42,9 @@ Result = TypeVar("Result")
 
 _ARGUMENTS = {
     "world_size": "ranks",
-    "fabric.name": "fabric",
     "check.races": "races",
-    **{
-        f"fabric.{name}": name
-        for name in (
-            "heap_bytes",
-            "arch",
-            "multicast",
-            "multimem",
-            "schedule",
-            "granularity",
-            "memory",
-            "seed",
-            "step_budget",
-            "gpu",
-        )
-    },
+    **{f"fabric.{one.name}": one.name for one in fields(FabricSchema) if one.name != "share_gpus"},
+    "fabric.name": "fabric",
 }
 """The arguments of world(), by the command's keys that stand for them."""
 _OF_FABRIC = {key: name for key, name in _ARGUMENTS.items() if key.startswith("fabric.")}
@@ -211,24 +198,7 @@ class World:
 
         Raises WorldFailure and ValueError as run does, and ValueError for what can't be launched.
         """
-        arch = self._arch() if is_function(kernel) else None
-        asked = Asked(
-            kernel,
-            buffers,
-            arguments,
-            grid,
-            block,
-            local,
-            variables,
-            entry,
-            shared_bytes,
-            cluster,
-            cooperative,
-            assumptions,
-            launches,
-            graph,
-            dependent=dependent,
-        )
+        asked, arch = asked_in(locals()), self._arch() if is_function(kernel) else None
         work = brought_launch(asked, self.ranks, arch, self.request.heap_bytes)
         seed = int(self.request.seed) if self.request.simulated and self.request.schedule != Schedule.fair else None
         return self.launch_brought(work, seed, deadline_s)

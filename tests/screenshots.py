@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from reports.record.writing import write_file
-from runner.track.__main__ import main as send
+from symlab.command import main as symlab
 from tests.browser import OPTIONS, executable
 from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
 
@@ -26,7 +26,7 @@ MEASURED = "h200-x4"
 def main():
     with tempfile.TemporaryDirectory() as place:
         database = Path(place) / "mlflow.db"
-        assert send([str(PUBLISHED), "--uri", f"sqlite:///{database}", "--experiment", MEASURED]) == 0
+        assert symlab(["track", str(PUBLISHED), "--uri", f"sqlite:///{database}", "--experiment", MEASURED]) == 0
         from playwright.sync_api import sync_playwright
 
         with serving(database) as address, sync_playwright() as playwright:

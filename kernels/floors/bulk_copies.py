@@ -19,28 +19,18 @@ import cutlass.cute as cute
 
 from kernels.dsl import bulk, device
 from kernels.floors.copies import THREADS, TURN_BYTES
+from kernels.floors.launched import Launched
 
 STAGES = 5
 
 
-class BulkCopies:
+class BulkCopies(Launched):
     """blocks: of the grid."""
+
+    threads = THREADS
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
-
-    @cute.jit
-    def __call__(
-        self,
-        sources: cute.Pointer,
-        targets: cute.Pointer,
-        source: cute.Pointer,
-        target: cute.Pointer,
-        turns: cutlass.Uint32,
-        rank: cutlass.Uint32,
-    ) -> None:
-        launched = self.kernel(sources, targets, source, target, turns, rank)
-        launched.launch(grid=[self.blocks, 1, 1], block=[THREADS, 1, 1])
 
     @cute.kernel
     def kernel(

@@ -25,6 +25,7 @@ import cutlass
 import cutlass.cute as cute
 
 from kernels.dsl import device
+from kernels.floors.launched import Launched
 
 THREADS = 512
 IN_FLIGHT = 8
@@ -33,28 +34,16 @@ TURN_BYTES = THREADS * IN_FLIGHT * VECTOR_BYTES
 """Bytes that a block copies in a turn."""
 
 
-class Copies:
+class Copies(Launched):
     """push: the source's GPU stores; else the target's loads. both: around the ring, else from rank 0 to rank 1.
     blocks: of the grid, on every rank that works."""
+
+    threads = THREADS
 
     def __init__(self, blocks: int, push: bool, both: bool = False) -> None:
         self.blocks = blocks
         self.push = push
         self.both = both
-
-    @cute.jit
-    def __call__(
-        self,
-        sources: cute.Pointer,
-        targets: cute.Pointer,
-        source: cute.Pointer,
-        target: cute.Pointer,
-        turns: cutlass.Uint32,
-        rank: cutlass.Uint32,
-        ranks: cutlass.Uint32,
-    ) -> None:
-        launched = self.kernel(sources, targets, source, target, turns, rank, ranks)
-        launched.launch(grid=[self.blocks, 1, 1], block=[THREADS, 1, 1])
 
     @cute.kernel
     def kernel(

@@ -28,28 +28,18 @@ import cutlass
 import cutlass.cute as cute
 
 from kernels.dsl import device
+from kernels.floors.launched import Launched
 
 STEPS = 256
 LINE_BYTES = 128
 FACTOR = 5
 
 
-class DependentLoads:
+class DependentLoads(Launched):
     """remote: walk over the next rank's memory; else over the own."""
 
     def __init__(self, remote: bool) -> None:
         self.remote = remote
-
-    @cute.jit
-    def __call__(
-        self,
-        datas: cute.Pointer,
-        place: cute.Pointer,
-        walked: cute.Pointer,
-        lines: cutlass.Uint32,
-        rank: cutlass.Uint32,
-    ) -> None:
-        self.kernel(datas, place, walked, lines, rank).launch(grid=[1, 1, 1], block=[32, 1, 1])
 
     @cute.kernel
     def kernel(

@@ -20,6 +20,7 @@ import cutlass.cute as cute
 from kernels.dsl import device
 from kernels.dsl.arithmetic import Reduction
 from kernels.floors.copies import THREADS, VECTOR_BYTES
+from kernels.floors.launched import Launched
 
 IN_FLIGHT = 4
 """Vectors of each summand that a thread has in flight: with two summands as many loads as a copy."""
@@ -28,15 +29,13 @@ TURN_BYTES = THREADS * IN_FLIGHT * VECTOR_BYTES
 """Bytes of each buffer that a block works on in a turn."""
 
 
-class LocalReduction:
+class LocalReduction(Launched):
     """blocks: of the grid."""
+
+    threads = THREADS
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
-
-    @cute.jit
-    def __call__(self, left: cute.Pointer, right: cute.Pointer, total: cute.Pointer, turns: cutlass.Uint32) -> None:
-        self.kernel(left, right, total, turns).launch(grid=[self.blocks, 1, 1], block=[THREADS, 1, 1])
 
     @cute.kernel
     def kernel(self, left: cute.Pointer, right: cute.Pointer, total: cute.Pointer, turns: cutlass.Uint32) -> None:

@@ -26,13 +26,14 @@ import cutlass
 import cutlass.cute as cute
 
 from kernels.dsl import device
+from kernels.floors.launched import Launched
 
 TRIPS = 128
 LINE_BYTES = 128
 MOST_STORES = 64
 
 
-class PingPong:
+class PingPong(Launched):
     """order: of the store, "relaxed" or "release"; polls are relaxed or acquire. stores: weak stores to the other
     rank's memory before each store to its flag."""
 
@@ -40,18 +41,6 @@ class PingPong:
         self.order = order
         self.poll = "relaxed" if order == "relaxed" else "acquire"
         self.stores = stores
-
-    @cute.jit
-    def __call__(
-        self,
-        flags: cute.Pointer,
-        flag: cute.Pointer,
-        lines: cute.Pointer,
-        last: cute.Pointer,
-        bounced: cute.Pointer,
-        rank: cutlass.Uint32,
-    ) -> None:
-        self.kernel(flags, flag, lines, last, bounced, rank).launch(grid=[1, 1, 1], block=[32, 1, 1])
 
     @cute.kernel
     def kernel(

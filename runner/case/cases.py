@@ -32,6 +32,9 @@ from symlab.rooms import part_of
 USUAL_DTYPE = "float32"
 """What dtype=auto stands for, where an op has it."""
 
+AS_ASKED = ("op", "dtype", "reduction", "world_size", "seed", "root", "offset", "stress")
+"""What a case has as its request has it."""
+
 
 def resolved(
     request: Request,
@@ -190,9 +193,8 @@ def _placements(request: ResolvedRequest, algorithm: str) -> tuple[str, ...]:
 def _case(request: ResolvedRequest, algorithm: str, size_bytes: int, placement: str) -> Case:
     """One case. A baseline's names what runs: its accumulator is the library's own matter."""
     baseline = find_baseline(algorithm)
-    names = ("op", "dtype", "reduction", "world_size", "seed", "root", "offset", "stress")
     return Case(
-        **{name: getattr(request, name) for name in names},
+        **{name: getattr(request, name) for name in AS_ASKED},
         algorithm=algorithm,
         accumulator=ACCUMULATOR if baseline else request.accumulator,
         size_bytes=size_bytes,

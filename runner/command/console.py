@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from reports.table.text import counted, place_text, story_of
-from runner.command.progress import Bar, Progress, clock_text
+from runner.command.progress import Bar, Progress
 from runner.request.sizes import format_bytes
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ class Console:
         self._bar = Bar(self._progress)
         self._live: Drawn | None = None
         self._last_finish_s = clock()
-        self._spread = ""
 
     def __enter__(self) -> Console:
         for line in self._heading:
@@ -126,7 +125,7 @@ class Console:
 
     def spread(self, text: str) -> None:
         """Say of all workers how far they are, in place of the case that runs: "3 running, 5 of 12 jobs done"."""
-        self._spread = self._bar.spread = text
+        self._bar.spread = text
         self._redraw()
 
     @contextlib.contextmanager
@@ -178,23 +177,11 @@ class Console:
         elif record.status not in (PASSED, REFUSED) and record.reason:
             # Why cases were refused is said once for all of them, below the table.
             text += f": {record.reason.splitlines()[0]}"
-        progress = self._progress
-        return f"[{progress.done}/{progress.total}] {text}{self._so_far() if self._live is None else ''}"
-
-    def _so_far(self) -> str:
-        """What a line of a large command says beside its case."""
-        progress = self._progress
-        if progress.total <= MANY_CASES and not self._spread:
-            return ""
-        parts = []
-        if self._spread:
-            parts.append(self._spread)
-        elif self._bar.jobs > 1:
-            parts.append(f"job {self._bar.job} of {self._bar.jobs}")
-        parts += [f"{progress.failed:,} failed so far"] if progress.failed else []
-        if (remaining_s := progress.remaining_s) is not None:
-            parts.append(f"about {clock_text(remaining_s)} left")
-        return f" ({', '.join(parts)})" if parts else ""
+        progress, parts = self._progress, list[str]()
+        if self._live is None and (progress.total > MANY_CASES or self._bar.spread):
+            parts = self._bar.stands()
+        text += f" ({', '.join(parts)})" if parts else ""
+        return f"[{progress.done}/{progress.total}] {text}"
 
     def end(self) -> None:
         """Take the bar away. Twice is as good as once."""

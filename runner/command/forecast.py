@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from cases.case import UNIFORM, Case
@@ -31,20 +32,11 @@ MAX_REASONS = 20
 """Number of reasons of refusals that are listed."""
 
 _COLUMNS: dict[str, Callable[[Case], object]] = {
-    "op": lambda case: case.op,
-    "algorithm": lambda case: case.algorithm,
-    "dtype": lambda case: case.dtype,
-    "accumulator": lambda case: case.accumulator,
-    "reduction": lambda case: case.reduction,
-    "ranks": lambda case: case.world_size,
-    "placement": lambda case: case.placement,
-    "inputs": lambda case: case.inputs,
-    "root": lambda case: case.root,
-    "offset": lambda case: case.offset,
-    "seed": lambda case: case.seed,
-    "counts": lambda case: case.counts,
+    **{name: attrgetter(name) for name in ("op", "algorithm", "dtype", "accumulator", "reduction")},
+    "ranks": attrgetter("world_size"),
+    **{name: attrgetter(name) for name in ("placement", "inputs", "root", "offset", "seed", "counts")},
     "m x n x k": lambda case: " x ".join(map(str, case.gemm)) if case.gemm else "none",
-    "stress": lambda case: case.stress,
+    "stress": attrgetter("stress"),
 }
 """The axes of cases but for their size."""
 

@@ -78,15 +78,16 @@ class Bar:
     case: str = "starting"
     spread: str = ""
 
-    def line(self) -> str:
-        """Return the counts, the time that is left, and where the command is."""
-        progress = self.progress
-        parts = [f"{progress.done}/{progress.total}"]
-        if progress.remaining_s is not None:
-            parts.append(f"{clock_text(progress.remaining_s)} left")
-        if progress.failed:
-            parts.append(f"{progress.failed} failed")
+    def stands(self) -> list[str]:
+        """Return the time that is left, what failed, and how far jobs or workers are."""
+        remaining_s, failed = self.progress.remaining_s, self.progress.failed
+        parts = [f"{clock_text(remaining_s)} left"] if remaining_s is not None else []
+        parts += [f"{failed:,} failed"] if failed else []
         if self.spread:
-            return " ".join([*parts, self.spread])
-        job = [f"job {self.job}/{self.jobs}"] if self.jobs > 1 else []
-        return " ".join([*parts, *job, self.case])
+            return [*parts, self.spread]
+        return [*parts, f"job {self.job}/{self.jobs}"] if self.jobs > 1 else parts
+
+    def line(self) -> str:
+        """Return the counts, how it stands, and the case."""
+        case = [] if self.spread else [self.case]
+        return " ".join([f"{self.progress.done}/{self.progress.total}", *self.stands(), *case])

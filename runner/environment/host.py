@@ -18,6 +18,12 @@ from typing import Any
 CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
+_FILES = {"cpu": ("cpu.max",), "memory": ("memory.max", "memory.current", "inactive_file")}
+"""By controller: of memory the limit, what is used, and in memory.stat what could be given back."""
+_FILES_OF_VERSION_1 = {
+    "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
 UNLIMITED = 1 << 60
 """Bytes; above it an older kernel's limit of a control group means none."""
 
@@ -60,19 +66,10 @@ def container(missing: dict[str, str], groups: Path = GROUPS, own: Path = OWN_GR
     """Whether this looks like a container, and what its control groups permit: cores and bytes; None: all of them."""
     found: dict[str, Any] = {"inside": any(Path(name).exists() for name in CONTAINER_FILES)}
     try:
-        paths = _groups_of(own)
-        if (groups / "cgroup.controllers").exists():
-            cores = [_cores(*_words(folder / "cpu.max")) for folder in _upwards(groups, paths.get("", "/"))]
-            limits = [_bytes(*_words(folder / "memory.max")) for folder in _upwards(groups, paths.get("", "/"))]
-        else:
-            cores = [
-                _cores(*_words(folder / "cpu.cfs_quota_us"), *_words(folder / "cpu.cfs_period_us"))
-                for folder in _upwards(groups / "cpu", paths.get("cpu", "/"))
-            ]
-            limits = [
-                _bytes(*_words(folder / "memory.limit_in_bytes"))
-                for folder in _upwards(groups / "memory", paths.get("memory", "/"))
-            ]
+        folders, names = _files(groups, own, "cpu")
+        cores = [_cores(*(word for name in names for word in _words(folder / name))) for folder in folders]
+        folders, (limit, *_) = _files(groups, own, "memory")
+        limits = [_bytes(*_words(folder / limit)) for folder in folders]
     except (OSError, ValueError) as error:
         missing["container"] = f"its control groups: {error}"
         return found | {"cores": None, "memory_bytes": None}
@@ -90,12 +87,7 @@ def available_bytes(groups: Path = GROUPS, own: Path = OWN_GROUPS, meminfo: Path
         fields = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
         left = [int(fields["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in fields else []
     with contextlib.suppress(OSError, ValueError):
-        paths = _groups_of(own)
-        if (groups / "cgroup.controllers").exists():
-            folders, names = _upwards(groups, paths.get("", "/")), ("memory.max", "memory.current", "inactive_file")
-        else:
-            folders = _upwards(groups / "memory", paths.get("memory", "/"))
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        folders, names = _files(groups, own, "memory")
         left += [_left(folder, *names) for folder in folders]
     least: int | None = _least(left)
     return least
@@ -154,10 +146,14 @@ def _memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _groups_of(own: Path) -> dict[str, str]:
-    """This process's control groups, by controller; that of version 2 has the name ""."""
+def _files(groups: Path, own: Path, controller: str) -> tuple[list[Path], tuple[str, ...]]:
+    """The folders of this process's control groups that a controller limits, its own first, and the files there. That
+    of version 2 has no controller in its name."""
     lines = [line.split(":", 2) for line in own.read_text(encoding="utf-8").splitlines()]
-    return {name: path for _, names, path in lines for name in names.split(",")}
+    paths = {name: path for _, names, path in lines for name in names.split(",")}
+    if (groups / "cgroup.controllers").exists():
+        return _upwards(groups, paths.get("", "/")), _FILES[controller]
+    return _upwards(groups / controller, paths.get(controller, "/")), _FILES_OF_VERSION_1[controller]
 
 
 def _left(folder: Path, limit_name: str, usage_name: str, cache_name: str) -> int | None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-CONF = Path(__file__).resolve().parents[2] / "conf"
-"""The folder of configurations, which lies beside runner/."""
-
-SUFFIX = ".yaml"
+from runner.gpu.names import CONF as CONF
+from runner.gpu.names import SUFFIX, names_in
 
 
 def experiments(config_dir: Path | None = None) -> dict[str, str]:
@@ -18,17 +16,9 @@ def experiments(config_dir: Path | None = None) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for folder in (CONF, *([config_dir] if config_dir else [])):
-        for name in _names(folder / "exp"):
+        for name in names_in(folder / "exp"):
             found.setdefault(_printable(name), _line(folder / "exp" / f"{name}{SUFFIX}"))
     return found
-
-
-def _names(folder: Path) -> list[str]:
-    """The names of the files of a folder of configurations, in order; none where there is no folder."""
-    try:
-        return sorted(name.removesuffix(SUFFIX) for name in os.listdir(folder) if name.endswith(SUFFIX))
-    except OSError:
-        return []
 
 
 def _line(path: Path) -> str:

@@ -21,25 +21,15 @@ from runner.request_error import RequestError, near
 BASIC = "basic"
 
 PACKAGES = {
-    "joblib": ("hydra_plugins.hydra_joblib_launcher", "joblib"),
-    "submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
+    "joblib": ("hydra_plugins.hydra_joblib_launcher", "JobLibLauncherConf", "joblib"),
+    "submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "SlurmQueueConf", "slurm"),
 }
-"""By launcher: its package, and the extra of this project that installs it."""
-
-_CONFIGURATIONS = {
-    "joblib": "JobLibLauncherConf",
-    "submitit_slurm": "SlurmQueueConf",
-}
-"""The dataclass with each launcher's options, in the module config of its package."""
+"""By launcher: its package, the dataclass with its options in the module config of that, and the extra of this project
+that installs it."""
 
 _LEAST = {
-    "array_parallelism": 1,
-    "cpus_per_task": 1,
-    "tasks_per_node": 1,
-    "nodes": 1,
-    "timeout_min": 1,
-    "gpus_per_node": 0,
-    "mem_gb": 0,
+    **dict.fromkeys(("array_parallelism", "cpus_per_task", "tasks_per_node", "nodes", "timeout_min"), 1),
+    **dict.fromkeys(("gpus_per_node", "mem_gb"), 0),
 }
 """The smallest value of options that are numbers; Slurm takes a memory of 0 for all of a node's."""
 
@@ -82,7 +72,7 @@ def check_installed(lines: Iterable[str]) -> None:
             continue
         if name not in PACKAGES:
             raise RequestError(f"unknown launcher '{value}' (hydra/launcher), known: {', '.join((BASIC, *PACKAGES))}")
-        package, extra = PACKAGES[name]
+        package, _, extra = PACKAGES[name]
         if not _installed(package):
             raise RequestError(
                 f"the launcher {name} is not installed (hydra/launcher), pip install 'symlab[{extra}]', or leave it out"
@@ -134,7 +124,7 @@ def options_of(name: str) -> list[str]:
 
 def unknown_option(key: str, kind: str) -> str:
     """Return what is wrong with an option such as hydra.launcher.n_job; kind: the dataclass that does not have it."""
-    launcher = next((name for name, one in _CONFIGURATIONS.items() if one == kind), "")
+    launcher = next((name for name, (_, one, _) in PACKAGES.items() if one == kind), "")
     option = key.removeprefix("hydra.launcher.")
     return _no_option(launcher, option, key) if launcher else str(without_effect(key))
 
@@ -171,4 +161,5 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
 
 def _configuration(name: str) -> Any:
     """The dataclass of a launcher's options."""
-    return getattr(importlib.import_module(f"{PACKAGES[name][0]}.config"), _CONFIGURATIONS[name])
+    package, kind, _ = PACKAGES[name]
+    return getattr(importlib.import_module(f"{package}.config"), kind)

@@ -15,8 +15,8 @@ from cases.ops import OPS
 from cases.stress import Stress
 from kernels.baselines import BASELINES, names_for
 from kernels.catalogue import ALL_SPECS, SPECS
-from runner.gpu.names import gpu_names
-from runner.request.experiments import CONF, SUFFIX, experiments
+from runner.gpu.names import CONF, SUFFIX, gpu_names, names_in
+from runner.request.experiments import experiments
 from runner.request.schema import KEYS, SECTIONS
 from runner.request.sizes import AUTO
 
@@ -101,7 +101,7 @@ def _choices(
         yield from ((word, "") for word in (*more, *(words or (one.algorithm for one in BASELINES))))
     elif key in GROUPS:
         folders = (CONF, *([config_dir] if config_dir else []))
-        names = {path.stem for folder in folders for path in (folder / key).glob(f"*{SUFFIX}")}
+        names = {name for folder in folders for name in names_in(folder / key)}
         yield from ((name, "") for name in sorted(names))
     elif key == "fabric.gpu":
         gpus = gpu_names((CONF, *([config_dir] if config_dir else [])))

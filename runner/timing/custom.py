@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from cases.record.record import Check
-from kernels.own.arguments import pointers_of, tables_of
 from memory.fabric import DeviceFabric
 from memory.pool import SymmetricPool
 from memory.tensor import flat_bytes
-from runner.case.allocation import ADDRESS_BYTES, GUARD_BYTES
 from runner.case.binding import device_of
 from runner.case.brought_arguments import BroughtMemory
 from runner.custom.contents import content_of
+from runner.custom.host_memory import custom_heap_bytes
 from runner.custom.judge import judged, wrong_elements
 from runner.custom.nouns import Contents
 from runner.custom.program import Call, CustomOutcome, CustomPlan, allocate_custom, custom_launches, launch_all
@@ -30,9 +29,6 @@ from runner.timing.sampling import WRONG_BEFORE, Measured
 
 if TYPE_CHECKING:
     from runner.request.schema import TimingRequest
-
-_BETWEEN_BYTES = 512
-"""What an allocation takes at least, and is rounded up to, on the fabrics that there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +55,8 @@ def open_custom(
     plan, size_bytes = contestant.run, contestant.size_bytes
     spec = plan.spec
     calls = calls_for(size_bytes, timing.calls)
-    parts = [buffer.size_bytes + 2 * GUARD_BYTES for buffer in spec.buffers]
-    parts += [ADDRESS_BYTES * fabric.world_size for _ in tables_of(spec.every_argument)]
-    parts += [one.target.size_bytes for one in pointers_of(spec.every_argument)]
-    held_bytes = sum(-(-part // _BETWEEN_BYTES) * _BETWEEN_BYTES for part in parts)
     slots = slots_for(size_bytes, timing.l2, fabric.traits.l2_bytes, calls, budget_bytes)
-    slots = max(1, min(slots, budget_bytes // held_bytes))
+    slots = max(1, min(slots, budget_bytes // custom_heap_bytes(spec, fabric.world_size, is_simulated=False)))
     memories = [allocate_custom(pool, spec, fabric.world_size, f"slot {slot} ") for slot in range(slots)]
     contents = {}
     for buffer in spec.buffers:

@@ -117,7 +117,7 @@ class CommandRun:
         self._children = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_id) for one in children}
         self._names = {one.data.tags.get(SERIES_TAG, ""): str(one.info.run_name) for one in children}
         self._parameters = {str(one.info.run_id): set(one.data.params) for one in children}
-        self._standings = {one.data.tags.get(SERIES_TAG, ""): dict(one.data.tags) for one in children}
+        self._places = {one.data.tags.get(SERIES_TAG, ""): one.data.tags.get(PLACE_TAG) for one in children}
 
     @property
     def place(self) -> str:
@@ -169,10 +169,8 @@ class CommandRun:
         for one in kept:
             request = one.record.request
             self._overrides.setdefault(request.job, request.overrides)
-        series = series_of(kept)
-        found = standings(series)
-        for name, members in series.items():
-            self._send_series(name, members, missing_of(members[0].record, missing), found[name])
+        for name, members in series_of(kept).items():
+            self._send_series(name, members, missing_of(members[0].record, missing))
 
     def _missing(self, kept: Sequence[Kept]) -> list[tuple[int, str]]:
         """The cases of these records' jobs that none of these records is of."""
@@ -226,13 +224,12 @@ class CommandRun:
         return problems
 
     def _place(self, series: Mapping[str, Sequence[Kept]]) -> None:
-        """Say of each series where it stands among all of the command, which is known at its end only."""
+        """Say of each series where it stands among all of the command, by which views sort: known at its end only."""
         for name, standing in standings(series).items():
-            there = self._standings.get(name, {})
-            changed = {key: value for key, value in _standing_tags(standing).items() if there.get(key) != value}
-            if changed and name in self._children:
-                self._log(self._children[name], (), {}, changed)
-                self._standings[name] = there | changed
+            place = f"{standing:04d}"
+            if name in self._children and self._places.get(name) != place:
+                self._log(self._children[name], (), {}, {PLACE_TAG: place})
+                self._places[name] = place
 
     def _show(self, records: Sequence[Record]) -> None:
         """Save the view of this command in the experiment, in place of the oldest ones."""
@@ -261,7 +258,7 @@ class CommandRun:
                 with contextlib.suppress(Exception):
                     self._client.set_terminated(run_id, status)
 
-    def _send_series(self, series: str, kept: Sequence[Kept], missing: int, standing: int) -> None:
+    def _send_series(self, series: str, kept: Sequence[Kept], missing: int) -> None:
         records = [one.record for one in kept]
         name = series_name(records[0], differing(self._overrides)[records[0].request.job])
         if any(own == name for key, own in self._names.items() if key != series):
@@ -271,7 +268,7 @@ class CommandRun:
             for record in records
             for key, value in metrics_of(record).items()
         ]
-        tags = series_tags(records, missing) | _standing_tags(standing)
+        tags = series_tags(records, missing)
         started = min((record.started for record in records), key=milliseconds)
         run_id = self._child(series, name, started, metrics, parameters_of(records[0]), tags)
         self._end(run_id, run_status(records, missing), max(milliseconds(record.ended) for record in records))
@@ -291,9 +288,7 @@ class CommandRun:
             own = {**self._own_tags, SERIES_TAG: series, PARENT_TAG: self.run_id}
             run_id = self._children[series] = self._create(name, own | tags, started)
             self._names[series] = name
-            self._standings[series] = tags
             tags = {}
-        self._standings[series] = self._standings.get(series, {}) | tags
         # MLflow refuses another value of a parameter that is there.
         there = self._parameters.setdefault(run_id, set())
         self._log(run_id, metrics, {key: one for key, one in parameters.items() if key not in there}, tags)
@@ -333,11 +328,6 @@ class CommandRun:
             room = _METRICS_A_BATCH - len(some) - len(others)
             self._client.log_batch(run_id, metrics=points[:room], params=others, tags=some)
             points = points[room:]
-
-
-def _standing_tags(standing: int) -> dict[str, str]:
-    """The tag by which views sort a series."""
-    return {PLACE_TAG: f"{standing:04d}"}
 
 
 def milliseconds(timestamp: str) -> int:

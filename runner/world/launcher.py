@@ -19,7 +19,6 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from memory.fabric import FabricError
@@ -79,7 +78,7 @@ class Outer:
         For rank 0, once, if no process of the launcher does. It listens on one address where that is possible. Raises
         FabricError if it can't.
         """
-        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+        from memory.meeting import tcp_store
 
         try:
             listener, address = _listener(LOOPBACK if self.is_local else self.address, self.port)
@@ -88,15 +87,7 @@ class Outer:
                 f"rank 0 can't listen for the other ranks at {self.address} port {self.port}: {error.strerror} "
                 "(MASTER_ADDR, MASTER_PORT), give an address of its machine and a free port"
             ) from error
-        return TCPStore(
-            address,
-            self.port,
-            None,
-            is_master=True,
-            timeout=timedelta(seconds=CONNECT_S),
-            wait_for_workers=False,
-            master_listen_fd=listener.detach(),
-        )
+        return tcp_store(address, self.port, CONNECT_S, listener)
 
     def connect(self) -> Store:
         """A new connection to the store of this world, which waits until it is served. FabricError without a key."""
@@ -106,11 +97,12 @@ class Outer:
 
     def connect_unsigned(self) -> Store:
         """The same as a store of torch's own: torch's process group takes no other."""
-        from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+        from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+
+        from memory.meeting import tcp_store
 
         address = LOOPBACK if self.is_local and not self.served else self.address
-        limit = timedelta(seconds=CONNECT_S)
-        store = TCPStore(address, self.port, None, is_master=False, timeout=limit, wait_for_workers=False)
+        store: Any = tcp_store(address, self.port, CONNECT_S)
         prefixed: Any = PrefixStore(f"symlab/{self.attempt}", store)
         return cast("Store", prefixed)
 

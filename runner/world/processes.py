@@ -24,10 +24,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any
 
 from memory.fabric import DeadlineExceeded, Fabric, FabricError, PeerLost
+from memory.meeting import OPENING, Store, lost, tcp_store
 from memory.pickling import dumps
 from memory.sealed_store import SealedStore
 from memory.worker_process import started
@@ -49,9 +49,6 @@ from runner.world.world import (
     failure_of,
     is_foreign,
 )
-
-if TYPE_CHECKING:
-    from memory.meeting import Store
 
 START_DEADLINE_S = 60.0
 SILENCE_S = 2.0
@@ -209,7 +206,7 @@ class ProcessWorld:
                 self._selector.register(self._ranks[-1].channel, selectors.EVENT_READ, len(self._ranks) - 1)
             # While the ranks import torch, so does this process: they find the port open all the same.
             key = secrets.token_bytes()
-            self._store = SealedStore(_served(listener, port), key)
+            self._store = SealedStore(tcp_store("127.0.0.1", port, START_DEADLINE_S, listener), key)
         run = Outcomes(self._world_size)
         for rank in range(self._world_size):
             self._tell(run, [rank], "open", rank, self._world_size, port, key, opener)
@@ -293,8 +290,6 @@ class ProcessWorld:
         text = f"its process {ended(one.process.returncode)}{one.last_words()}"
         run.errors[rank] = _ProcessEnded(text)
         if self._store is not None:
-            from memory.meeting import OPENING, lost
-
             lost(self._store, self._number or OPENING, rank, text)
 
     def _end(self, run: Outcomes) -> None:
@@ -350,22 +345,6 @@ def _launched(nccl: Preloaded | None, variables: Mapping[str, str]) -> _RankProc
     loaded_first(environment, nccl)
     process, ours = started("runner.world.rank", words, environment)
     return _RankProcess(process, Channel(ours), words)
-
-
-def _served(listener: socket.socket, port: int) -> Store:
-    """The store of a world, served by this process to this machine only."""
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    store: Any = TCPStore(
-        "127.0.0.1",
-        port,
-        None,
-        is_master=True,
-        timeout=timedelta(seconds=START_DEADLINE_S),
-        wait_for_workers=False,
-        master_listen_fd=listener.detach(),
-    )
-    return cast("Store", store)
 
 
 def _dumped_place(dump: str) -> str:

@@ -18,11 +18,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import memory.fabric
 from memory.fabric import Fabric, FabricError, WrongCall, rank_of, work_of
+from memory.meeting import OPENING, Store, lost, tcp_store
 from memory.pickling import dumps
 from memory.process_group import join_world
 from memory.sealed_store import SealedStore
@@ -30,7 +32,6 @@ from runner.world.channel import Channel
 from runner.world.world import Outcomes, described, described_frame, innermost_frame, leak_of
 
 if TYPE_CHECKING:
-    from memory.meeting import Store
     from memory.nvshmem_fabric import NvshmemFabric
 
 CONNECT_S = 30.0
@@ -175,14 +176,10 @@ class _Rank:
     def _open(self, rank: int, world_size: int, port: int, key: bytes, opener: bytes) -> None:
         import torch
 
-        from memory.meeting import OPENING, lost
-
         # Ranks share one machine's cores: torch would give each of them all.
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // world_size))
 
-        def connect() -> Store:
-            return local_store(port)
-
+        connect = partial(tcp_store, "127.0.0.1", port, CONNECT_S)
         store = SealedStore(connect(), key)
         join_world(rank, world_size, connect)
         try:
@@ -211,17 +208,6 @@ class _Rank:
                     self._channel.send("here", *whereabouts(threading.main_thread().ident, self._fabric))
             else:
                 self._orders.put(message)
-
-
-def local_store(port: int) -> Store:
-    """A connection to the store that the parent serves on this machine. What it writes is not signed."""
-    from datetime import timedelta
-
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    limit = timedelta(seconds=CONNECT_S)
-    store: Any = TCPStore("127.0.0.1", port, None, is_master=False, timeout=limit, wait_for_workers=False)
-    return cast("Store", store)
 
 
 def main(descriptor: int) -> None:

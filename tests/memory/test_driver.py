@@ -4,16 +4,14 @@ The driver underneath is a small library that prints its calls (fake_libcuda.c):
 """
 
 import importlib.util
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.golden import same_text
-from tests.patience import NEVER_S
+from tests.processes import ran
 
 HERE = Path(__file__).parent
 
@@ -68,9 +66,7 @@ def fake_driver(tmp_path_factory):
 
 def lines(fake_driver, code):
     """What a Python process on the fake driver prints, its own lines and the driver's, in order."""
-    environment = os.environ | {"LD_LIBRARY_PATH": str(fake_driver), "PYTHONPATH": str(HERE.parent.parent)}
-    command = [sys.executable, "-u", "-c", PRELUDE + code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=NEVER_S)
+    done = ran("-u", "-c", PRELUDE + code, env={"LD_LIBRARY_PATH": str(fake_driver)})
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -11,6 +11,7 @@ import pytest
 from memory.worker_process import end_with_parent, start_worker
 from tests.golden import refused
 from tests.patience import NEVER_S, until
+from tests.processes import begun, ran
 from tests.runner.conftest import is_running
 
 PROGRAM = """
@@ -29,13 +30,8 @@ if __name__ == "__main__":
 def killed_beside_its_worker(script, *lines):
     """Kill a script that has printed these lines and the number of a worker, in a process group of its own if there are
     such lines; the worker ends, too."""
-    parent = subprocess.Popen(
-        [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # multiprocessing's tracker says there what the killed one had
-        text=True,
-    )
+    # Multiprocessing's tracker says as an error what the killed one had.
+    parent = begun(str(script), stderr=subprocess.DEVNULL)
     with parent.stdout:
         assert [parent.stdout.readline() for _ in lines] == list(lines)
         worker = int(parent.stdout.readline())
@@ -93,7 +89,7 @@ def test_a_worker_at_work_ends_when_its_parent_is_killed_and_runs_no_script_agai
 
 def test_a_worker_whose_parent_is_gone_before_it_looks_ends():
     code = "import os; from memory.worker_process import kill_with; kill_with(os.getppid() + 1); print('it goes on')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = ran("-c", code)
     assert (done.returncode, done.stdout) == (1, "")
 
 

@@ -4,8 +4,6 @@ import hashlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Callable
@@ -15,7 +13,6 @@ from pathlib import Path
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-import runner
 from cases.finding import Finding
 from cases.record.record import Check, Mismatch, load
 from cases.record.shared import is_shared_file
@@ -36,6 +33,7 @@ from runner.track.background import Connection
 from runner.track.follower import follow
 from runner.world.fabrics import FabricName
 from runner.world.world import WorldFailure
+from tests.processes import begun
 
 PTX = ".version 8.0 // multimem.ld_reduce.relaxed.sys.global.add.f32 in words\n"
 
@@ -270,12 +268,4 @@ def ctrl_c_raises():
 
 def started(folder, code, *arguments, **options):
     """A Python program in a process of its own, whose output is read."""
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(runner.__file__).parent.parent)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **options,
-    )
+    return begun("-c", textwrap.dedent(code), *arguments, cwd=folder, **options)

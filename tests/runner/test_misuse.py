@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from kernels.sources import ROOT
 from runner.records.store import Store, StoreError
 from tests.golden import same_text
+from tests.processes import ran
 
 WRONG = (
     "world_size=two / records=/dev/null/here / cache_dir=/dev/null / --cfg job world_size=2,4 / "
@@ -67,17 +66,12 @@ def test_a_full_disk_while_storing(symlab, script, monkeypatch):
     assert [path for path in done.folder.glob("records/*/*") if path.name.endswith(".tmp")] == []
 
 
-def started(*command, cwd):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "module", [["-m", "runner"], ["-c", "from runner.__main__ import main; raise SystemExit(main())"]]
 )
 def test_a_process_ends_with_two_and_without_a_traceback(tmp_path, module):
-    run = started(sys.executable, *module, "world_size=two", cwd=tmp_path)
+    run = ran(*module, "world_size=two", cwd=tmp_path)
     assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
     assert run.stderr.startswith("symlab: error: ")
     assert list(tmp_path.iterdir()) == []
@@ -86,4 +80,4 @@ def test_a_process_ends_with_two_and_without_a_traceback(tmp_path, module):
 def test_before_main_nothing_is_imported_that_takes_time():
     """A Ctrl-C meanwhile would be a traceback."""
     code = "import sys, runner.__main__; print({'omegaconf', 'hydra', 'yaml', 'argparse', 'click'} & set(sys.modules))"
-    assert started(sys.executable, "-c", code, cwd=ROOT).stdout == "set()\n"
+    assert ran("-c", code, cwd=ROOT).stdout == "set()\n"

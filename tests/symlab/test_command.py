@@ -14,7 +14,6 @@ from kernels.__main__ import main as kernels_door
 from reports.__main__ import main as reports_door
 from reports.record import bundle
 from runner.__main__ import main as runner_door
-from runner.track.__main__ import main as track_door
 from symlab import command
 from symlab.command import SETTINGS, carry_out, loaded, main
 from symlab.verbs import RARE, VERBS, version
@@ -109,7 +108,6 @@ def test_a_wrong_command_line_is_one_line_and_2(line, tmp_path, monkeypatch, cap
         (runner_door, ["replay", "--bogus"], "python -m runner replay"),
         (reports_door, ["table", "--bogus"], "python -m reports table"),
         (kernels_door, ["--bogus"], "python -m kernels"),
-        (track_door, ["--bogus"], "python -m runner.track"),
     ],
 )
 def test_the_modules_name_themselves(door, arguments, program, capsys):
@@ -197,7 +195,6 @@ COMMANDS = {
     "python -m runner": "runner --cfg job",
     "python -m reports": "reports table RECORDS",
     "python -m kernels": "kernels",
-    "python -m runner.track": "runner.track --help",
 }
 
 

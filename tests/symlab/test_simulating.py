@@ -44,16 +44,9 @@ def echo(size_bytes):
     )
 
 
-def echoed(size_bytes, argument, ranks=1, **buffers):
-    done = symlab.simulate(
-        echo(size_bytes),
-        ranks=ranks,
-        grid=1,
-        block=1,
-        buffers={"out": (size_bytes, torch.uint8), **buffers},
-        arguments=["out", argument],
-        schedule="fair",
-    )
+def echoed(size_bytes, argument, **buffers):
+    how = {"buffers": {"out": (size_bytes, torch.uint8), **buffers}, "arguments": ["out", argument]}
+    done = scale(kernel=echo(size_bytes), block=1, schedule="fair", **how)
     return [out.numpy().tobytes() for out in done.outputs["out"]]
 
 
@@ -64,8 +57,7 @@ def test_a_path_a_text_and_an_executable_give_the_same():
     text = SCALE.read_text(encoding="utf-8")
     compiled = Executable("mine", "scale", "sm_90", text, "sha256:0")
     for kernel in (SCALE, str(SCALE), text, compiled):
-        how = {"grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}}
-        done = symlab.simulate(kernel, **how, arguments=["data", ("f32", 2.5), ("u32", 31)], ranks=2, seeds=1)
+        done = scale(kernel=kernel, arguments=["data", ("f32", 2.5), ("u32", 31)], seeds=1)
         assert [out.tolist() for out in done.outputs["data"]] == [[2.5] * 31 + [1.0]] * 2
 
 
@@ -123,9 +115,8 @@ def test_elements_that_only_some_seeds_write_count_as_unwritten():
 
 @pytest.mark.slow
 def test_a_kernel_that_writes_a_part_leaves_the_other_elements_unwritten():
-    done = symlab.simulate(
-        echo(8), grid=1, block=1, ranks=2, buffers={"out": (5, "int32")}, arguments=["out", ("bytes", b"\xff" * 8)]
-    )
+    how = {"buffers": {"out": (5, "int32")}, "arguments": ["out", ("bytes", b"\xff" * 8)]}
+    done = scale(kernel=echo(8), block=1, **how)
     assert done.outputs["out"][1].tolist() == [-1] * 5
     assert done.unwritten == {"out": [3, 3]}
 
@@ -208,19 +199,19 @@ def test_a_table_of_peers_reaches_all_ranks():
 
 def test_a_struct_is_laid_out_as_c_does():
     members = [("u32", 7), ("f64", 0.5), ("s32", "rank"), ("bytes", b"abc"), ("struct", [("u32", 1), ("s64", -2)])]
-    found = echoed(40, ("struct", members), ranks=2)
+    found = echoed(40, ("struct", members))
     assert found == [struct.pack("<I4xdi3s1xI4xq", 7, 0.5, rank, b"abc", 1, -2) for rank in range(2)]
 
 
 def test_a_struct_by_offsets_has_what_is_given_there_and_zeros_between():
     members = {8: {"u8": "rank"}, 0: ("s16", -2), 24: ("struct", {4: ("u32", 7), "size": 12}), "size": 40}
-    found = echoed(40, {"struct": members}, ranks=2)
+    found = echoed(40, {"struct": members})
     assert found == [struct.pack("<h6xB19xI8x", -2, rank, 7) for rank in range(2)]
 
 
 def test_addresses_of_all_ranks_by_value_begin_where_it_is_said():
     members = {"struct": [{"addresses": ["data+8", 3]}, {"peer": ["data", 1]}, "data+4"]}
-    found = [struct.unpack("<5Q", one) for one in echoed(40, members, ranks=2, data=(16, torch.int8, 0))]
+    found = [struct.unpack("<5Q", one) for one in echoed(40, members, data=(16, torch.int8, 0))]
     for rank, one in enumerate(found):
         assert one[1] - one[3] == 8
         assert one[2] == 0
@@ -257,11 +248,9 @@ def test_local_buffers_are_not_for_other_ranks():
 
 def test_only_a_local_buffer_may_be_read_through_the_read_only_cache():
     text = SCALE.read_text(encoding="utf-8").replace("ld.global.f32", "ld.global.nc.f32")
-    how = {"ranks": 2, "grid": 1, "block": 32, "arguments": ["data", ("f32", 2.0), ("u32", 32)], "seeds": 1}
     with refused(symlab.WorldFailure):
-        symlab.simulate(text, buffers={"data": torch.ones(32)}, **how)
-    done = symlab.simulate(text, buffers={"data": torch.ones(32)}, local=["data"], **how)
-    assert done.outputs["data"][0].tolist() == [2.0] * 32
+        scale(kernel=text, seeds=1)
+    assert scale(kernel=text, seeds=1, local=["data"]).outputs["data"][0].tolist() == [2.5] * 32
 
 
 GOOD = ["data", ("f32", 1.0), ("u32", 1)]
@@ -289,10 +278,9 @@ def test_arguments_that_do_not_fit_are_named(arguments):
 def test_a_whole_number_is_no_float(declared):
     """The bits of a float would be taken for a number of 1,065,353,216 or so."""
     text = SCALE.read_text(encoding="utf-8").replace(".param .u32 count", f".param .{declared} count")
-    how = {"ranks": 1, "grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "seeds": 1}
     with refused():
-        symlab.simulate(text, arguments=["data", ("f32", 2.0), ("f32", 32.0)], **how)
-    done = symlab.simulate(text, arguments=["data", ("f32", 2.0), ("s32", 32)], **how)
+        scale(kernel=text, ranks=1, arguments=["data", ("f32", 2.0), ("f32", 32.0)])
+    done = scale(kernel=text, ranks=1, arguments=["data", ("f32", 2.0), ("s32", 32)])
     assert done.outputs["data"][0].tolist() == [2.0] * 32
 
 
@@ -332,9 +320,7 @@ def test_one_of_several_kernels_is_named_by_its_entry():
     both = text + text[text.index(".visible") :].replace("scale(", "other(").replace("done", "end")
     with refused():
         symlab.simulate(both, grid=1, block=1, buffers={}, arguments=[])
-    arguments = ["data", ("f32", 2.0), ("u32", 1)]
-    done = symlab.simulate(both, entry="other", grid=1, block=1, buffers={"data": torch.ones(1)}, arguments=arguments)
-    assert done.outputs["data"][0].tolist() == [2.0]
+    assert scale(kernel=both, entry="other").outputs["data"][0].tolist() == [2.5] * 32
 
 
 def test_a_cute_function_that_launches_two_kernels_is_refused():
@@ -389,6 +375,15 @@ def test_a_function_is_compiled_for_the_worlds_gpus():
     assert done.outputs["x"][0].tolist() == [2.0] * 512
 
 
+FOURFOLD = [("f32", 4.0), ("u32", "world_size")]
+
+
+def brought(ranks=2, **how):
+    """What ranks run to launch the kernel."""
+    usual = {"buffers": {"data": torch.ones(2)}, "arguments": ["data", *FOURFOLD]}
+    return brought_launch(Asked(SCALE, grid=1, block=2, **{**usual, **how}), ranks)
+
+
 def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_world, on_ranks):
     """The per-rank program asks nothing of a fabric that is not in the contract."""
     world = dictionary_world(2)
@@ -400,17 +395,7 @@ def test_the_same_launch_reaches_a_fabric_of_gpus_with_cubins_or_ptx(dictionary_
         assert count == 2
 
     world.kernels["scale"] = kernel
-    work = brought_launch(
-        Asked(
-            SCALE,
-            grid=1,
-            block=2,
-            buffers={"data": torch.ones(2)},
-            arguments=["data", ("f32", 4.0), ("u32", "world_size")],
-            local=["data"],
-        ),
-        2,
-    )
+    work = brought(local=["data"])
     outcomes = on_ranks(world, lambda fabric: run_on_rank(fabric, work))
     assert [one.outputs["data"].tolist() for one in outcomes] == [[4.0, 4.0]] * 2
     assert len(seen) == 2
@@ -422,8 +407,7 @@ def test_a_peer_in_reach_is_given_where_another_is_not(on_ranks):
     world = StandInWorld(3, unmapped=[(0, 2)])
     seen = set()
     world.kernels["scale"] = lambda fabric, *_: seen.add(fabric.rank)
-    arguments = [("peer", "data", 1), ("f32", 4.0), ("u32", "world_size")]
-    work = brought_launch(Asked(SCALE, {"data": torch.ones(2)}, arguments, grid=1, block=2), 3)
+    work = brought(3, arguments=[("peer", "data", 1), *FOURFOLD])
     on_ranks(world, lambda fabric: run_on_rank(fabric, work))
     assert seen == {0, 1, 2}
 
@@ -431,16 +415,8 @@ def test_a_peer_in_reach_is_given_where_another_is_not(on_ranks):
 def test_what_is_launched_can_be_sent_to_a_process():
     import pickle
 
-    work = brought_launch(
-        Asked(
-            SCALE,
-            grid=1,
-            block=2,
-            buffers={"data": (2, torch.float32, lambda rank, ranks: torch.ones(2))},
-            arguments=lambda rank: ["data", ("f32", float(rank)), ("u32", 2)],
-        ),
-        2,
-    )
+    buffers = {"data": (2, torch.float32, lambda rank, ranks: torch.ones(2))}
+    work = brought(buffers=buffers, arguments=lambda rank: ["data", ("f32", float(rank)), ("u32", 2)])
     back = pickle.loads(pickle.dumps(work))
     assert back.steps == work.steps
     assert torch.equal(back.contents["data"][1], torch.ones(2))

@@ -66,6 +66,13 @@ def memory_of(world):
     return weakref.ref(world._world._machine.space.memory)
 
 
+def failing(program, *given, **settings):
+    """What a function's failure was raised from. Its text is compared."""
+    with symlab.world(**{"ranks": 2, **settings}) as world, refused(symlab.WorldFailure, *HIDDEN) as caught:
+        world.run(program, *given, deadline_s=NEVER_S)
+    return caught.value.__cause__
+
+
 # Functions on ranks
 
 
@@ -146,9 +153,7 @@ def test_a_kernel_that_the_world_can_not_run_is_refused_with_the_reason(settings
         with rank.pool() as pool:
             rank.bind(pool, compiled)
 
-    with symlab.world(**{"ranks": 2, **settings}) as world, refused(symlab.WorldFailure, *HIDDEN) as caught:
-        world.run(program)
-    assert isinstance(caught.value.__cause__, ValueError)
+    assert isinstance(failing(program, **settings), ValueError)
 
 
 UNFIT = [[("u64", 0), ("u32", 1 << 40)], [("u65", 0), ("u32", 1)], [("u64", 0), ("u64", 1)]]
@@ -159,9 +164,7 @@ def test_wrong_arguments_of_a_kernel_are_value_errors(arguments):
     def program(rank, _):
         rank.launch(KERNEL, grid=1, block=1, arguments=arguments)
 
-    with symlab.world(ranks=2) as world, refused(symlab.WorldFailure, *HIDDEN) as caught:
-        world.run(program)
-    assert isinstance(caught.value.__cause__, ValueError)
+    assert isinstance(failing(program), ValueError)
 
 
 def test_a_launch_needs_a_grid_and_an_input_its_length():
@@ -175,8 +178,7 @@ def test_a_launch_needs_a_grid_and_an_input_its_length():
             rank.bind(pool, compiled).write(torch.zeros(15))
 
     for program in (no_grid, short):
-        with symlab.world(ranks=2) as world, refused(symlab.WorldFailure, *HIDDEN):
-            world.run(program)
+        failing(program)
 
 
 # What goes wrong
@@ -271,9 +273,8 @@ def test_an_interrupt_ends_the_ranks_and_leaves_nothing():
     ],
 )
 def test_what_ranks_do_wrong_together_is_told(program, kind):
-    with symlab.world(ranks=2) as world, refused(symlab.WorldFailure, *HIDDEN) as caught:
-        world.run(program, deadline_s=NEVER_S)
-    assert kind is None or isinstance(caught.value.__cause__, kind)
+    cause = failing(program)
+    assert kind is None or isinstance(cause, kind)
 
 
 @pytest.mark.parametrize("deadline_s", [0, -1.0, float("nan"), float("inf")])

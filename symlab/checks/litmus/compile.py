@@ -13,26 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from symlab.checks.litmus.program import (
-    BARRIERS,
-    Access,
-    Address,
-    Barrier,
-    Branch,
-    BulkCopy,
-    CommitGroup,
-    Compute,
-    Fence,
-    Instruction,
-    Label,
-    Memory,
-    Operand,
-    Place,
-    Program,
-    ProxyFence,
-    Thread,
-    WaitGroup,
-)
+from symlab.checks.litmus import program as nouns
 from symlab.checks.litmus.unfold import barrier_names
 
 ENTRY = "litmus"
@@ -106,7 +87,7 @@ class _Spot:
     thread: int
 
 
-def kernel_of(program: Program, *, unit: Literal["lane", "warp"] = "lane", has_starts: bool = False) -> Kernel:
+def kernel_of(program: nouns.Program, *, unit: Literal["lane", "warp"] = "lane", has_starts: bool = False) -> Kernel:
     """Return the kernel. Raises NotCompiled for a program that no kernel can be.
 
     unit: whether the threads of a block are lanes side by side, or each is the first lane of a warp of its own; it is
@@ -142,39 +123,39 @@ def kernel_of(program: Program, *, unit: Literal["lane", "warp"] = "lane", has_s
 # Where things are
 
 
-def _has_counts(program: Program) -> bool:
+def _has_counts(program: nouns.Program) -> bool:
     """Whether some barrier counts threads."""
-    return any(isinstance(one, Barrier) and one.count is not None for one in _all_of(program))
+    return any(isinstance(one, nouns.Barrier) and one.count is not None for one in _all_of(program))
 
 
-def _own_barriers(program: Program, *, needs_begin: bool) -> tuple[int | None, int | None]:
+def _own_barriers(program: nouns.Program, *, needs_begin: bool) -> tuple[int | None, int | None]:
     """The barriers before a thread's first instruction and after its last, where there is one: such as the program does
     not use. Raises NotCompiled if too few are left."""
     needs = [_has_counts(program), needs_begin]
-    names = [one.name for one in _all_of(program) if isinstance(one, Barrier)]
+    names = [one.name for one in _all_of(program) if isinstance(one, nouns.Barrier)]
     has_registers = any(isinstance(name, str) for name in names)
     used = set(barrier_names(program) if has_registers else names)
-    free = [number for number in range(BARRIERS) if number not in used]
+    free = [number for number in range(nouns.BARRIERS) if number not in used]
     if len(free) < sum(needs):
         raise NotCompiled(
-            f"the program uses {BARRIERS - len(free)} barriers of {BARRIERS}, "
+            f"the program uses {nouns.BARRIERS - len(free)} barriers of {nouns.BARRIERS}, "
             f"and the kernel needs {sum(needs)} of its own"
         )
     finish, begin = (free.pop() if needed else None for needed in needs)
     return begin, finish
 
 
-def _all_of(program: Program) -> list[Instruction]:
+def _all_of(program: nouns.Program) -> list[nouns.Instruction]:
     return [one for thread in program.threads for one in thread.instructions]
 
 
-def _spots(program: Program, stride: int) -> tuple[list[_Spot], int, int]:
+def _spots(program: nouns.Program, stride: int) -> tuple[list[_Spot], int, int]:
     """Where threads run, how many blocks a rank has, and how many a cluster.
 
     Blocks without a cluster are in clusters of their own, which no other thread of the program is in.
     """
     places = list(dict.fromkeys(thread.place for thread in program.threads))
-    units: dict[int, dict[object, list[Place]]] = defaultdict(dict)
+    units: dict[int, dict[object, list[nouns.Place]]] = defaultdict(dict)
     for one in places:
         units[one.rank].setdefault(one if one.cluster is None else one.cluster, []).append(one)
     size = max(len(blocks) for of_rank in units.values() for blocks in of_rank.values())
@@ -185,7 +166,7 @@ def _spots(program: Program, stride: int) -> tuple[list[_Spot], int, int]:
         for number, blocks in enumerate(of_rank.values())
         for position, place in enumerate(blocks)
     }
-    counts: Counter[Place] = Counter()
+    counts: Counter[nouns.Place] = Counter()
     spots = []
     for thread in program.threads:
         spots.append(_Spot(thread.place.rank, numbers[thread.place], stride * counts[thread.place]))
@@ -193,28 +174,28 @@ def _spots(program: Program, stride: int) -> tuple[list[_Spot], int, int]:
     return spots, grid, size
 
 
-def _multicasts(program: Program) -> list[str]:
+def _multicasts(program: nouns.Program) -> list[str]:
     """The names that are multicast addresses: those of several locations, and what multimem alone accesses."""
     used: dict[str, set[bool]] = defaultdict(set)
     for one in _all_of(program):
-        if isinstance(one, Access):
+        if isinstance(one, nouns.Access):
             used[one.address.name].add(one.is_multimem)
     return [name for name, parts in program.memory.aliases.items() if len(parts) > 1 or used[name] == {True}]
 
 
-def _check_multicasts(program: Program, world_size: int) -> None:
+def _check_multicasts(program: nouns.Program, world_size: int) -> None:
     """Refuse to load what was stored on ranks that have no location of it."""
     for name in _multicasts(program):
         count = len(program.memory.locations(name))
-        used = {one.opcode for one in _all_of(program) if isinstance(one, Access) and one.address.name == name}
+        used = {one.opcode for one in _all_of(program) if isinstance(one, nouns.Access) and one.address.name == name}
         if count < world_size and "ld" in used and len(used) > 1:
             raise NotCompiled(f"{name} stands for {count} locations; it takes one on each of {world_size} ranks")
 
 
-def _shared(program: Program) -> tuple[str, ...]:
+def _shared(program: nouns.Program) -> tuple[str, ...]:
     """Locations that bulk copies read: they lie in the shared memory of the one block that uses them."""
     memory = program.memory
-    copies = [one for one in _all_of(program) if isinstance(one, BulkCopy)]
+    copies = [one for one in _all_of(program) if isinstance(one, nouns.BulkCopy)]
     for one in copies:
         if one.source.word or one.destination.word or one.source.name in memory.aliases:
             raise NotCompiled(f"{one.text}: a kernel copies from the start of a location to the start of one")
@@ -233,22 +214,22 @@ def _shared(program: Program) -> tuple[str, ...]:
     return sources
 
 
-def _copied_bytes(one: BulkCopy) -> int:
+def _copied_bytes(one: nouns.BulkCopy) -> int:
     return -(-4 * one.words // _COPY_BYTES) * _COPY_BYTES
 
 
-def _addresses(one: Instruction) -> tuple[Address, ...]:
-    if isinstance(one, Access):
+def _addresses(one: nouns.Instruction) -> tuple[nouns.Address, ...]:
+    if isinstance(one, nouns.Access):
         return (one.address,)
-    return (one.source, one.destination) if isinstance(one, BulkCopy) else ()
+    return (one.source, one.destination) if isinstance(one, nouns.BulkCopy) else ()
 
 
-def _names_in(thread: Thread) -> set[str]:
+def _names_in(thread: nouns.Thread) -> set[str]:
     return {at.name for one in thread.instructions for at in _addresses(one)}
 
 
 def _tensors(
-    memory: Memory, multicasts: Sequence[str], shared: tuple[str, ...]
+    memory: nouns.Memory, multicasts: Sequence[str], shared: tuple[str, ...]
 ) -> tuple[list[tuple[str, ...]], dict[str, tuple[int, int]]]:
     """The locations of each tensor, by rank, and the tensor and rank of each location."""
     groups: list[tuple[str, ...]] = []
@@ -262,12 +243,12 @@ def _tensors(
     return groups, {name: (at, rank) for at, group in enumerate(groups) for rank, name in enumerate(group)}
 
 
-def _initial(memory: Memory, locations: tuple[str, ...], rank: int) -> bytes:
+def _initial(memory: nouns.Memory, locations: tuple[str, ...], rank: int) -> bytes:
     words = memory.initial[locations[rank]] if rank < len(locations) else ()
     return b"".join(word.to_bytes(4, "little") for word in words).ljust(LOCATION_BYTES, b"\0")
 
 
-def _pointer(program: Program, name: str, locations: dict[str, tuple[int, int]]) -> Pointer:
+def _pointer(program: nouns.Program, name: str, locations: dict[str, tuple[int, int]]) -> Pointer:
     if name in program.memory.initial:
         return Pointer(name, "own", *locations[name])
     tensor, rank = locations[program.memory.locations(name)[0]]
@@ -276,7 +257,7 @@ def _pointer(program: Program, name: str, locations: dict[str, tuple[int, int]])
     )
 
 
-def _slots(program: Program, spots: list[_Spot]) -> dict[tuple[str, str], tuple[int, int]]:
+def _slots(program: nouns.Program, spots: list[_Spot]) -> dict[tuple[str, str], tuple[int, int]]:
     slots: dict[tuple[str, str], tuple[int, int]] = {}
     for thread, spot in zip(program.threads, spots, strict=True):
         registers = _registers(thread)
@@ -285,17 +266,17 @@ def _slots(program: Program, spots: list[_Spot]) -> dict[tuple[str, str], tuple[
     return slots
 
 
-def _registers(thread: Thread) -> tuple[str, ...]:
+def _registers(thread: nouns.Thread) -> tuple[str, ...]:
     """All registers of a thread, each once, in the order in which it names them."""
-    found: list[Operand] = []
+    found: list[nouns.Operand] = []
     for one in thread.instructions:
-        if isinstance(one, Access):
+        if isinstance(one, nouns.Access):
             found += [*one.destinations, *one.sources, one.expected]
-        elif isinstance(one, Compute):
+        elif isinstance(one, nouns.Compute):
             found += [one.destination, *one.sources]
-        elif isinstance(one, Branch):
+        elif isinstance(one, nouns.Branch):
             found += [one.left, one.right]
-        elif isinstance(one, Barrier):
+        elif isinstance(one, nouns.Barrier):
             found.append(one.name)
     return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
 
@@ -308,7 +289,7 @@ class _Writer:
 
     def __init__(
         self,
-        program: Program,
+        program: nouns.Program,
         spots: list[_Spot],
         shared: tuple[str, ...],
         slots: dict[tuple[str, str], tuple[int, int]],
@@ -365,7 +346,7 @@ class _Writer:
                 self._add(f".reg .b64 %{name}")
             self._add(f"ld.param.{kind} %{name}, [{ENTRY}_{name}]")
 
-    def _head(self, number: int, thread: Thread) -> None:
+    def _head(self, number: int, thread: nouns.Thread) -> None:
         """What comes before a thread's first instruction: registers, shared memory, and the time at which it begins."""
         self._label(f"HEAD{number}")
         for name in _registers(thread):
@@ -389,17 +370,17 @@ class _Writer:
     def _first_user(self, name: str) -> int:
         return next(number for number, thread in enumerate(self.program.threads) if name in _names_in(thread))
 
-    def _body(self, number: int, thread: Thread) -> None:
+    def _body(self, number: int, thread: nouns.Thread) -> None:
         self._label(f"BODY{number}")
         for one in thread.instructions:
-            if isinstance(one, Barrier):
+            if isinstance(one, nouns.Barrier):
                 self._keep(number)
             self.labels += 1
             self._label(f"CUT{self.labels}")
             self.note = f"{NOTE}{thread.name}: {one.text}"
             self._instruction(number, one)
             self.note = ""
-        if any(isinstance(one, BulkCopy) for one in thread.instructions):  # a block may not end before its copies
+        if any(isinstance(one, nouns.BulkCopy) for one in thread.instructions):  # a block may not end before its copies
             self._add("cp.async.bulk.commit_group")
             self._add("cp.async.bulk.wait_group 0")
         self._keep(number)
@@ -419,36 +400,36 @@ class _Writer:
         _, place = self.slots[self.program.threads[number].name, name]
         self._add(f"st.global.u64 [%seen+{place}], {register}")
 
-    def _instruction(self, number: int, one: Instruction) -> None:
+    def _instruction(self, number: int, one: nouns.Instruction) -> None:
         match one:
-            case Access():
+            case nouns.Access():
                 self._access(number, one)
-            case Fence():
+            case nouns.Fence():
                 self._add(f"fence.{one.order}.{one.scope}")
-            case ProxyFence():
+            case nouns.ProxyFence():
                 self._add(f"fence.proxy.{one.proxy}")
-            case Barrier():
+            case nouns.Barrier():
                 name = self._given(number, one.name, 0, 32)
                 self._add(f"barrier.{one.kind} {name}" + (f", {WARP * one.count}" if one.count else ""))
-            case BulkCopy():
+            case nouns.BulkCopy():
                 where = f"[{self._place(one.destination)}], [{self._place(one.source)}], {_copied_bytes(one)}"
                 self._add(f"cp.async.bulk.global.shared::cta.bulk_group {where}")
-            case CommitGroup():
+            case nouns.CommitGroup():
                 self._add("cp.async.bulk.commit_group")
-            case WaitGroup():
+            case nouns.WaitGroup():
                 self._add(f"cp.async.bulk.wait_group{'.read' if one.is_read else ''} {one.pending}")
-            case Compute():
+            case nouns.Compute():
                 self._compute(number, one)
-            case Branch():
+            case nouns.Branch():
                 self._branch(number, one)
-            case Label():
+            case nouns.Label():
                 self._label(f"T{number}_{one.name}")
 
-    def _place(self, address: Address) -> str:
+    def _place(self, address: nouns.Address) -> str:
         offset = f"+{4 * address.word}" if address.word else ""
         return f"{'' if address.name in self.shared else '%'}{_at(address.name)}{offset}"
 
-    def _given(self, number: int, operand: Operand, at: int, bits: int) -> str:
+    def _given(self, number: int, operand: nouns.Operand, at: int, bits: int) -> str:
         """An operand in a register of its width: of the temporary ones the one numbered `at`, if it takes one."""
         if isinstance(operand, str) and bits == 64:
             return _register(number, operand)
@@ -464,7 +445,7 @@ class _Writer:
         self._add(f"{'cvt.u64.u32' if bits == 32 else 'mov.u64'} {_register(number, name)}, {register}")
         self._add(f"mov.u64 {_written(number, name)}, 1")
 
-    def _access(self, number: int, one: Access) -> None:
+    def _access(self, number: int, one: nouns.Access) -> None:
         given = [self._given(number, source, at, one.bits) for at, source in enumerate(one.sources)]
         if one.operation == "cas":
             given.insert(0, self._given(number, one.expected, 7, one.bits))
@@ -486,7 +467,7 @@ class _Writer:
         for target, name in zip(targets, one.destinations, strict=True):
             self._wrote(number, name, target, one.bits)
 
-    def _compute(self, number: int, one: Compute) -> None:
+    def _compute(self, number: int, one: nouns.Compute) -> None:
         bits = 64 if one.operation == "mov" else 32
         given = [self._given(number, source, at, bits) for at, source in enumerate(one.sources)]
         if one.operation == "mov":
@@ -496,7 +477,7 @@ class _Writer:
         self._add(f"{words.get(one.operation, f'{one.operation}.b32')} %i, {', '.join(given)}")
         self._wrote(number, one.destination, "%i", 32)
 
-    def _branch(self, number: int, one: Branch) -> None:
+    def _branch(self, number: int, one: nouns.Branch) -> None:
         label = f"T{number}_{one.label}"
         if not one.relation:
             self._add(f"bra {label}")
@@ -523,12 +504,12 @@ def _braced(registers: list[str]) -> str:
     return registers[0] if len(registers) == 1 else "{" + ", ".join(registers) + "}"
 
 
-def _kind(one: Access) -> str:
+def _kind(one: nouns.Access) -> str:
     """The type of an access: unsigned for what counts, and for multimem."""
     return "u" if one.is_multimem or one.operation in ("add", "min", "max") else "b"
 
 
-def _manner(one: Access) -> str:
+def _manner(one: nouns.Access) -> str:
     """Order and scope as PTX writes them."""
     if "mmio" in one.text:
         return ".mmio.relaxed.sys"

@@ -22,32 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
-from symlab.checks.litmus.program import (
-    BARRIERS,
-    Access,
-    Address,
-    Barrier,
-    Branch,
-    BulkCopy,
-    Combined,
-    CommitGroup,
-    Compare,
-    Compute,
-    Condition,
-    Expression,
-    Fence,
-    Instruction,
-    Label,
-    Memory,
-    Operand,
-    Place,
-    Program,
-    ProxyFence,
-    Seen,
-    Thread,
-    WaitGroup,
-    seen_by,
-)
+from symlab.checks.litmus import program as nouns
 
 ORDERS = {
     "ld": ("weak", "relaxed", "acquire"),
@@ -81,11 +56,11 @@ class _Reading:
 
     initial: dict[str, tuple[int, ...]] = field(default_factory=dict)
     aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    threads: list[tuple[str, Place, list[Instruction]]] = field(default_factory=list)
-    conditions: list[Condition] = field(default_factory=list)
+    threads: list[tuple[str, nouns.Place, list[nouns.Instruction]]] = field(default_factory=list)
+    conditions: list[nouns.Condition] = field(default_factory=list)
 
 
-def read(path: Path) -> Program:
+def read(path: Path) -> nouns.Program:
     """Return the program of a file. Raises ValueError that names the file, and the line if one is wrong."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -97,7 +72,7 @@ def read(path: Path) -> Program:
         raise ValueError(f"{path}, {error}") from None
 
 
-def parsed(text: str, name: str) -> Program:
+def parsed(text: str, name: str) -> nouns.Program:
     """Return the program that a text describes. Raises LitmusError, naming the line."""
     reading = _Reading()
     titles: list[str] = []
@@ -115,9 +90,9 @@ def parsed(text: str, name: str) -> Program:
         raise LitmusError("line 1: no thread, add one such as 'thread T0 on rank 0 block 0'")
     if not reading.conditions:
         raise LitmusError("line 1: no condition, end with one such as 'never T1.r0 == 1'")
-    threads = tuple(Thread(one, place, tuple(code)) for one, place, code in reading.threads)
-    memory = Memory(reading.initial, reading.aliases)
-    return Program(name, " ".join(titles), memory, threads, tuple(reading.conditions))
+    threads = tuple(nouns.Thread(one, place, tuple(code)) for one, place, code in reading.threads)
+    memory = nouns.Memory(reading.initial, reading.aliases)
+    return nouns.Program(name, " ".join(titles), memory, threads, tuple(reading.conditions))
 
 
 def _read_line(reading: _Reading, line: str) -> None:
@@ -132,7 +107,7 @@ def _read_line(reading: _Reading, line: str) -> None:
         expression = expression_of(line.removeprefix(first).strip())
         _check_seen(reading, expression)
         quantifier = cast(Literal["exists", "never", "always"], first)
-        reading.conditions.append(Condition(quantifier, expression, line))
+        reading.conditions.append(nouns.Condition(quantifier, expression, line))
     elif not reading.threads:
         raise ValueError(
             f"'{line}' comes before the first thread, start with 'memory x' and 'thread T0 on rank 0 block 0'"
@@ -179,13 +154,13 @@ def _read_thread(reading: _Reading, line: str) -> None:
     if any(found[1] == name for name, _, _ in reading.threads):
         raise ValueError(f"there are two threads '{found[1]}', give each a name of its own")
     cluster = None if found[3] is None else int(found[3])
-    reading.threads.append((found[1], Place(int(found[2]), int(found[4]), cluster), []))
+    reading.threads.append((found[1], nouns.Place(int(found[2]), int(found[4]), cluster), []))
 
 
-def _check_seen(reading: _Reading, expression: Expression) -> None:
+def _check_seen(reading: _Reading, expression: nouns.Expression) -> None:
     """Raise ValueError if an expression is about a thread, register or location that the program does not have."""
     written = {name: _written(code) for name, _, code in reading.threads}
-    for one in seen_by(expression):
+    for one in nouns.seen_by(expression):
         if one.thread and one.thread not in written:
             raise ValueError(f"'{one}': there is no thread {one.thread}, there are {', '.join(written)}")
         if one.thread and one.name not in written[one.thread]:
@@ -196,12 +171,12 @@ def _check_seen(reading: _Reading, expression: Expression) -> None:
             raise ValueError(f"'{one}' is beyond the {4 * WORDS_OF_A_LOCATION} bytes of a location")
 
 
-def _written(code: Sequence[Instruction]) -> set[str]:
+def _written(code: Sequence[nouns.Instruction]) -> set[str]:
     names: set[str] = set()
     for one in code:
-        if isinstance(one, Access):
+        if isinstance(one, nouns.Access):
             names.update(one.destinations)
-        elif isinstance(one, Compute):
+        elif isinstance(one, nouns.Compute):
             names.add(one.destination)
     return names
 
@@ -209,9 +184,9 @@ def _written(code: Sequence[Instruction]) -> set[str]:
 # Instructions
 
 
-def _instruction(line: str, reading: _Reading) -> Instruction:
+def _instruction(line: str, reading: _Reading) -> nouns.Instruction:
     if found := re.fullmatch(rf"({_NAME}):", line):
-        return Label(found[1], line)
+        return nouns.Label(found[1], line)
     head, _, rest = line.partition(" ")
     operands = _operands(rest)
     words = head.split(".")
@@ -226,7 +201,7 @@ def _instruction(line: str, reading: _Reading) -> Instruction:
     if words[0] == "bra":
         return _branch(rest, line)
     if head in COMPUTATIONS and len(operands) == (2 if head == "mov" else 3):
-        return Compute(head, _register(operands[0]), tuple(map(_operand, operands[1:])), line)
+        return nouns.Compute(head, _register(operands[0]), tuple(map(_operand, operands[1:])), line)
     raise ValueError(f"'{line}' is no instruction of a litmus program, see symlab/checks/litmus/README.md for all")
 
 
@@ -251,7 +226,7 @@ _FORMS = {
 """What each opcode takes, for messages."""
 
 
-def _access(head: str, operands: list[str], line: str) -> Access:
+def _access(head: str, operands: list[str], line: str) -> nouns.Access:
     """An access. .volatile and .mmio are relaxed for the whole system (8.4.1, 8.4.2)."""
     is_multimem = head.startswith("multimem")
     words = head.split(".")
@@ -281,7 +256,7 @@ def _access(head: str, operands: list[str], line: str) -> Access:
     expected = _operand(operands.pop(0)) if operation == "cas" else 0
     sources = tuple(map(_operand, _elements(operands[0], count, line))) if operands else ()
     how = (opcode, order, scope or ("gpu" if order != "weak" else ""), address, int(bits or 32))
-    return Access(*how, destinations, sources, operation, expected, is_multimem, line)
+    return nouns.Access(*how, destinations, sources, operation, expected, is_multimem, line)
 
 
 def _place_of(qualifier: str) -> float:
@@ -296,55 +271,55 @@ def _elements(text: str, count: int, line: str) -> list[str]:
     return parts
 
 
-def _fence(head: str, line: str) -> Instruction:
+def _fence(head: str, line: str) -> nouns.Instruction:
     if head in _MEMBAR:
-        return Fence("sc", _MEMBAR[head], line)
+        return nouns.Fence("sc", _MEMBAR[head], line)
     if found := re.fullmatch(r"fence\.proxy\.(alias|async)", head):
-        return ProxyFence("alias" if found[1] == "alias" else "async", line)
+        return nouns.ProxyFence("alias" if found[1] == "alias" else "async", line)
     found = re.fullmatch(r"fence(?:\.(sc|acq_rel|acquire|release))?\.(cta|cluster|gpu|sys)", head)
     if found is None:
         raise ValueError(
             f"'{line}': write fence, one of .sc .acq_rel .acquire .release,{_SCOPED}; or fence.proxy.alias, .async"
         )
-    return Fence(found[1] or "acq_rel", found[2], line)
+    return nouns.Fence(found[1] or "acq_rel", found[2], line)
 
 
-def _barrier(kind: Literal["sync", "arrive"], operands: list[str], line: str) -> Barrier:
+def _barrier(kind: Literal["sync", "arrive"], operands: list[str], line: str) -> nouns.Barrier:
     if not operands or len(operands) > 2 or (kind == "arrive" and len(operands) != 2):
         raise ValueError(f"'{line}': write bar.sync ID, bar.sync ID, COUNT or bar.arrive ID, COUNT")
     name = _operand(operands[0])
-    if isinstance(name, int) and not 0 <= name < BARRIERS:
-        raise ValueError(f"'{line}': there is no barrier {name}, a block has 0 to {BARRIERS - 1}")
-    return Barrier(kind, name, _number(operands[1]) if len(operands) == 2 else None, line)
+    if isinstance(name, int) and not 0 <= name < nouns.BARRIERS:
+        raise ValueError(f"'{line}': there is no barrier {name}, a block has 0 to {nouns.BARRIERS - 1}")
+    return nouns.Barrier(kind, name, _number(operands[1]) if len(operands) == 2 else None, line)
 
 
-def _bulk(head: str, operands: list[str], line: str) -> Instruction:
+def _bulk(head: str, operands: list[str], line: str) -> nouns.Instruction:
     if head == "cp.async.bulk" and len(operands) == 3:
         count = _number(operands[2])
         if count % 4 or count < 4:
             raise ValueError(f"'{line}': copy a multiple of 4 bytes")
-        return BulkCopy(_address(operands[0]), _address(operands[1]), count // 4, line)
+        return nouns.BulkCopy(_address(operands[0]), _address(operands[1]), count // 4, line)
     if head == "cp.async.bulk.commit_group" and not operands:
-        return CommitGroup(line)
+        return nouns.CommitGroup(line)
     if head in ("cp.async.bulk.wait_group", "cp.async.bulk.wait_group.read") and len(operands) == 1:
-        return WaitGroup(_number(operands[0]), head.endswith(".read"), line)
+        return nouns.WaitGroup(_number(operands[0]), head.endswith(".read"), line)
     raise ValueError(f"'{line}': write cp.async.bulk [TO], [FROM], BYTES, its .commit_group, or its .wait_group N")
 
 
-def _branch(rest: str, line: str) -> Branch:
+def _branch(rest: str, line: str) -> nouns.Branch:
     found = re.fullmatch(rf"({_NAME})(?: if (\w+) ([=!<>]=?) (\w+))?", rest.strip())
     if found is None or (found[3] and found[3] not in RELATIONS):
         raise ValueError(f"'{line}': write bra LABEL, or bra LABEL if r0 == 1")
     if found[3] is None:
-        return Branch(found[1], text=line)
-    return Branch(found[1], found[3], _operand(found[2]), _operand(found[4]), line)
+        return nouns.Branch(found[1], text=line)
+    return nouns.Branch(found[1], found[3], _operand(found[2]), _operand(found[4]), line)
 
 
-def _checked(one: Access | Instruction, reading: _Reading) -> Instruction:
+def _checked(one: nouns.Access | nouns.Instruction, reading: _Reading) -> nouns.Instruction:
     """The instruction, if its addresses exist, are aligned, and are multicast exactly for multimem."""
-    if isinstance(one, Access):
+    if isinstance(one, nouns.Access):
         addresses = [(one.address, len(one.destinations or one.sources) * one.bits // 32)]
-    elif isinstance(one, BulkCopy):
+    elif isinstance(one, nouns.BulkCopy):
         addresses = [(one.destination, one.words), (one.source, one.words)]
     else:
         return one
@@ -352,20 +327,20 @@ def _checked(one: Access | Instruction, reading: _Reading) -> Instruction:
         if address.name not in reading.initial and address.name not in reading.aliases:
             raise ValueError(f"'{one.text}': '{address.name}' is not declared, add: memory {address.name}")
         is_multicast = len(reading.aliases.get(address.name, ())) > 1
-        if is_multicast != (isinstance(one, Access) and one.is_multimem):
+        if is_multicast != (isinstance(one, nouns.Access) and one.is_multimem):
             raise ValueError(f"'{one.text}': a multicast address takes multimem's instructions and no others (8.2.3)")
-        if address.word % max(words, 1) and isinstance(one, Access):
+        if address.word % max(words, 1) and isinstance(one, nouns.Access):
             raise ValueError(f"'{one.text}': the address is not aligned to the {4 * words} bytes of the access")
         if address.word + words > WORDS_OF_A_LOCATION:
             raise ValueError(f"'{one.text}': beyond the {4 * WORDS_OF_A_LOCATION} bytes of a location")
     return one
 
 
-def _address(text: str) -> Address:
+def _address(text: str) -> nouns.Address:
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found[2] or 0) % 4:
         raise ValueError(f"'{text}' is no address, write [x], or [x+4] for its second word")
-    return Address(found[1], int(found[2] or 0) // 4)
+    return nouns.Address(found[1], int(found[2] or 0) // 4)
 
 
 def _register(text: str) -> str:
@@ -374,7 +349,7 @@ def _register(text: str) -> str:
     return text
 
 
-def _operand(text: str) -> Operand:
+def _operand(text: str) -> nouns.Operand:
     return text if re.fullmatch(_NAME, text) else _number(text)
 
 
@@ -388,7 +363,7 @@ def _number(text: str) -> int:
 # Conditions
 
 
-def expression_of(text: str) -> Expression:
+def expression_of(text: str) -> nouns.Expression:
     """Return the expression that a text describes: comparisons, not, and, or, parentheses, as Python has them. Raises
     ValueError."""
     try:
@@ -399,28 +374,28 @@ def expression_of(text: str) -> Expression:
         ) from None
 
 
-def _expression(one: ast.expr) -> Expression:
+def _expression(one: ast.expr) -> nouns.Expression:
     match one:
         case ast.BoolOp():
             operator: Literal["and", "or"] = "and" if isinstance(one.op, ast.And) else "or"
-            return Combined(operator, tuple(map(_expression, one.values)))
+            return nouns.Combined(operator, tuple(map(_expression, one.values)))
         case ast.UnaryOp(op=ast.Not()):
-            return Combined("not", (_expression(one.operand),))
+            return nouns.Combined("not", (_expression(one.operand),))
         case ast.Compare(ops=[relation], comparators=[right]) if type(relation) in _COMPARISONS:
-            return Compare(_COMPARISONS[type(relation)], _value(one.left), _value(right))
+            return nouns.Compare(_COMPARISONS[type(relation)], _value(one.left), _value(right))
     raise ValueError(f"'{ast.unparse(one)}' is no comparison, write one of {' '.join(RELATIONS)}")
 
 
-def _value(one: ast.expr) -> Seen | int:
+def _value(one: ast.expr) -> nouns.Seen | int:
     match one:
         case ast.Constant(value=int(number)) if type(number) is int:  # True is an int, too
             return number
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
             return -number
         case ast.Attribute(value=ast.Name(id=thread), attr=register):
-            return Seen(thread, register)
+            return nouns.Seen(thread, register)
         case ast.Name(id=name):
-            return Seen("", name)
+            return nouns.Seen("", name)
         case ast.BinOp(left=ast.Name(id=name), op=ast.Add(), right=ast.Constant(value=int(offset))) if offset % 4 == 0:
-            return Seen("", name, offset // 4)
+            return nouns.Seen("", name, offset // 4)
     raise ValueError(f"'{ast.unparse(one)}' is no register or location, write T0.r0, x, or x+4 for its second word")

@@ -10,27 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from symlab.checks.litmus import program as nouns
 from symlab.checks.litmus.meet import Arrival, meetings
-from symlab.checks.litmus.program import (
-    BARRIERS,
-    Access,
-    Address,
-    Barrier,
-    Branch,
-    BulkCopy,
-    CommitGroup,
-    Compute,
-    Fence,
-    Instruction,
-    Label,
-    Memory,
-    Operand,
-    Place,
-    Program,
-    ProxyFence,
-    Thread,
-    WaitGroup,
-)
 
 INITIAL = -1
 """The thread of the writes that initialize memory (8.2.6)."""
@@ -143,7 +124,7 @@ class Way:
             list(self.arrivals),
         )
 
-    def value(self, operand: Operand) -> Value:
+    def value(self, operand: nouns.Operand) -> Value:
         """Return an operand's value: 0 for a register that nothing wrote."""
         return Number(operand) if isinstance(operand, int) else self.registers.get(operand, Number(0))
 
@@ -173,14 +154,14 @@ class Skeleton:
     starts: tuple[int, ...]
     met: tuple[tuple[int, int], ...]
     blocked: tuple[str, ...]
-    places: tuple[Place, ...]
+    places: tuple[nouns.Place, ...]
 
     def number(self, load: Loaded) -> int:
         """Return the number of a read among all events."""
         return self.starts[load.thread] + load.index
 
 
-def skeletons(program: Program) -> Iterator[Skeleton]:
+def skeletons(program: nouns.Program) -> Iterator[Skeleton]:
     """Yield all skeletons of a program. Loops end in their first turn: README.md says why that loses nothing."""
     names = barrier_names(program)
     ways = [list(_ways(number, thread, program.memory, names)) for number, thread in enumerate(program.threads)]
@@ -194,7 +175,7 @@ def skeletons(program: Program) -> Iterator[Skeleton]:
             yield _joined(program, chosen, meeting.met, dict(meeting.blocked))
 
 
-def _arrivals(program: Program, ways: Sequence[Way]) -> list[list[Arrival]]:
+def _arrivals(program: nouns.Program, ways: Sequence[Way]) -> list[list[Arrival]]:
     """What each thread arrives at, with the number of threads that each barrier waits for."""
     blocks = [(thread.place.rank, thread.place.block) for thread in program.threads]
     sizes = Counter(blocks)
@@ -207,22 +188,22 @@ def _arrivals(program: Program, ways: Sequence[Way]) -> list[list[Arrival]]:
     return found
 
 
-def barrier_names(program: Program) -> tuple[int, ...]:
+def barrier_names(program: nouns.Program) -> tuple[int, ...]:
     """Return the numbers that a barrier in a register may have: all of the program's that are a barrier's."""
     numbers = {0}
     numbers.update(value for words in program.memory.initial.values() for value in words)
     for one in (one for thread in program.threads for one in thread.instructions):
-        operands: tuple[Operand, ...] = ()
-        if isinstance(one, Access | Compute):
+        operands: tuple[nouns.Operand, ...] = ()
+        if isinstance(one, nouns.Access | nouns.Compute):
             operands = one.sources
-        elif isinstance(one, Barrier):
+        elif isinstance(one, nouns.Barrier):
             operands = (one.name,)
         numbers.update(operand for operand in operands if isinstance(operand, int))
-    return tuple(sorted(number for number in numbers if 0 <= number < BARRIERS))
+    return tuple(sorted(number for number in numbers if 0 <= number < nouns.BARRIERS))
 
 
 def _joined(
-    program: Program,
+    program: nouns.Program,
     ways: tuple[Way, ...],
     met: frozenset[tuple[tuple[int, int], tuple[int, int]]],
     stuck: dict[int, int],
@@ -260,11 +241,11 @@ def _joined(
 # One thread
 
 
-def _ways(number: int, thread: Thread, memory: Memory, names: tuple[int, ...]) -> Iterator[Way]:
+def _ways(number: int, thread: nouns.Thread, memory: nouns.Memory, names: tuple[int, ...]) -> Iterator[Way]:
     """Yield all ways through a thread's code."""
-    labels = {one.name: at for at, one in enumerate(thread.instructions) if isinstance(one, Label)}
+    labels = {one.name: at for at, one in enumerate(thread.instructions) if isinstance(one, nouns.Label)}
     for one in thread.instructions:
-        if isinstance(one, Branch) and one.label not in labels:
+        if isinstance(one, nouns.Branch) and one.label not in labels:
             raise ValueError(f"thread {thread.name}: no label '{one.label}' for '{one.text}', add '{one.label}:'")
     start = Way(number, {})
     waiting = [(0, start)]
@@ -272,7 +253,7 @@ def _ways(number: int, thread: Thread, memory: Memory, names: tuple[int, ...]) -
         at, way = waiting.pop()
         while at < len(thread.instructions):
             one = thread.instructions[at]
-            if isinstance(one, Branch):
+            if isinstance(one, nouns.Branch):
                 target = labels[one.label]
                 if one.relation:
                     other = way.copied()
@@ -293,45 +274,45 @@ def _ways(number: int, thread: Thread, memory: Memory, names: tuple[int, ...]) -
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-def _decide(way: Way, one: Branch, *, is_taken: bool) -> None:
+def _decide(way: Way, one: nouns.Branch, *, is_taken: bool) -> None:
     """Constrain the way to one side of a branch; all that follows depends on the branch's reads."""
     left, right = way.value(one.left), way.value(one.right)
     way.constrain(one.relation if is_taken else _OPPOSITE[one.relation], left, right)
     way.control |= loads_of(left) | loads_of(right)
 
 
-def _step(way: Way, one: Instruction, at: int, memory: Memory, names: tuple[int, ...]) -> list[Way]:
+def _step(way: Way, one: nouns.Instruction, at: int, memory: nouns.Memory, names: tuple[int, ...]) -> list[Way]:
     """Carry out one instruction, on the way and on the other ways that begin here, which are returned."""
     others: list[Way] = []
-    if isinstance(one, Access):
+    if isinstance(one, nouns.Access):
         if one.operation == "cas":
             others.append(way.copied())
             _failed_cas(others[-1], one, at, memory)
         _access(way, one, at, memory)
-    elif isinstance(one, Fence):
+    elif isinstance(one, nouns.Fence):
         way.add(Event(way.thread, at, "F", one.text, one.order, one.scope))
-    elif isinstance(one, ProxyFence):
+    elif isinstance(one, nouns.ProxyFence):
         way.add(Event(way.thread, at, "F", one.text, proxy=one.proxy))
-    elif isinstance(one, Barrier):
+    elif isinstance(one, nouns.Barrier):
         if isinstance(one.name, str) and not isinstance(way.value(one.name), Number):
             others += [way.copied() for _ in names[1:]]
         for branch, name in zip((way, *others), names, strict=False):
             _arrive(branch, one, at, name)
-    elif isinstance(one, Compute):
+    elif isinstance(one, nouns.Compute):
         values = [way.value(source) for source in one.sources]
         way.registers[one.destination] = (
             values[0] if one.operation == "mov" else Result(one.operation, values[0], values[1], 32)
         )
-    elif isinstance(one, BulkCopy):
+    elif isinstance(one, nouns.BulkCopy):
         _copy(way, one, at, memory)
-    elif isinstance(one, CommitGroup):
+    elif isinstance(one, nouns.CommitGroup):
         way.groups.append([])
-    elif isinstance(one, WaitGroup):
+    elif isinstance(one, nouns.WaitGroup):
         _wait(way, one, at)
     return others
 
 
-def _arrive(way: Way, one: Barrier, at: int, name: int) -> None:
+def _arrive(way: Way, one: nouns.Barrier, at: int, name: int) -> None:
     """Arrive at the barrier of that number, if it is in a register that a read wrote; else at the one it has."""
     value = way.value(one.name)
     if isinstance(value, Number):
@@ -342,7 +323,9 @@ def _arrive(way: Way, one: Barrier, at: int, name: int) -> None:
     way.arrivals.append(Arrival((way.thread, event), name, one.count, one.kind == "sync"))
 
 
-def _parts(address: Address, bits: int, count: int, memory: Memory) -> list[tuple[str, int, tuple[Cell, ...]]]:
+def _parts(
+    address: nouns.Address, bits: int, count: int, memory: nouns.Memory
+) -> list[tuple[str, int, tuple[Cell, ...]]]:
     """The scalar accesses of one instruction: name, which element, and cells, for each location of a multicast one."""
     words = bits // 32
     locations = memory.locations(address.name)
@@ -357,7 +340,7 @@ def _parts(address: Address, bits: int, count: int, memory: Memory) -> list[tupl
     ]
 
 
-def _access(way: Way, one: Access, at: int, memory: Memory) -> None:
+def _access(way: Way, one: nouns.Access, at: int, memory: nouns.Memory) -> None:
     """ld, st, atom, red; a multimem one does so at each replica, and ld_reduce returns the sum."""
     read = Event(way.thread, at, "R", one.text, _read_order(one), one.scope, is_red=one.opcode == "red")
     write = Event(way.thread, at, "W", one.text, _write_order(one), one.scope)
@@ -383,7 +366,7 @@ def _access(way: Way, one: Access, at: int, memory: Memory) -> None:
         way.registers[register] = results[element]
 
 
-def _failed_cas(way: Way, one: Access, at: int, memory: Memory) -> None:
+def _failed_cas(way: Way, one: nouns.Access, at: int, memory: nouns.Memory) -> None:
     """A cas whose comparison fails is a read alone: atomic operations write "if they result in a write" (table 20)."""
     read = Event(way.thread, at, "R", one.text, _read_order(one), one.scope)
     for name, _, cells in _parts(one.address, one.bits, 1, memory):
@@ -392,19 +375,19 @@ def _failed_cas(way: Way, one: Access, at: int, memory: Memory) -> None:
         way.registers[one.destinations[0]] = old
 
 
-def _read_order(one: Access) -> str:
+def _read_order(one: nouns.Access) -> str:
     if one.order == "acq_rel":
         return "acquire"
     return "relaxed" if one.order == "release" else one.order
 
 
-def _write_order(one: Access) -> str:
+def _write_order(one: nouns.Access) -> str:
     if one.order == "acq_rel":
         return "release"
     return "relaxed" if one.order == "acquire" else one.order
 
 
-def _copy(way: Way, one: BulkCopy, at: int, memory: Memory) -> None:
+def _copy(way: Way, one: nouns.BulkCopy, at: int, memory: nouns.Memory) -> None:
     """A bulk copy: per word a read and a write of the async proxy, after what the thread did before (8.9.1.1)."""
     before = tuple(number for number, event in enumerate(way.events) if not event.is_async)
     sources = _parts(one.source, 32, one.words, memory)
@@ -416,7 +399,7 @@ def _copy(way: Way, one: BulkCopy, at: int, memory: Memory) -> None:
         way.groups[-1] += [number, way.add(replace(write, after=(*before, number)))]
 
 
-def _wait(way: Way, one: WaitGroup, at: int) -> None:
+def _wait(way: Way, one: nouns.WaitGroup, at: int) -> None:
     """Completion of all groups but the last `pending`; an implicit proxy fence follows, for these copies alone."""
     committed = way.groups[:-1]
     done = committed[: max(len(committed) - one.pending, 0)]

@@ -3,8 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from runner.command.ahead import CompiledAhead
 from runner.command.plan import prepare
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import FabricName
+from tests import processes
 from tests.patience import until
 from tests.runner.conftest import is_running
 
@@ -112,15 +111,8 @@ def symlab(folder, *arguments):
     if the tests were started under nohup."""
     (folder / "tmp").mkdir()
     given = (*MANY, f"records={folder}/records", f"cache_dir={folder}/cache", *arguments)
-    return subprocess.Popen(
-        [sys.executable, "-m", "runner", *given],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(folder / "tmp")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-    )
+    hangs_up = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)}
+    return processes.begun("-m", "runner", *given, cwd=folder, env={"TMPDIR": str(folder / "tmp")}, **hangs_up)
 
 
 def children(process):

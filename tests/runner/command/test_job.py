@@ -3,12 +3,8 @@
 import dataclasses
 import functools
 import hashlib
-import os
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -29,6 +25,7 @@ from runner.command.plan import Job
 from runner.records.store import StoreError
 from runner.request.compose import compose_jobs, hydra_over
 from runner.world.world import WorldFailure
+from tests.processes import ran
 from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld, on_its_fabric
 from tests.runner.shelf import Shelf
 
@@ -220,10 +217,8 @@ print(main(sys.argv[1:]), new)
 """
     wanted = ["sizes=[8]", "algorithms=[one_shot]", "fabric=simulator", "track=none", f"cache_dir={tmp_path}/cache"]
     assert main([*wanted, f"records={tmp_path}/first"]) == 0  # so that nothing is left to be compiled
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    line = [sys.executable, "-c", program, *wanted]
-    said = subprocess.check_output(line, cwd=tmp_path, env=environment, text=True)
-    assert said.splitlines()[-1] == "0 [[]]"
+    said = ran("-c", program, *wanted, cwd=tmp_path)
+    assert said.stdout.splitlines()[-1] == "0 [[]]"
 
 
 def test_an_interrupt_and_a_full_disk_get_out():

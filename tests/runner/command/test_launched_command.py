@@ -4,8 +4,6 @@ import functools
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +29,7 @@ from runner.request.compose import compose_command, hydra_over
 from runner.request.options import RunOptions
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
-from tests.patience import PATIENCE_S
+from tests.processes import ran
 
 SWEEP = ("seed=1,2,3", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator", "track=none")
 
@@ -191,12 +189,12 @@ def test_a_plans_memory_is_that_of_its_workers(lines, says):
 
 
 def programs(folder):
-    """The environment of a machine that has Slurm's programs, and no Slurm that they can reach."""
+    """The variables of a machine that has Slurm's programs, and no Slurm that they can reach."""
     folder.mkdir()
     for name in ("sbatch", "srun", "squeue", "scancel"):
         (folder / name).write_text(f"#!/bin/sh\necho '{name}: error: no controller' >&2\nexit 1\n")
         (folder / name).chmod(0o755)
-    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 def test_slurm_is_refused_where_it_is_missing_before_anything_is_written(tmp_path, monkeypatch):
@@ -209,8 +207,7 @@ def test_slurm_is_refused_where_it_is_missing_before_anything_is_written(tmp_pat
 @pytest.mark.slow
 def test_slurm_that_is_missing_is_no_reason_to_touch_a_folder_that_is_resumed(tmp_path, monkeypatch):
     environment = programs(tmp_path / "programs")
-    line = [sys.executable, "-m", "symlab", "run", "-m", *SWEEP, "hydra/launcher=submitit_slurm"]
-    subprocess.run(line, env=environment, capture_output=True, timeout=PATIENCE_S)
+    ran("-m", "symlab", "run", "-m", *SWEEP, "hydra/launcher=submitit_slurm", env=environment)
     (folder,) = Path("records").iterdir()
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     monkeypatch.setattr("shutil.which", lambda name: None)
@@ -222,11 +219,10 @@ def test_slurm_that_is_missing_is_no_reason_to_touch_a_folder_that_is_resumed(tm
 @pytest.mark.slow
 def test_without_a_slurm_that_answers_a_command_ends_and_keeps_no_secret(tmp_path):
     environment = programs(tmp_path / "programs")
-    line = [sys.executable, "-m", "symlab"]
     given = ("hydra/launcher=submitit_slurm", "hydra.launcher.comment='http://user:hunter2@host'")
 
     def said(*words):
-        return subprocess.run([*line, *words], env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+        return ran("-m", "symlab", *words, env=environment)
 
     done = said("run", "-m", *SWEEP, *given)
     assert done.returncode == 1, done.stderr

@@ -2,11 +2,8 @@
 
 import errno
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -14,18 +11,19 @@ from unittest.mock import Mock
 import pytest
 
 from cases.record.record import load
-from kernels.sources import ROOT
 from reports.record.seal import MANIFEST, broken
 from runner.__main__ import main
 from runner.command import still_working, unfinished_cases
 from runner.command.resume import resume
 from runner.interrupt import Interrupted
-from runner.records.command_json import COMMAND_JSON, command_document_of
+from runner.records.command_json import COMMAND_JSON
+from runner.records.command_json import command_document_of as document_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderLock
 from runner.request_error import RequestError
 from runner.world.launcher import Outer
 from tests.golden import refused, same_text
 from tests.patience import PATIENCE_S
+from tests.processes import ran
 from tests.reports.synthetic import record as synthetic_record
 from tests.runner.conftest import BAD, TWO, Script, record_files, started
 
@@ -66,10 +64,6 @@ def cut(symlab, script):
         return folder
 
     return run
-
-
-def document_of(folder):
-    return command_document_of(folder)
 
 
 def files(folder):
@@ -355,17 +349,6 @@ def test_what_was_interrupted_before_it_was_timed_is_left():
     assert not unfinished_cases._is_untimed(replace(untimed, fabric=replace(untimed.fabric, simulated=True)))
 
 
-def structure(runs):
-    """What MLflow shows of one command, without what differs between any two."""
-    found = {}
-    passing = {"symlab.command", "mlflow.parentRunId", "mlflow.note.content", "symlab.sent", "mlflow.user"}
-    passing |= {"symlab.command_digest", "symlab.number", "symlab.manifest"}
-    for run in [*runs["parents"], *runs["children"]]:
-        tags = {key: one for key, one in run.data.tags.items() if key not in passing}
-        found[run.info.run_name] = run.info.status, tags, dict(run.data.params), dict(run.data.metrics)
-    return found
-
-
 @pytest.mark.slow
 def test_what_mlflow_never_got_is_sent_by_the_resumption(folder, script, database, mlflow_runs):
     assert resume(folder, database, script.tools()) == 0
@@ -430,15 +413,13 @@ def digests(folder):
 
 
 def runs_of(folder):
+    """Status and metrics of the runs that MLflow has of one command, by name."""
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=f"sqlite:///{folder}/mlflow.db")
-    every = client.search_runs([client.get_experiment_by_name("symlab").experiment_id])
-    runs = {"parents": [], "children": []}
-    for run in every:
-        runs["children" if "mlflow.parentRunId" in run.data.tags else "parents"].append(run)
-    assert len(runs["parents"]) == 1
-    return structure(runs)
+    runs = client.search_runs([client.get_experiment_by_name("symlab").experiment_id])
+    assert sum("mlflow.parentRunId" not in run.data.tags for run in runs) == 1
+    return {run.info.run_name: (run.info.status, dict(run.data.metrics)) for run in runs}
 
 
 @pytest.mark.slow
@@ -456,18 +437,10 @@ def test_a_real_sweep_that_was_interrupted_and_killed_and_resumed_is_as_a_whole_
     assert (code, "12 cases: 12 passed" in said) == (0, True), said
     assert "code: as in the first part (commit, sources and packages)" in said
     assert digests(folder) == digests(tmp_path / "whole")
-    one, other = runs_of(folder), runs_of(tmp_path / "whole")
-    assert {name: run[0] for name, run in one.items()} == {name: run[0] for name, run in other.items()}
-    assert set(run[0] for run in one.values()) == {"FINISHED"}
-    assert {name: run[3] for name, run in one.items()} == {name: run[3] for name, run in other.items()}
+    one = runs_of(folder)
+    assert one == runs_of(tmp_path / "whole")
+    assert {status for status, _ in one.values()} == {"FINISHED"}
     assert broken(records) == []
-    audit = subprocess.run(
-        [sys.executable, "-m", "reports", "audit", str(records), "--rerun", "12"],  # however long it takes
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    audit = ran("-m", "reports", "audit", str(records), "--rerun", "12", cwd=folder, timeout=None)
     assert audit.returncode == 0, audit.stdout
     assert " was resumed, " in audit.stdout

@@ -1,16 +1,13 @@
 """An interrupted sweep with a user's kernel goes on, and says so if the kernel's files changed in between."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-from kernels.sources import ROOT
 from reports.record.bundle import read
 from runner.__main__ import main
 from tests.kernels.own_kernel import write_ring
+from tests.processes import ran
 
 ASKED = ["op=send_recv", "algorithms=[my/ring.py:SPEC]", "sizes=[1K,2K]", "fabric=simulator", "track=none"]
 
@@ -31,9 +28,7 @@ def interrupted(tmp_path, monkeypatch):
 
 def resumed(folder):
     """Resume in a process of its own: this one has read the kernel's files."""
-    command = [sys.executable, "-m", "runner", "resume", str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return ran("-m", "runner", "resume", str(folder))
 
 
 @pytest.mark.slow

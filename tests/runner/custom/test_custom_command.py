@@ -2,16 +2,12 @@
 
 import hashlib
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 from cases.assumptions import sentence_of
 from cases.record.record import CHECK_WAS_OFF, Status
-from kernels.sources import ROOT
 from reports.record.bundle import read
 from reports.record.seal import broken
 from runner.__main__ import main
@@ -20,6 +16,7 @@ from runner.case.bringing import custom_digest, custom_places
 from runner.case.todays_code import sources
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
+from tests.processes import ran
 from tests.reports.synthetic import with_request
 from tests.rooms import needs
 from tests.runner.custom.own_ptx import ADD_PEERS, CUTE_ARGUMENTS, TENSOR_ARGUMENTS, write_experiment
@@ -409,8 +406,7 @@ def test_changed_files_are_not_run(run, tmp_path):
     assert "changed since: custom/add_peers" in said
     assert re.search("data CAPTURED: .* is not made of the files that ran", said)
     # By another process: this one has read the file.
-    command = [sys.executable, "-m", "runner", "replay", "records", "--records", "new"]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = ran("-m", "runner", "replay", "records", "--records", "new")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "is not made of the files that ran" in line

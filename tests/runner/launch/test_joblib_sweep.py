@@ -5,8 +5,6 @@ import os
 import select
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from reports.record.seal import broken
 from runner.launch.files import LAUNCH, LaunchFiles, WorkerState
 from runner.records.command_json import command_document_of
 from tests.patience import NEVER_S, PATIENCE_S, until
+from tests.processes import begun
 from tests.runner.launch.held_jobs import HeldJobs
 
 pytestmark = pytest.mark.slow
@@ -33,16 +32,7 @@ JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
 def symlab(folder, *words, held=None, **options):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "symlab", *words],
-        cwd=folder,
-        env=held.environment(environment) if held else environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **options,
-    )
+    return begun("-m", "symlab", *words, cwd=folder, env=held.environment({}) if held else {}, **options)
 
 
 def at_work(held, folder, count):

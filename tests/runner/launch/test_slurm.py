@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from reports.record.bundle import record_files
 from runner.launch.files import LAUNCH
 from runner.records.command_json import command_document_of
 from tests.patience import NEVER_S, PATIENCE_S
+from tests.processes import begun, ran
 from tests.runner.launch.held_jobs import HeldJobs
 from tests.runner.launch.slurm_cluster import why_not
 
@@ -25,17 +24,10 @@ SWEEP = ("world_size=2", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulato
 there are few."""
 
 
-def begun(environment, folder, *overrides):
+def sweep(environment, folder, *overrides):
     """A sweep that is under way, in a folder."""
-    line = [sys.executable, "-m", "symlab", "run", "-m", *SWEEP, "hydra/launcher=submitit_slurm", *overrides]
-    return subprocess.Popen(
-        line,
-        cwd=folder,
-        env={"PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    line = ["-m", "symlab", "run", "-m", *SWEEP, "hydra/launcher=submitit_slurm", *overrides]
+    return begun(*line, cwd=folder, env=environment)
 
 
 def ended(process):
@@ -73,17 +65,14 @@ def document(folder):
 
 
 def resumed(slurm, folder, *options):
-    environment = {**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
-    line = [sys.executable, "-m", "symlab", "resume", str(folder), *options]
-    return subprocess.run(
-        line, env=environment, cwd=folder.parent.parent, capture_output=True, text=True, timeout=NEVER_S
-    )
+    line = ["-m", "symlab", "resume", str(folder), *options]
+    return ran(*line, env=slurm.environment, cwd=folder.parent.parent)
 
 
 def test_a_cancelled_job_costs_what_it_did(slurm, tmp_path):
     held = HeldJobs(tmp_path / "held", range(8))
     begun_in = held.environment(slurm.environment)
-    process = begun(begun_in, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=4")
+    process = sweep(begun_in, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=4")
     folder = folder_of(tmp_path / "records")
     at_work(held, folder, 4)
     job, *_ = next(line for line in slurm.queue() if line.endswith("node1")).split()
@@ -112,7 +101,7 @@ def test_a_cancelled_job_costs_what_it_did(slurm, tmp_path):
 def test_a_requeued_worker_goes_on(slurm, tmp_path):
     """It begins again with the job that it had, runs none twice, and nothing is lost."""
     held = HeldJobs(tmp_path / "held", (1,))
-    process = begun(held.environment(slurm.environment), tmp_path, "seed=1,2,3", "hydra.launcher.array_parallelism=1")
+    process = sweep(held.environment(slurm.environment), tmp_path, "seed=1,2,3", "hydra.launcher.array_parallelism=1")
     folder = folder_of(tmp_path / "records")
     at_work(held, folder, 1)
     assert len(record_files(folder)) == 1
@@ -132,7 +121,7 @@ def test_a_requeued_worker_goes_on(slurm, tmp_path):
 def test_an_interrupt_leaves_nothing_in_the_queue(slurm, tmp_path):
     held = HeldJobs(tmp_path / "held", range(2, 8))
     begun_in = held.environment(slurm.environment)
-    process = begun(begun_in, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=2")
+    process = sweep(begun_in, tmp_path, "seed=1,2,3,4,5,6,7,8", "hydra.launcher.array_parallelism=2")
     folder = folder_of(tmp_path / "records")
     at_work(held, folder, 2)
     process.send_signal(signal.SIGINT)
@@ -149,13 +138,7 @@ def test_an_interrupt_leaves_nothing_in_the_queue(slurm, tmp_path):
     new = [load(path) for path in set(record_files(folder)) - before]
     assert {(one.request.job, one.id) for one in new} == left
     assert {(one.environment.launch or {})["worker"]["launcher"] for one in new} == {"joblib"}
-    audit = subprocess.run(
-        [sys.executable, "-m", "symlab", "audit", str(folder), "--rerun", "2"],
-        env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=NEVER_S,
-    )
+    audit = ran("-m", "symlab", "audit", str(folder), "--rerun", "2", env=slurm.environment)
     assert (audit.returncode, audit.stdout.splitlines()[-1][:14]) == (0, "DATA VERIFIED:"), audit.stdout
 
 
@@ -170,7 +153,7 @@ def test_a_second_interrupt_says_what_is_still_there(slurm, tmp_path):
     (programs / "scancel").chmod(0o755)
     environment = held.environment(slurm.environment)
     environment["PATH"] = os.pathsep.join([str(programs), environment["PATH"]])
-    process = begun(environment, tmp_path, "seed=1,2,3,4", "hydra.launcher.array_parallelism=1")
+    process = sweep(environment, tmp_path, "seed=1,2,3,4", "hydra.launcher.array_parallelism=1")
     folder = folder_of(tmp_path / "records")
     at_work(held, folder, 1)
     process.send_signal(signal.SIGINT)

@@ -2,14 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
-from kernels.sources import ROOT
 from reports.record.seal import broken, seal
 from runner.records.lock import LOCK_NAME, FolderInUse, FolderLock, held_if_possible
+from tests.processes import begun
 
 HOLDER = """
 import sys, time
@@ -23,12 +21,7 @@ time.sleep(60)
 
 def holder(folder):
     """Another process that holds the lock."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(folder)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    process = begun("-c", HOLDER, str(folder))
     assert process.stdout.readline() == "held\n"
     return process
 

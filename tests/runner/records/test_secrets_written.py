@@ -4,7 +4,6 @@ import importlib.util
 import lzma
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,14 +20,13 @@ from runner.records.command_json import command_document_of
 from runner.records.scrub import WITHHELD
 from runner.records.store import Store, StoreError
 from runner.request.experiments import CONF
-from runner.track.__main__ import main as send
 from runner.world.processes import ProcessWorld
+from symlab.command import main as symlab
 from tests.patience import NEVER_S
+from tests.processes import ran
 from tests.runner.conftest import Script, in_thread
 from tests.runner.environment.test_repository import git
 from tests.runner.rank_programs import FileOpener
-
-ROOT = Path(__file__).parents[3]
 
 IN_A_VARIABLE = "plugh-9d41-variable"
 IN_AN_ALLOWED_VARIABLE = "plugh-9d41-allowed"
@@ -183,14 +181,7 @@ def reported(folder, written):
     if importlib.util.find_spec("reports.html") is not None:
         asked.append(["html", str(folder), "-o", str(written / "report.html")])
     for number, arguments in enumerate(asked):
-        done = subprocess.run(
-            [sys.executable, "-m", "reports", *arguments],
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            cwd=written,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran("-m", "reports", *arguments, cwd=written)
         assert done.returncode in (0, 2) if "--format" in arguments else done.returncode == 0, done.stderr
         (written / f"said-{number}.txt").write_text(done.stdout)
     assert (written / "said-1.txt").stat().st_size > 0
@@ -224,7 +215,7 @@ def test_a_password_in_the_tracking_uri(place, capsys):
     (folder,) = place.records.iterdir()
     assert [name for name, hits in found_in(folder).items() if IN_THE_URI in hits] == []
     assert bundle.read([folder])[0].request.configuration["track"]["uri"] == f"http://{WITHHELD}@127.0.0.1:9/{SOMEBODY}"
-    assert send([str(folder), "--uri", uri]) == 1
+    assert symlab(["track", str(folder), "--uri", uri]) == 1
     said = capsys.readouterr()
     assert IN_THE_URI not in said.out + said.err
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.track.__main__ import main as send_later
+from symlab.command import main as symlab
 from tests.runner.conftest import Outcome
 
 
@@ -25,7 +25,7 @@ class Sent:
         return self.symlab(*words, f"track.uri={self.database}", f"track.experiment={self.name}", track=True)
 
     def later(self, *places):
-        return send_later([*map(str, places), "--uri", self.database, "--experiment", self.name])
+        return symlab(["track", *map(str, places), "--uri", self.database, "--experiment", self.name])
 
     @property
     def children(self):

@@ -8,9 +8,9 @@ import pytest
 
 from reports.record import bundle
 from reports.tracking import SERIES_TAG
-from runner.track.__main__ import main as send
 from runner.track.pages import page_of_view, view_key
 from runner.track.views import VIEWS
+from symlab.command import main as symlab
 from tests.dashboard import chart, colours, open_report, open_view, page_of, serving
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published" / "h200-x4" / "all_reduce-world1.jsonl.xz"
@@ -35,7 +35,8 @@ def dashboard(browser, tmp_path_factory):
     measured = [one for one in bundle.unpacked(PUBLISHED) if one.case.dtype == "bfloat16"]
     bundle.write(measured, folder / "measured.jsonl.xz", is_quick=True)
     database = folder / "mlflow.db"
-    assert send([*map(str, folder.glob("*.xz")), "--uri", f"sqlite:///{database}", "--experiment", "seen"]) == 0
+    places = [str(folder / "measured.jsonl.xz"), "--uri", f"sqlite:///{database}"]
+    assert symlab(["track", *places, "--experiment", "seen"]) == 0
     with sqlite3.connect(database) as connection:
         (experiment,) = connection.execute("select experiment_id from experiments where name = 'seen'").fetchone()
         (run,) = connection.execute(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.track.__main__ import main as send_later
 from runner.track.database import DatabaseError, make_ready
 from runner.track.problems import problem_of, told
+from symlab.command import main as command
 from tests.golden import same_text
 from tests.patience import NEVER_S
 
@@ -78,7 +78,7 @@ def test_the_driver_that_is_missed_is_the_one_that_mlflow_misses(uri):
 def test_a_place_without_a_database_is_one_line(symlab, tmp_path, capsys, place, code):
     done = symlab("sizes=[8]")
     uri = f"sqlite:///{tmp_path}/{place}".rstrip("/")
-    assert send_later([str(done.folder / "records"), "--uri", uri]) == code
+    assert command(["track", str(done.folder / "records"), "--uri", uri]) == code
     same_text(capsys.readouterr().err, r"\d{8}T\d{6}\S*")
     with pytest.raises(DatabaseError):
         make_ready(Path(uri.removeprefix("sqlite:///")), lambda path: None)

@@ -17,11 +17,11 @@ from reports.sent import metrics_of
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.request.schema import TrackRequest
 from runner.track import problems, send
-from runner.track.__main__ import main as send_later
 from runner.track.background import Mirror, in_process
 from runner.track.pages import view_key
 from runner.track.problems import problem_of
 from runner.world.world import WorldFailure
+from symlab.command import main as command
 from tests.golden import refused, same_text
 from tests.patience import PATIENCE_S, until, within
 from tests.runner.conftest import BAD, in_thread, record_files
@@ -191,14 +191,14 @@ def test_records_are_sent_later_and_only_once(sent, script, capsys):
 def test_sending_later_what_can_not_be_sent(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.json").write_text("{")
-    assert send_later(arguments) == 2
+    assert command(["track", *arguments]) == 2
     same_text(capsys.readouterr().err)
     assert [path.name for path in tmp_path.iterdir()] == ["broken.json"]
 
 
 def test_sending_later_to_a_server_that_is_down(symlab, capsys):
     done = symlab("sizes=[8]")
-    assert send_later([str(done.folder / "records"), "--uri", "http://127.0.0.1:9"]) == 1
+    assert command(["track", str(done.folder / "records"), "--uri", "http://127.0.0.1:9"]) == 1
     same_text(capsys.readouterr().err, ADDRESS)
 
 

@@ -23,6 +23,7 @@ from runner.world import launched, launcher
 from runner.world.launcher import Outer, find, first_node
 from tests.golden import refused, same_text
 from tests.patience import NEVER_S, PATIENCE_S, until
+from tests.processes import ran
 from tests.runner.conftest import record_files
 from tests.runner.rank_programs import listening_addresses
 
@@ -333,16 +334,9 @@ def test_the_simulator_needs_rank_0_alone(tmp_path):
 def test_under_torchrun_itself(tmp_path):
     script = tmp_path / "ranks.py"
     script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    run = subprocess.run(
-        [*launcher, str(script), str(tmp_path), "", "fabric=auto", "baselines=none", "sizes=[8,16]"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=NEVER_S,
-    )
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    given = [str(script), str(tmp_path), "", "fabric=auto", "baselines=none", "sizes=[8,16]"]
+    run = ran(*launcher, *given, cwd=tmp_path, env={"HOME": str(tmp_path / "home")})
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("2 cases: 2 passed") == 1
     assert "fabric: nvshmem (2 GPUs and the gpu extra found; torchrun started 2 ranks)" in run.stdout

@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import textwrap
 from pathlib import Path
@@ -21,11 +19,11 @@ from runner.world import processes
 from runner.world.processes import ProcessWorld
 from runner.world.world import WorldFailure
 from tests.patience import NEVER_S, PATIENCE_S, Clock, pressed, until, within
+from tests.processes import begun
 from tests.runner import rank_programs
 from tests.runner.conftest import is_running
 from tests.runner.rank_programs import HEAP_BYTES, Fault, FileOpener
 
-ROOT = Path(processes.__file__).parents[2]
 RING = [[11] * 4, [10] * 4]
 
 
@@ -237,13 +235,7 @@ PARENT = """
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_a_parent_that_is_ended_leaves_no_rank(tmp_path, number, code):
-    parent = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(PARENT), str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    parent = begun("-c", textwrap.dedent(PARENT), str(tmp_path), stderr=None)
     port, *ranks = map(int, parent.stdout.readline().split())
     until(lambda: (tmp_path / "sleeping-1").exists())
     assert all(is_running(one) for one in ranks)

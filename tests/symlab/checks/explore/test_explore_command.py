@@ -6,12 +6,9 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-import symlab
 from kernels import sources
 from simulator.options import Interleaving
 from simulator.run.choices import text_of
@@ -21,10 +18,10 @@ from symlab.checks.explore.subject import run_once
 from symlab.command import main
 from tests.golden import same_text
 from tests.patience import PATIENCE_S
+from tests.processes import begun
 from tests.runner.command.test_exploration import write_push
 from tests.symlab.messages_ptx import handed_over, produced
 
-ROOT = Path(symlab.__file__).parent.parent
 REFERENCE = """import torch
 
 
@@ -215,17 +212,15 @@ def test_an_undecided_repetition_is_no_success(custom, tmp_path, capsys):
 @pytest.mark.slow
 def test_an_interrupt_says_what_was_done(custom, tmp_path):
     (tmp_path / "hand.ptx").write_text(pulled("data", "flag"))
-    command = [sys.executable, "-m", "symlab", "explore", *custom, "--processes", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert b"1 case" in process.stdout.readline()
-    assert re.search(rb"\d+ runs?, ", process.stderr.readline()), "it tells how far it is"
+    process = begun("-m", "symlab", "explore", *custom, "--processes", "2", cwd=tmp_path, stderr=subprocess.PIPE)
+    assert "1 case" in process.stdout.readline()
+    assert re.search(r"\d+ runs?, ", process.stderr.readline()), "it tells how far it is"
     process.send_signal(signal.SIGINT)
     said, complaint = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert re.search(rb"\d+ runs? of 1 case in", said)
-    assert b"interrupted: the runs so far found nothing" in complaint
-    assert b"Traceback" not in complaint
+    assert re.search(r"\d+ runs? of 1 case in", said)
+    assert "interrupted: the runs so far found nothing" in complaint
+    assert "Traceback" not in complaint
 
 
 KEPT = {

@@ -79,8 +79,9 @@ def _places(drawn, threads, blocks=2):
     return places
 
 
-def _send(one, thread, flag, value, others, *, is_added=False):
-    """Tell others: a store of the value, or an addition of 1, that releases."""
+def _send(one, thread, flag, value, others, added=0.0):
+    """Tell others: a store of the value, or, in this share of the programs, an addition of 1, that releases."""
+    is_added = one.often(added) if 0 < added < 1 else added
     scope = one.scope(thread, *others)
     code = one.code[thread]
     is_released = one.often()
@@ -187,84 +188,42 @@ class _Data:
         self.condition = f"always T{thread}.{register} == {int(thread == self.last)}"
 
 
-def _pair(drawn):
-    """One thread tells another."""
-    one = _Drawing(drawn, _places(drawn, 2))
-    data = _Data(one, 0, 1)
-    one.memory.append("flag")
-    data.write()
-    _send(one, 0, "flag", 1, (1,))
-    _wait(one, 1, "flag", 1, (0,))
-    data.read()
-    return one.text("one tells another", data.condition)
+def _told(title, *steps, threads=2, places=_places):
+    """The shape in which the first thread writes the data, each step adds to the program, and the last one reads them."""
+
+    def shape(drawn):
+        one = _Drawing(drawn, places(drawn, threads))
+        data = _Data(one, 0, threads - 1)
+        one.memory += dict.fromkeys(given[1] for step, *given in steps if step is _send)
+        data.write()
+        for step, *given in steps:
+            step(one, *given)
+        data.read()
+        return one.text(title, data.condition)
+
+    return shape
 
 
-def _relay(drawn):
-    """One thread tells a second, which tells a third at another flag."""
-    one = _Drawing(drawn, _places(drawn, 3))
-    data = _Data(one, 0, 2)
-    one.memory += ["flag", "next"]
-    data.write()
-    _send(one, 0, "flag", 1, (1,))
-    _wait(one, 1, "flag", 1, (0,))
-    _send(one, 1, "next", 1, (2,))
-    _wait(one, 2, "next", 1, (1,))
-    data.read()
-    return one.text("one tells a second, and that a third", data.condition)
-
-
-def _chain(drawn):
-    """One thread sets a flag, another changes it by an atomic operation, a third waits for the changed value."""
-    one = _Drawing(drawn, _places(drawn, 3))
-    data = _Data(one, 0, 2)
-    one.memory.append("flag")
-    data.write()
-    _send(one, 0, "flag", 1, (1, 2), is_added=one.often(0.5))
+def _changed(one):
+    """The second thread changes the flag from 1 to 2 by an atomic operation."""
     order = one.random.choice(("relaxed", "relaxed", "release", "acquire", "acq_rel"))
     scope = one.scope(0, 1, 2)
-    again, register = f"again{len(one.code[1])}", one.register()
-    one.code[1] += [
-        f"{again}:",
-        f"atom.{order}.{scope}.cas {register}, [flag], 1, 2",
-        f"bra {again} if {register} != 1",
-    ]
-    _wait(one, 2, "flag", 2, (0, 1))
-    data.read()
-    return one.text("a flag that an atomic operation changes on the way", data.condition)
+    register = one.register()
+    one.code[1] += ["again0:", f"atom.{order}.{scope}.cas {register}, [flag], 1, 2", f"bra again0 if {register} != 1"]
 
 
-def _count(drawn):
-    """Two threads add to a count, and a third waits for both; it accesses the data of one of them."""
-    one = _Drawing(drawn, _places(drawn, 3))
-    data = _Data(one, 0, 2)
-    one.memory.append("flag")
-    data.write()
-    _send(one, 0, "flag", 1, (1, 2), is_added=True)
-    _send(one, 1, "flag", 1, (0, 2), is_added=True)
-    _wait(one, 2, "flag", 2, (0, 1))
-    data.read()
-    return one.text("two add to a count", data.condition)
+def _barrier(one, *threads):
+    """A barrier of the threads, most of the time."""
+    if one.often(0.9):
+        for thread in threads:
+            one.code[thread].append("bar.sync 0")
 
 
-def _block(drawn):
-    """A thread writes, another of its block signals after a barrier; so it is at the other end."""
+def _in_blocks(drawn, threads):
+    """Places of two threads in a block, and of two in another."""
     first, last = (drawn.randrange(2), 0), (drawn.randrange(2), 1)
     ranks = sorted({first[0], last[0]})
-    places = [(ranks.index(rank), block) for rank, block in (first, first, last, last)]
-    one = _Drawing(drawn, places)
-    data = _Data(one, 0, 3)
-    one.memory.append("flag")
-    data.write()
-    if one.often(0.9):
-        for thread in (0, 1):
-            one.code[thread].append("bar.sync 0")
-    _send(one, 1, "flag", 1, (2,))
-    _wait(one, 2, "flag", 1, (1,))
-    if one.often(0.9):
-        for thread in (2, 3):
-            one.code[thread].append("bar.sync 0")
-    data.read()
-    return one.text("threads that signal for their blocks", data.condition)
+    return [(ranks.index(rank), block) for rank, block in (first, first, last, last)][:threads]
 
 
 def _bulk(drawn):
@@ -288,11 +247,29 @@ def _bulk(drawn):
 
 
 SHAPES = {
-    "pair": _pair,
-    "relay": _relay,
-    "chain": _chain,
-    "count": _count,
-    "block": _block,
+    "pair": _told("one tells another", (_send, 0, "flag", 1, (1,)), (_wait, 1, "flag", 1, (0,))),
+    "relay": _told(
+        "one tells a second, and that a third",
+        *((_send, 0, "flag", 1, (1,)), (_wait, 1, "flag", 1, (0,))),
+        *((_send, 1, "next", 1, (2,)), (_wait, 2, "next", 1, (1,))),
+        threads=3,
+    ),
+    "chain": _told(
+        "a flag that an atomic operation changes on the way",
+        *((_send, 0, "flag", 1, (1, 2), 0.5), (_changed,), (_wait, 2, "flag", 2, (0, 1))),
+        threads=3,
+    ),
+    "count": _told(
+        "two add to a count",
+        *((_send, 0, "flag", 1, (1, 2), 1), (_send, 1, "flag", 1, (0, 2), 1), (_wait, 2, "flag", 2, (0, 1))),
+        threads=3,
+    ),
+    "block": _told(
+        "threads that signal for their blocks",
+        *((_barrier, 0, 1), (_send, 1, "flag", 1, (2,)), (_wait, 2, "flag", 1, (1,)), (_barrier, 2, 3)),
+        threads=4,
+        places=_in_blocks,
+    ),
     "bulk": _bulk,
 }
-"""The shapes by name: how to draw a program of each."""
+"""The shapes by name: how to draw a program of each. In "count", the data are of one of the two that add."""
