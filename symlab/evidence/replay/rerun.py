@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from cases.gathered import gathered
 from cases.record.record import Check, Record, Status
 from reports.table.compare import is_baseline
 from runner.case.allowed_code import AllowedCode
@@ -156,8 +155,9 @@ def in_order(cases: Sequence[RecordedData], seed: int) -> Iterator[RecordedData]
     kernel those of at most SMALL_BYTES first, otherwise as seed shuffles them."""
     shuffled = list(cases)
     random.Random(seed).shuffle(shuffled)
-    small_first = sorted(shuffled, key=lambda one: one.records[0].case.size_bytes > SMALL_BYTES)
-    by_kernel = gathered((case.kernel, case) for case in small_first)
+    by_kernel: dict[str, list[RecordedData]] = {}
+    for case in sorted(shuffled, key=lambda one: one.records[0].case.size_bytes > SMALL_BYTES):
+        by_kernel.setdefault(case.kernel, []).append(case)
     for rows in zip_longest(*by_kernel.values()):
         yield from (case for case in rows if case is not None)
 
