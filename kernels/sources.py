@@ -161,7 +161,7 @@ def _files(parts: list[str], folder: Path | None) -> list[Path]:
     return found
 
 
-def _is_installed(path: Path) -> bool:
+def is_installed(path: Path) -> bool:
     """Return whether an installer put a file there: its folder has an installer's name, or is on sys.path and holds
     what installers write down of packages."""
     if INSTALLED.intersection(path.parts):
@@ -212,6 +212,6 @@ def _top_level(name: str) -> tuple[Path | None, tuple[Path, ...]]:
         return None, ()
     file = Path(spec.origin).resolve() if spec.has_location and spec.origin else None
     folders = tuple(Path(folder).resolve() for folder in spec.submodule_search_locations or ())
-    if any(_is_installed(path) for path in (file, *folders) if path):
+    if any(is_installed(path) for path in (file, *folders) if path):
         return None, ()
     return file if file and file.suffix == ".py" else None, folders

@@ -35,12 +35,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 70_298,
-    "the core, code lines": 52_298,
+    "product, code lines": 70_310,
+    "the core, code lines": 52_309,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_174,
-    "tests, code lines": 65_749,
-    "Markdown, words": 29_639,
+    f"loaded by symlab {COMMAND}, code lines": 23_175,
+    "tests, code lines": 65_808,
+    "Markdown, words": 29_699,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,
     "verbs of symlab --help": 14,

@@ -22,18 +22,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import cutlass
 from cutlass import Int32, Int64
 from cutlass._mlir import ir
 from cutlass._mlir.dialects import llvm
 from cutlass.cutlass_dsl import T, dsl_user_op
 
-from kernels.sources import INSTALLED, PACKAGE, name_of
+from kernels.sources import PACKAGE, is_installed, name_of
 
 Vector = tuple[Any, Any, Any, Any]
-
-COMPILER = Path(cutlass.__file__).resolve().parent
-"""The DSL's own files, wherever it is installed."""
 
 
 def assemble(
@@ -72,7 +68,7 @@ def _users_file(name: str) -> str | None:
     file = Path(name).resolve()
     if file in (PACKAGE / "compile.py", PACKAGE / "functions.py"):
         return None
-    if any(map(file.is_relative_to, (PACKAGE, COMPILER))) or INSTALLED & set(file.parts) or not file.is_file():
+    if file.is_relative_to(PACKAGE) or is_installed(file) or not file.is_file():
         return ""
     return re.sub(r"[^\w./-]", "_", name_of(file))  # inline assembly has meanings for { | } and $
 

@@ -65,9 +65,9 @@ SHARED_BYTES = 227 << 10
 class Tuning:
     """What a matmul is compiled for. columns: of a tile of 128 rows, a multiple of 64 to 256. stages: pieces of 64
     columns of A and B in shared memory. chunks: of 64 columns of C, which each warpgroup has there to write out; with
-    as many as a tile has, all of it is written while the next one is multiplied. piece_bytes, in_flight: of a copy to
-    another rank, and how many a thread has under way. cluster: blocks of a cluster, 1 or 2. along, panel: the tile
-    order."""
+    as many as a tile has, all of it is written while the next one is multiplied. piece_bytes, in_flight: of a copy of A
+    or of parts of a sum to another rank (C goes by rows), and how many a thread has under way. cluster: blocks of a
+    cluster, 1 or 2. along, panel: the tile order."""
 
     columns: int = 256
     stages: int = 4
@@ -86,7 +86,7 @@ class Tuning:
             raise ValueError(f"{self}: cluster is 1 or 2, along m or n, panel 1 or more")
         if self.chunks < 1 or self.columns // COLUMNS % self.chunks or self.in_flight < 1:
             raise ValueError(f"{self}: chunks divide a tile's {self.columns // COLUMNS}, in_flight is 1 or more")
-        if self.piece_bytes % 16 or CHUNK_BYTES % self.piece_bytes:
+        if self.piece_bytes < 16 or self.piece_bytes % 16 or CHUNK_BYTES % self.piece_bytes:
             raise ValueError(f"{self}: piece_bytes is 16 times a power of two, {CHUNK_BYTES} at most")
         if self.stages < 2 or self.shared_bytes > SHARED_BYTES:
             raise ValueError(
@@ -288,7 +288,7 @@ class Matmul:
             self.fill(self.rounded(sums, at), chunks, filled, at, group, turn)
 
     def before_storing(self, place: Any, chunks: Any, sizes: Any, group: Any) -> None:
-        """The storing thread, before a tile: its chunks in shared memory are not in use."""
+        """The storing thread, before a tile, when all that it copied out of the chunks is read."""
 
     def store_chunk(self, targets: Any, chunk: Any, place: Any, at: int, sizes: Any, group: Any) -> None:
         """The storing thread: start the copies of the tile's chunk with a number."""

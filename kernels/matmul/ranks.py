@@ -30,7 +30,7 @@ PUSHING = replace(
 PIECE_ROWS = 16
 """Rows of C that one copy stores."""
 
-FEW = "of three numbers of columns the fastest on 2 H200 at most shapes of 256 to 2048 rows where it is chosen"
+FEW = "of three numbers of columns the fastest on 2 H200 at 10 of 11 shapes, see kernels/fused.py"
 
 STATE_WORDS = 3
 """Words of the state: launches, blocks that have begun, blocks of all launches so far."""

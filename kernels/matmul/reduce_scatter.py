@@ -68,6 +68,9 @@ TUNINGS_OF_OTHERS = ranks.tunings_like(ranks.PUSHING)
 class ReduceScatter(FusedMatmul):
     """C (rows, columns) of the own shard, from inboxes."""
 
+    copies_parts = True
+    """Whether parts of others are copied to where the sum will be: all chunks of a tile are there."""
+
     @cute.jit
     def __call__(
         self,
@@ -94,6 +97,11 @@ class ReduceScatter(FusedMatmul):
         a = shards_last(a)
         maps = [self.target(one) for one in targets]
         self.launch_with([self.source(a)], b, maps, sizes_of(a, b), words, blocks, stream)
+
+    def __init__(self, dtype: Any, world_size: int, tuning: Tuning = TUNING) -> None:
+        super().__init__(dtype, world_size, tuning)
+        if self.copies_parts and tuning.chunks * COLUMNS != tuning.columns:
+            raise ValueError(f"{tuning.chunks} chunks (chunks) do not hold a tile's {tuning.columns} columns: give all")
 
     def begin(self, words: list[Any]) -> None:
         super().begin(words)
@@ -187,6 +195,9 @@ class ReduceScatter(FusedMatmul):
             ]
 
         count = self.columns // COLUMNS
+        # A chunk that was read was filled by all threads in the turn before, so that turn's phase of arrived is over.
+        _, read, parity = self.chunk_at(chunks, filled, 0, group, turn)
+        cute.arch.mbarrier_wait(read + WORKERS * self.tuning.chunks, parity ^ 1)
         cute.arch.mbarrier_wait(self.arrived + group, turn & 1)
         ahead = load(0)
         for at in range(count):
@@ -235,6 +246,8 @@ class AllReduce(ReduceScatter):
 
 class ReduceScatterByAdding(ReduceScatter):
     """C (rows, columns) of the own shard, to which others add."""
+
+    copies_parts = False
 
     tells_own = True
 

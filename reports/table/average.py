@@ -16,14 +16,15 @@ def averages(rows: Iterable[Row]) -> dict[str, tuple[float, int]]:
     """Return the mean busbw in GB/s, and of how many rows it is: of our kernels, and of each library."""
     found: dict[str, list[float]] = {}
     for row in sorted(rows, key=lambda row: not row.is_ours):
-        if busbw_gbps := row.figure("busbw_gbps"):  # 0 of what multiplies, which has none
+        if (busbw_gbps := row.figure("busbw_gbps")) is not None:
             found.setdefault(OURS if row.is_ours else row.algorithm.split("/")[0].split()[0], []).append(busbw_gbps)
     return {name: (fmean(some), len(some)) for name, some in found.items()}
 
 
 def lines(rows: Iterable[Row]) -> list[str]:
     """Return the line for below a table; none if no row has a bandwidth."""
-    said = [f"{name} {busbw_gbps:.2f} ({count})" for name, (busbw_gbps, count) in averages(rows).items()]
+    found = averages(rows).items()
+    said = [f"{name} {busbw_gbps:.2f} ({count})" for name, (busbw_gbps, count) in found if busbw_gbps]
     meaning = "GB/s, the mean of busbw over all sizes and algorithms, in parentheses their number"
     return [f"Avg bus bandwidth: {', '.join(said)} {meaning}"] if said else []
 

@@ -242,10 +242,12 @@ def _torch_fused(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: i
 
     source = torch.zeros(slots * slices_of(case)[0].stride, dtype=DTYPES[case.dtype], device=fabric.device)
     _, group_name, _ = symmetric_buffer(fabric, source.dtype, 1)  # the group's first: later ones need it
-    yield ReturnedSlots(fabric, case, [source], slots, fused_call(case, group_name))
-    fabric.synchronize()
-    fabric.barrier()
-    _symmetric_memory._group_name_to_workspace_tensor.pop(group_name, None)
+    try:
+        yield ReturnedSlots(fabric, case, [source], slots, fused_call(case, group_name))
+        fabric.synchronize()
+        fabric.barrier()
+    finally:
+        _symmetric_memory._group_name_to_workspace_tensor.pop(group_name, None)
 
 
 def fused_call(case: Case, group_name: str) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -111,7 +111,8 @@ class LibrarySlots:
 
 class ReturnedSlots(LibrarySlots):
     """Slots of an input each, and a call that returns its output. That of a call in a graph is written by each replay:
-    it is kept, so that nothing else takes its memory."""
+    it is kept, so that nothing else takes its memory. Before a slot's first call memory of an output's size is poisoned
+    and given back, which torch's allocator gives next."""
 
     def __init__(
         self,
@@ -122,13 +123,15 @@ class ReturnedSlots(LibrarySlots):
         call: Callable[..., torch.Tensor],
     ) -> None:
         super().__init__(fabric, case, buffers, slots, call)
-        self._returning = call
+        self._case, self._returning = case, call
         self._made: dict[int, torch.Tensor] = {}
 
     def write(self, slot: int, data: torch.Tensor) -> None:
         super().write(slot, data)
-        if (made := self._made.get(slot)) is not None:
-            made.fill_(float("nan"))
+        made = self._made.get(slot)
+        if made is None:
+            made = data.new_empty(slices_of(self._case, self._fabric.rank)[1].numel)
+        made.fill_(float("nan"))
 
     def launch(self, slot: int) -> None:
         self._fabric.note_queued(self._name)

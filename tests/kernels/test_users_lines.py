@@ -7,6 +7,7 @@ import pytest
 
 import symlab
 from cases.code_digest import code_digest
+from kernels import sources
 from kernels.compile import executable
 from kernels.dsl import device
 from kernels.sources import PACKAGE
@@ -55,7 +56,7 @@ def test_the_projects_own_files_are_no_users_by_whatever_path(tmp_path):
 
 def test_the_compilers_files_are_no_users_where_it_was_installed_elsewhere(monkeypatch):
     """As by pip install --target."""
-    monkeypatch.setattr(device, "INSTALLED", set())
+    monkeypatch.setattr(sources, "INSTALLED", frozenset())
     look = device._users_file.__wrapped__
     assert look(cutlass.__file__) == look(inspect.getfile(device.dsl_user_op)) == ""
 

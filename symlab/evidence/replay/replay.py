@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cases.gathered import gathered
 from reports.table.text import counted
 from runner.command.console import Console
 from runner.request_error import RequestError
@@ -186,7 +185,10 @@ class _Replay:
         return f"symlab replay: {counted(count, 'case')}{out} of {worlds}, in {new}"
 
     def _say_left_out(self) -> None:
-        for reason, cases in gathered((reason, case) for case, reason in self._again.left_out).items():
+        reasons: dict[str, list[str]] = {}
+        for case, reason in self._again.left_out:
+            reasons.setdefault(reason, []).append(case)
+        for reason, cases in reasons.items():
             more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
             self._console.say(f"not comparable: {cases[0]}{more}: {reason}")
 

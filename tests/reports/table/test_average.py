@@ -1,5 +1,7 @@
 """The average bus bandwidth below a table, and a command that asked for more."""
 
+import dataclasses
+
 import pytest
 
 from reports.table.average import too_slow
@@ -39,6 +41,8 @@ def test_a_command_below_the_bandwidth_that_it_asked_for_fails():
     for enough in ([timed("one_shot", 20.0, 74.5), timed("nccl", 25.0, 74.5)], [timed("one_shot", 20.0)]):
         assert (too_slow(enough), exit_code_for(enough)) == ("", 0)
     assert "of nccl is 60.00" in too_slow([base]), "where only a library was timed, it is judged"
+    of_product = dataclasses.replace(ours, timing=dataclasses.replace(ours.timing, bus_factor=0.0))
+    assert "of ours is 0.00" in too_slow([of_product]), "what multiplies has none"
 
 
 def test_a_bandwidth_that_none_can_be_below_is_refused():

@@ -61,17 +61,22 @@ def test_a_staged_call_leaves_its_input_and_reduces_in_the_one_buffer():
     assert (seen, source.tolist(), target.tolist()) == ([[1.0] * 4], [1.0] * 4, [3.0] * 4)
 
 
-def test_a_returned_output_is_of_its_slot_and_poisoned_before_the_next_call():
+def test_a_returned_output_is_of_its_slot_and_poisoned_before_every_call(monkeypatch):
     fabric = SimpleNamespace(rank=0, note_queued=lambda name: None)
     case = Case("matmul_reduce_scatter", "torch/fused", "float32", "library", "sum", 400, RANKS, gemm=(20, 5, 2))
-    slots = ReturnedSlots(fabric, case, [torch.zeros(2 * 128)], 2, lambda data: data[:20].view(4, 5) + 1)
+    slots = ReturnedSlots(fabric, case, [torch.zeros(2 * 128)], 2, lambda data: data[:25].view(5, 5) + 1)
+    given_back, new_empty = [], torch.Tensor.new_empty
+    monkeypatch.setattr(
+        torch.Tensor, "new_empty", lambda *given: given_back.append(new_empty(*given)) or given_back[-1]
+    )
     for slot in range(2):
         slots.write(slot, torch.full((50,), float(slot)))
         slots.launch(slot)
-    assert [slots.output(slot).tolist() for slot in range(2)] == [[1.0] * 20, [2.0] * 20]
+    assert [slots.output(slot).tolist() for slot in range(2)] == [[1.0] * 25, [2.0] * 25]
+    assert [one.isnan().sum().item() for one in given_back] == [slots.output(0).numel()] * 2
     slots.write(1, torch.zeros(50))
     assert slots.output(1).isnan().all()
-    assert slots.output(0).tolist() == [1.0] * 20
+    assert slots.output(0).tolist() == [1.0] * 25
 
 
 @pytest.mark.parametrize("op", ["all_gather_matmul", "matmul_reduce_scatter"])

@@ -59,6 +59,7 @@ def block(rows):
         (block, "are there twice"),
         (lambda rows: np.minimum(rows, np.percentile(rows, 85)), "are the largest: they are cut off there"),
         (lambda rows: np.maximum(rows, np.percentile(rows, 15)), "are the smallest: they are cut off there"),
+        (lambda rows: np.minimum(rows, np.percentile(rows, 95)), "are the largest: they are cut off there"),
     ],
 )
 def test_what_was_edited_is_found(change, says):
