@@ -35,8 +35,8 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 70_310,
-    "the core, code lines": 52_309,
+    "product, code lines": 70_308,
+    "the core, code lines": 52_307,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_175,
     "tests, code lines": 65_808,

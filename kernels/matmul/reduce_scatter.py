@@ -124,16 +124,12 @@ class ReduceScatter(FusedMatmul):
     def finish(self, sums: Any, chunks: Any, filled: Any, place: Any, sizes: Any, group: Int32, turn: Int32) -> None:
         half = self.half_tile(place, sizes, group)
         if place[2] != self.rank:
-            self.arrive_without_part(group)
+            if cute.arch.thread_idx()[0] % GROUP == 0:
+                cute.arch.mbarrier_arrive(self.arrived + group)
             for at in cutlass.range_constexpr(self.columns // COLUMNS):
                 self.fill_as_held(self.rounded(sums, at), chunks, filled, at, group, turn)
         else:
             self.fold(sums, chunks, filled, half, sizes, group, turn)
-
-    @cute.jit
-    def arrive_without_part(self, group: Int32) -> None:
-        if cute.arch.thread_idx()[0] % GROUP == 0:
-            cute.arch.mbarrier_arrive(self.arrived + group)
 
     @cute.jit
     def before_storing(self, place: Any, chunks: Any, sizes: Any, group: Int32) -> None:

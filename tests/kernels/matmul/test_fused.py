@@ -143,19 +143,6 @@ class OneInbox(ReduceScatter):
         return inbox + (cutlass.Int64(source) * self.half_tiles(sizes) + half) * (chunks * 8192)
 
 
-class PartsAnyTime(ReduceScatter):
-    """Whose storing thread ends the phases of others' tiles, which may be two behind."""
-
-    @cutlass.cute.jit
-    def before_storing(self, place: object, chunks: object, sizes: object, group: cutlass.Int32):
-        ReduceScatter.before_storing(self, place, chunks, sizes, group)
-        if place[2] != self.rank:
-            cutlass.cute.arch.mbarrier_arrive(self.arrived + group)
-
-    def arrive_without_part(self, group):
-        pass
-
-
 class NoWaitForOwner(ReduceScatterByAdding):
     def await_one(self, kind, source, half, sizes):
         pass
@@ -197,7 +184,6 @@ WEAKER = (
     OneGathered,
     NoWaitForParts,
     OneInbox,
-    PartsAnyTime,
     NoWaitForOwner,
     NoWaitForAdditions,
     FilledTooLate,
@@ -208,7 +194,7 @@ WEAKER = (
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", WEAKER)
 def test_a_kernel_without_one_of_its_waits_is_found(kind):
-    assert is_found(kind, blocks=1 if kind in (FilledTooEarly, PartsAnyTime) else 4)
+    assert is_found(kind, blocks=1 if kind is FilledTooEarly else 4)
 
 
 NOTHING = lambda *_: None  # noqa: E731
