@@ -35,11 +35,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 70_308,
-    "the core, code lines": 52_307,
+    "product, code lines": 70_307,
+    "the core, code lines": 52_306,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_175,
-    "tests, code lines": 65_808,
+    "tests, code lines": 65_799,
     "Markdown, words": 29_699,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,
