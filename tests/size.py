@@ -39,7 +39,7 @@ LIMITS = {
     "the core, code lines": 52_306,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_175,
-    "tests, code lines": 65_799,
+    "tests, code lines": 65_800,
     "Markdown, words": 29_699,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,
