@@ -214,7 +214,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
 
 def _bandwidths(timings: Sequence[Timing]) -> list[str]:
     """What bandwidths are of: an op's size, or what a custom kernel's description declares; nothing without either."""
-    of_ops = [timing for timing in timings if timing.moved_bytes is None and timing.bus_factor]
+    of_ops = [timing for timing in timings if timing.moved_bytes is None]
     lines = []
     if of_ops:
         lines.append(

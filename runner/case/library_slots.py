@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
 from cases.ops import collective
@@ -77,9 +77,9 @@ class LibrarySlots:
         self.slots = slots
         self._fabric, self._name = fabric, case.name
         self._call, self._captured = call, captured
-        where = slices_of(case, fabric.rank)
+        self._where = slices_of(case, fabric.rank)
         self._views = [
-            [one.of(buffer, slot) for buffer, one in zip(buffers, where, strict=False)] for slot in range(slots)
+            [one.of(buffer, slot) for buffer, one in zip(buffers, self._where, strict=False)] for slot in range(slots)
         ]
 
     def write(self, slot: int, data: torch.Tensor) -> None:
@@ -114,28 +114,21 @@ class ReturnedSlots(LibrarySlots):
     it is kept, so that nothing else takes its memory. Before a slot's first call memory of an output's size is poisoned
     and given back, which torch's allocator gives next."""
 
-    def __init__(
-        self,
-        fabric: DeviceFabric,
-        case: Case,
-        buffers: Sequence[torch.Tensor],
-        slots: int,
-        call: Callable[..., torch.Tensor],
-    ) -> None:
-        super().__init__(fabric, case, buffers, slots, call)
-        self._case, self._returning = case, call
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._made: dict[int, torch.Tensor] = {}
 
     def write(self, slot: int, data: torch.Tensor) -> None:
         super().write(slot, data)
         made = self._made.get(slot)
         if made is None:
-            made = data.new_empty(slices_of(self._case, self._fabric.rank)[1].numel)
+            made = data.new_empty(self._where[1].numel)
         made.fill_(float("nan"))
 
     def launch(self, slot: int) -> None:
         self._fabric.note_queued(self._name)
-        self._made[slot] = self._returning(*self._views[slot])
+        made: Any = self._call(*self._views[slot])
+        self._made[slot] = made
 
     def output(self, slot: int) -> torch.Tensor:
         return self._made[slot].flatten()

@@ -1,13 +1,9 @@
 """A kernel of a user's own that is made of the project's pieces: what is said of it names the user's line."""
 
-import inspect
-
-import cutlass
 import pytest
 
 import symlab
 from cases.code_digest import code_digest
-from kernels import sources
 from kernels.compile import executable
 from kernels.dsl import device
 from kernels.sources import PACKAGE
@@ -54,11 +50,13 @@ def test_the_projects_own_files_are_no_users_by_whatever_path(tmp_path):
     assert device._users_file("<string>") == ""
 
 
-def test_the_compilers_files_are_no_users_where_it_was_installed_elsewhere(monkeypatch):
-    """As by pip install --target."""
-    monkeypatch.setattr(sources, "INSTALLED", frozenset())
-    look = device._users_file.__wrapped__
-    assert look(cutlass.__file__) == look(inspect.getfile(device.dsl_user_op)) == ""
+def test_what_an_installer_put_elsewhere_is_no_users(tmp_path, monkeypatch):
+    """As by pip install --target: the DSL itself may lie so."""
+    (tmp_path / "some-1.0.dist-info").mkdir()
+    (tmp_path / "some.py").touch()
+    assert device._users_file.__wrapped__(f"{tmp_path}/some.py") == "some.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    assert device._users_file.__wrapped__(f"{tmp_path}/some.py") == ""
 
 
 @needs("checks")
