@@ -25,6 +25,7 @@ LAZY = "symlab/__init__.py"
 
 MADE = (
     "kernels/matrix/README.md",
+    "reports/published/*-20*/README.md",
     "reports/published/*/table.md",
     "runner/KEYS.md",
     "tests/foreign/table.md",
@@ -35,12 +36,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 70_300,
+    "product, code lines": 70_301,
     "the core, code lines": 52_299,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_175,
-    "tests, code lines": 65_798,
-    "Markdown, words": 29_686,
+    "tests, code lines": 65_814,
+    "Markdown, words": 29_527,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,
     "verbs of symlab --help": 14,

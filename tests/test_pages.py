@@ -144,7 +144,7 @@ def test_the_ops_that_texts_leave_out_are_those_that_experiments_lack():
     assert "all_to_all_v" not in (CONF / "exp" / "tune_gpus.yaml").read_text(encoding="utf-8")
     tables = (ROOT / "reports/published").glob("*/table.md")
     assert not [path for path in tables if "all_to_all_v" in path.read_text(encoding="utf-8")]
-    assert "NCCL, PyTorch and NVSHMEM: every op but barrier and all_to_all_v, on 2 H200" in text_of("README.md")
+    assert "NCCL, PyTorch, NVSHMEM: all ops but barrier and all_to_all_v, on 2 H200" in text_of("README.md")
 
 
 def test_the_pages_name_no_experiment_that_is_missing():

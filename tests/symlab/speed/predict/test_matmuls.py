@@ -32,7 +32,8 @@ def features(case):
     waves = waves_of(case, tuning)
     depth = [waves * case.gemm[2] / 1e3 * (tuning.columns == columns) for columns in matmuls.DEPTH_NS]
     is_it = [float(case.name == name) for name in FUSED]
-    return [1.0, waves, *depth, *is_it, *(one * link_us for one in is_it)]
+    others = np.sqrt(case.world_size - 1)
+    return [1.0, waves, *depth, *(one * others for one in is_it), *(one * link_us for one in is_it)]
 
 
 FEATURES = np.array([features(case) for case in CASES])
@@ -66,9 +67,21 @@ def test_shapes_that_were_left_out_have_the_errors_that_the_page_says():
     said += f"percentile {np.quantile(errors, 0.95):.1%}; of fused ones alone {np.median(fused):.1%} and "
     said += f"{np.quantile(fused, 0.95):.1%}."
     assert said.replace("%", " %") in " ".join(README.read_text(encoding="utf-8").split())
-    assert np.quantile(errors, 0.95) < 0.1
+    assert np.quantile(errors, 0.95) < 0.12
     ratios = np.quantile(MEASURED / predicted, [0.05, 0.95])
     assert ratios == pytest.approx(matmuls.INTERVAL, abs=0.01)
+
+
+def test_the_law_of_2_gpus_has_the_errors_on_4_that_the_page_says():
+    """As it was before 4 GPUs were measured: what is added did not grow with the number of other ranks."""
+    ranks = np.array([case.world_size for case in CASES])
+    before = FEATURES.copy()
+    before[:, 5 : 5 + len(FUSED)] = before[:, 5 : 5 + len(FUSED)] > 0
+    new = (ranks == 4) & [case.op != "matmul" for case in CASES]
+    errors = np.abs(before[new] @ fitted(ranks < 4) / MEASURED[new] - 1)
+    of_all = [f"{np.quantile(errors, share):.1%}" for share in (0.5, 0.95)]
+    said = f"the {new.sum()} fused times of 4 GPUs by {of_all[0]} in the median, {of_all[1]} at"
+    assert said.replace("%", " %") in " ".join(README.read_text(encoding="utf-8").split())
 
 
 def test_no_prediction_is_below_the_links_or_the_memorys_time():
@@ -85,7 +98,7 @@ def test_what_was_measured_is_said():
         assert tuple(ranges) == matmuls.MEASURED[is_fused]
     usual = symlab.case("matmul_all_reduce/inbox", gemm=(512, 4096, 4096), ranks=2, dtype="bfloat16")
     assert not list(matmuls.remarks(usual))
-    for change in ({"world_size": 4}, {"dtype": "float16"}, {"gemm": (512, 4096, 4104 * 2)}):
+    for change in ({"world_size": 8}, {"dtype": "float16"}, {"gemm": (512, 4096, 4104 * 2)}):
         assert len(list(matmuls.remarks(dataclasses.replace(usual, **change)))) == 1
 
 
@@ -94,12 +107,17 @@ def test_the_page_of_kernels_has_these_times():
     times, rows = defaultdict(list), []
     for op, name, ranks, *gemm, us in (*TABLE["times"], *TABLE["times of libraries"]):
         times[op, find_baseline(name) is not None, ranks, tuple(gemm)].append(us)
+    ratios = {key: min(us) / min(times["matmul", True, *key[2:]]) for key, us in times.items() if key[2] > 1}
     page = (PLACE.parents[3] / "kernels" / "README.md").read_text(encoding="utf-8")
-    for gemm in sorted(
-        {case.gemm for case in CASES if case.op != "matmul"}, key=lambda one: (-one[0], -one[1] * one[2])
-    ):
-        alone = min(times["matmul", True, 2, gemm])
-        ours, library = ([min(times[op, one, 2, gemm]) / alone for op in OPS] for one in (False, True))
-        rest = " | ".join(f"{us:.2f} ({them:.2f})" for us, them in zip(ours[1:], library[1:], strict=True))
-        rows.append(f"| {', '.join(map(str, gemm))} | {ours[0]:.2f} | {rest} |")
+    for gemm in {gemm for _, _, ranks, gemm in ratios if ranks == 4}:
+        both = (
+            [ratios[op, is_library, ranks, gemm] for is_library in (False, True)] for op in OPS[1:] for ranks in (2, 4)
+        )
+        rows.append(f"| {', '.join(map(str, gemm))} | {' | '.join(f'{us:.2f} ({them:.2f})' for us, them in both)} |")
     assert [row in page for row in rows] == [True] * 12, rows
+    alone = defaultdict(list)
+    for (op, is_library, _, gemm), ratio in ratios.items():
+        if (op, is_library) == ("matmul", False):
+            alone[gemm[1] == 5120 and gemm[0] < 4096].append(f"{ratio:.2f}")
+    said = f"{min(alone[False])} to {max(alone[False])}, with 5120 columns and fewer rows to {max(alone[True])}."
+    assert said in " ".join(page.split())

@@ -76,7 +76,7 @@ def test_a_matmul_is_predicted_where_it_was_measured_and_nothing_is_simulated(ca
     copied = "from dataclasses import *\nSPEC = replace(find('matmul/tiles'), algorithm='x')"
     (tmp_path / "own.py").write_text(f"from kernels.catalogue import find\n{copied}")
     sizes = ("m=4096", "n=5120", "k=8192", "dtype=bfloat16")
-    assert main(["predict", "op=matmul_reduce_scatter", "world_size=4", *sizes, "fabric.gpu=h200"]) == 0
+    assert main(["predict", "op=matmul_reduce_scatter", "world_size=8", *sizes, "fabric.gpu=h200"]) == 0
     said = capsys.readouterr()
     assert said.err == ""
     same_text(said.out)
