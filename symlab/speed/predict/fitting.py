@@ -10,7 +10,7 @@ import numpy as np
 from symlab.speed.predict.evidence import Measured
 from symlab.speed.predict.model import Fitted, Floats, columns, times_us
 
-START = Fitted(begin_us=0.5, cold_us=0.5, dependent_begin_us=0.5, dependent_cold_us=0.5)
+START = Fitted(begin_us=0.5, cold_us=0.5, dependent_path=1.0, dependent_cold_us=0.5)
 """Where the fit begins."""
 
 _OUTLIER = 0.05

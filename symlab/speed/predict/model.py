@@ -4,7 +4,8 @@
 
 launch      An empty kernel in a graph, with dependent launch where the case has it: floors of the GPU type.
 begin       What a kernel that does anything takes beyond an empty one: its first instructions, the last warp's end.
-            Fitted; apart for dependent launches, which begin while the one before ends.
+            Fitted. Dependent launches begin while the one before ends, so that it is hidden; but their path takes
+            longer, by a fitted factor.
 least       The critical path of the same code with the least work, weighed by the floors: loads, hops of flags between
             GPUs, fences, each counted as often as they wait for each other. The simulator's clock finds it. A step
             takes what its floor says. A factor on all steps is not fitted: kernels with barriers have nearly the same
@@ -126,11 +127,12 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The constants fitted to collectives of one type of GPU, apart for dependent launches, in microseconds."""
+    """The constants fitted to collectives of one type of GPU. dependent_path: how many times as long as alone the
+    least path of a dependent launch takes; all others in microseconds."""
 
     begin_us: float
     cold_us: float
-    dependent_begin_us: float
+    dependent_path: float
     dependent_cold_us: float
 
 
@@ -207,8 +209,9 @@ def columns(terms: Sequence[Terms]) -> Floats:
 def times_us(terms: Floats, constants: Sequence[float]) -> Floats:
     """Return predicted times in microseconds. terms: as columns gives them; constants: in the order of Fitted."""
     launch, least, more, link, memory, cold, dependent = terms
-    begin_us, cold_us = (np.where(dependent, constants[at + 2], constants[at]) for at in (0, 1))
-    times: Floats = launch + begin_us + least + np.maximum(link + memory, more) + cold_us * cold
+    begin_us, cold_us, path, dependent_cold_us = constants
+    waits = np.where(dependent, path * least + dependent_cold_us * cold, begin_us + least + cold_us * cold)
+    times: Floats = launch + waits + np.maximum(link + memory, more)
     return times
 
 

@@ -70,7 +70,7 @@ def captions(document: Mapping[str, Any]) -> list[str]:
     return [
         f"fitted to all {document['cases']} cases of {' and '.join(document['fitted_to'])}: "
         f"begin {constants['begin_us']:.3f} us, cold {constants['cold_us']:.3f} us; of dependent launches "
-        f"{constants['dependent_begin_us']:.3f} and {constants['dependent_cold_us']:.3f} us",
+        f"path {constants['dependent_path']:.3f}, cold {constants['dependent_cold_us']:.3f} us",
         f"measured / predicted of 90 % of the cases, op and algorithm left out: {regimes}",
         f"published sets that nothing was fitted to: {', '.join(document['apart']) or 'none'}",
     ]

@@ -112,7 +112,7 @@ def test_a_profile_is_simulated_once_by_a_simulator(cache, monkeypatch):
 
 def test_the_interval_is_that_of_the_regime(cache):
     intervals = {"latency": (0.5, 2.0), "mixed": (0.9, 1.1), "bandwidth": (0.95, 1.05)}
-    score = Stored("h200", 1, Fitted(0.4, 0.9, 0.1, 0.5), intervals)
+    score = Stored("h200", 1, Fitted(0.4, 0.9, 1.1, 0.5), intervals)
     one = predicted(ONE, find(ONE.name), rates_of(gpu_type("h200")), score, "sm_90a", cache, 1)
     assert (one.regime, one.low_us, one.high_us) == ("latency", one.time_us / 2, one.time_us * 2)
 

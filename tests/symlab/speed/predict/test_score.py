@@ -96,7 +96,7 @@ def test_another_day_and_gpu_are_scored_where_there_are_records_and_nothing_is_f
 
     def took(factor, **changes):
         one = _case(**changes)
-        return replace(one, time_us=factor * one.terms.time_us(Fitted(0.9, 0.0, 0.0, 0.0)))
+        return replace(one, time_us=factor * one.terms.time_us(Fitted(0.9, 0.0, 1.0, 0.0)))
 
     usual = [took(1.0, size=1 << power, of=name) for power in range(10, 16) for name in FITTED_TO]
     later = [took(1.5, size=1 << power, of="h200-x2-2026-12-01") for power in (10, 11)]
