@@ -200,7 +200,7 @@ KERNELS = (
             (
                 Step(512, 32, 8, "64 KiB takes 5.9 us, 512 KiB 7.7 (128 blocks: 8.0)", 512 * KIB),
                 Step(512, 64, 16, "2 MiB takes 12.3 us, 16 MiB 44.1 (32 blocks, 8 loads: 12.7, 49.9)", 32 * MIB),
-                Step(256, 128, 8, "128 MiB takes 305 us (512 threads: 308, 32 blocks: 329)"),
+                Step(256, 132, 8, "all SMs: 256 MiB takes 575 us on 4 H100 (128 blocks: 582), 376 on 2 H200 (64: 383)"),
             )
         ),
         summary="each rank stores its chunk to all outputs",
@@ -215,7 +215,7 @@ KERNELS = (
                 Step(256, 32, 8, "4 KiB takes 5.7 us, 64 KiB 6.1 (512 threads: 5.8, 6.0)", 64 * KIB),
                 Step(512, 32, 8, "512 KiB takes 7.6 us (64 blocks: 7.9)", 512 * KIB),
                 Step(512, 64, 16, "2 MiB takes 12.0 us (32 blocks, 8 loads: 12.5)", 2 * MIB),
-                Step(256, 128, 8, "16 MiB takes 46.5 us, 128 MiB 307 (512 threads: 45.2, 308; 64 blocks: 49.8, 311)"),
+                Step(256, 132, 8, "all SMs: 256 MiB takes 575 us on 4 H100 (128 blocks: 583), 376 on 2 H200"),
             )
         ),
         summary="each rank stores its chunks to their ranks",
