@@ -33,6 +33,19 @@ def until(holds, what="it"):
             time.sleep(LOOK_S)
 
 
+def joined(thread, what="it"):
+    """Wait for a thread's end. Raises AssertionError naming what hangs, after PATIENCE_S in which this process hardly
+    worked, or 20 times that: a simulation that still works on a busy machine does not hang."""
+    for _ in range(20):
+        worked_s = time.process_time()
+        thread.join(PATIENCE_S)
+        if not thread.is_alive():
+            return
+        if time.process_time() - worked_s < PATIENCE_S / 100:
+            break
+    raise AssertionError(f"{what} hangs")
+
+
 @contextlib.contextmanager
 def within():
     """Raise AssertionError if the block ends by itself, but only after PATIENCE_S: it waited for its own deadline."""

@@ -24,6 +24,19 @@ def test_what_never_happens_is_named(monkeypatch):
         until(lambda: False, "the worker's start")
 
 
+def test_a_thread_that_works_is_waited_for_and_one_that_hangs_is_named(monkeypatch):
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.05)
+    works = threading.Thread(target=lambda: any(number < 0 for number in range(5_000_000)), daemon=True)
+    works.start()
+    patience.joined(works)
+    never = threading.Event()
+    hangs = threading.Thread(target=never.wait, daemon=True)
+    hangs.start()
+    with pytest.raises(AssertionError, match="rank 1 hangs"):
+        patience.joined(hangs, "rank 1")
+    never.set()
+
+
 def test_a_block_that_waited_for_its_deadline_is_found(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("tests.patience.time.monotonic", lambda: clock[0])
