@@ -21,7 +21,7 @@ from reports.table.unfinished import unfinished
 
 FORMATS = ("text", "markdown", "csv", "json")
 
-CONSUMERS = ("nccl", "vllm", "sglang")
+CONSUMERS = ("nccl", "vllm", "sglang", "sglang-configs")
 """Whose tables `export` makes, as reports.export knows them."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -153,7 +153,8 @@ def export(records: tuple[str, ...], consumer: str, output: Path | None) -> None
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of one type of GPU and one number
     of ranks. nccl: the CSV of NCCL's tuner plugin, of sweeps over library.nccl_algo, nccl_proto and nccl_channels. vllm
-    and sglang: maximum sizes of all-reduces. Each file names its records, and its regret on sizes left out.
+    and sglang: maximum sizes of all-reduces; sglang-configs: allreduce_configs.json. Each file names its records, and
+    its regret on sizes left out.
     """
     if output is not None:
         can_be_written(output)

@@ -36,12 +36,12 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 70_302,
-    "the core, code lines": 52_299,
+    "product, code lines": 70_355,
+    "the core, code lines": 52_352,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_175,
-    "tests, code lines": 65_832,
-    "Markdown, words": 29_525,
+    "tests, code lines": 65_869,
+    "Markdown, words": 29_556,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,
     "verbs of symlab --help": 14,

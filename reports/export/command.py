@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cases.record.record import Record
 from reports.export.nccl import nccl_csv
+from reports.export.sglang_configs import sglang_configs
 from reports.export.thresholds import sglang_sizes, vllm_sizes
 from reports.record.writing import write_file
 
@@ -14,6 +15,7 @@ WRITERS: dict[str, Callable[[Sequence[Record]], str]] = {
     "nccl": nccl_csv,
     "vllm": vllm_sizes,
     "sglang": sglang_sizes,
+    "sglang-configs": sglang_configs,
 }
 
 
@@ -24,7 +26,7 @@ def export(consumer: str, records: Sequence[Record], output: Path | None) -> Non
         print(text, end="")
         return
     write_file(output, text.encode("ascii"))
-    for line in text.splitlines():
+    for line in (one.strip(' ",') for one in text.splitlines()):
         if line.startswith("#"):
             print(line.removeprefix("# "))
     print(f"{output}: written")

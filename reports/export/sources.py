@@ -33,6 +33,11 @@ class Sources:
         assert fabric is not None
         return fabric.arch
 
+    @property
+    def has_multicast(self) -> bool:
+        """Whether the GPUs of all records gave multicast addresses."""
+        return all(record.fabric is not None and record.fabric.multicast for record in self.records)
+
     def lines(self) -> list[str]:
         """Return what a file says of its records, in lines of at most 120 characters."""
         commands = sorted({record.request.command for record in self.records})

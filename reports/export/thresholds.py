@@ -104,17 +104,17 @@ class _Symmetric:
 
 def _symmetric(found: Sequence[Record], multimem: Mapping[str, Sequence[int]]) -> _Symmetric:
     what = "all_reduce of bfloat16 by torch/two_shot_staged or torch/multimem_staged, and nccl"
-    mine = sources(found, what, lambda record: _is_a_sum(record, (NCCL, TWO_SHOT, MULTIMEM)), HOW)
-    _check_graph(mine)
-    capability = CAPABILITIES.get(mine.arch, "")
+    mine = sources(found, what, lambda record: is_a_sum(record, (NCCL, TWO_SHOT, MULTIMEM)), HOW)
+    check_graph(mine)
+    capability = capability_of(mine)
     if capability not in multimem or mine.ranks not in RANKS:
         known = f"{', '.join(multimem)} on {', '.join(map(str, RANKS))} ranks"
         raise ValueError(f"{mine.arch} on {mine.ranks} ranks has no entry there (RECORDS), known: {known}")
-    if not all(record.fabric is not None and record.fabric.multicast for record in mine.records):
+    if not mine.has_multicast:
         reason = "these GPUs gave no multicast addresses, without which symmetric memory is not used there"
         raise ValueError(f"{reason} (RECORDS), {HOW}")
     algorithm = MULTIMEM if mine.ranks in multimem[capability] else TWO_SHOT
-    own, nccl = (_curve(mine, name) for name in (algorithm, NCCL))
+    own, nccl = (curve(mine, name) for name in (algorithm, NCCL))
     sizes = _common(own, nccl, algorithm)
     threshold = threshold_of(own, nccl, sizes)
     if not threshold.up_to_bytes:
@@ -138,12 +138,12 @@ def _says(mine: Sources, own: Times, other: Times, sizes: Sequence[int], chosen:
 def _custom(found: Sequence[Record], symmetric: _Symmetric) -> Entry:
     """vLLM's own kernels against the better of what comes after them: symmetric memory up to its number, then NCCL."""
     what = "all_reduce of bfloat16 by flashinfer/vllm_one_shot and flashinfer/vllm_two_shot"
-    mine = sources(found, what, lambda record: _is_a_sum(record, (VLLM_ONE_SHOT, VLLM_TWO_SHOT)), HOW_CUSTOM)
-    _check_graph(mine)
+    mine = sources(found, what, lambda record: is_a_sum(record, (VLLM_ONE_SHOT, VLLM_TWO_SHOT)), HOW_CUSTOM)
+    check_graph(mine)
     both = symmetric.mine
     if (mine.gpu, mine.ranks, mine.setup) != (both.gpu, both.ranks, both.setup):
         raise ValueError(f"{what}: of {mine.ranks} x {mine.gpu}, nccl of {both.ranks} x {both.gpu} (RECORDS), give one")
-    curves = {name: _curve(mine, name) for name in (VLLM_ONE_SHOT, VLLM_TWO_SHOT)}
+    curves = {name: curve(mine, name) for name in (VLLM_ONE_SHOT, VLLM_TWO_SHOT)}
     sizes = [size for size in symmetric.sizes if size <= MOST_CUSTOM_BYTES]
     for size in sizes:
         if size not in curves[name := vllm_kernel(size, mine.ranks)]:
@@ -167,19 +167,27 @@ def vllm_kernel(size_bytes: int, ranks: int) -> str:
     return VLLM_ONE_SHOT if ranks == 2 or is_small else VLLM_TWO_SHOT
 
 
-def _is_a_sum(record: Record, names: Sequence[str]) -> bool:
+def capability_of(mine: Sources) -> str:
+    """Return the compute capability, such as 9.0; "" for one that neither program has."""
+    return CAPABILITIES.get(mine.arch, "")
+
+
+def is_a_sum(record: Record, names: Sequence[str]) -> bool:
+    """Whether it is a sum of bfloat16 by one of these; NCCL's only by its own choice."""
     case = record.case
     asked = (case.op, case.dtype, case.reduction) == ("all_reduce", "bfloat16", "sum")
     own_choice = not said_choice(record) and is_undisturbed(record)
     return asked and case.algorithm in names and (case.algorithm != NCCL or own_choice)
 
 
-def _check_graph(mine: Sources) -> None:
+def check_graph(mine: Sources) -> None:
+    """Raise ValueError for times of eager calls."""
     if any(record.timing is not None and record.timing.mode != "graph" for record in mine.records):
         raise ValueError(f"times are of {mine.setup} (RECORDS), run it with timing.mode=graph")
 
 
-def _curve(mine: Sources, name: str) -> Times:
+def curve(mine: Sources, name: str) -> Times:
+    """Return a contestant's times in microseconds by bytes."""
     return times_of(record for record in mine.records if record.case.algorithm == name)
 
 
