@@ -35,11 +35,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 70_300,
-    "the core, code lines": 52_299,
+    "product, code lines": 70_415,
+    "the core, code lines": 52_348,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_175,
-    "tests, code lines": 65_798,
+    f"loaded by symlab {COMMAND}, code lines": 23_180,
+    "tests, code lines": 66_047,
     "Markdown, words": 29_686,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,
