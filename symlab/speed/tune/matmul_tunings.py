@@ -19,6 +19,7 @@ UNUSED = {"matmul/tiles": {"piece_bytes", "in_flight"}, "matmul_reduce_scatter/a
 """What a kernel's code does not depend on: it sends nothing, or only rows of C."""
 
 MOST_STAGES = 8
+"""Of tiles of 64 columns, the smallest ones, as many as fit."""
 
 
 def grid(case: Case) -> Iterator[str]:
