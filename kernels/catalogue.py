@@ -194,6 +194,11 @@ def takes_push(name: str) -> bool:
 def _with_tuning(name: str) -> KernelSpec:
     """The catalogue's kernel with the tuning that its name says. ValueError for another name."""
     base = find(base_of(name))
+    if base.name in MATMUL_FILES:
+        from kernels.matmul.tuning import tuning_named
+
+        tuning_named(name)
+        return _from_catalogue(replace(base, algorithm=name.partition("/")[2]))
     if base.retuned is None:
         raise ValueError(f"{name!r} names no tuning: {base.name} has none to try, leave what follows @ out")
     if is_dependent_alone(name):

@@ -8,7 +8,7 @@ not cached) and launched with what that half computes: as kernels that are broug
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,21 +17,18 @@ from cases.case import Case
 from cases.ops import Matrices, collective
 from cases.refusal import Refusal
 from kernels.family import OUT
+from kernels.matmul.tuning import Tuning, tuning_named
 from kernels.own.arguments import ArgumentSpec, BroughtArgument, tables_of
 from kernels.own.functions import ShapedBuffer, compiled_function
 from kernels.spec import KernelSpec, Parameter, Workspace
+from kernels.tuned_name import has_tuning
 from memory.fabric import Executable, Launch
 
 if TYPE_CHECKING:
     import torch
 
-    from kernels.matmul.matmul import Tuning
-
-BLOCKS = 132
-"""SMs of an H100 or H200: the most blocks that run at once."""
-
 WAVE_NS = {256: 12.6, 192: 9.6, 128: 6.5}
-"""How long a wave of BLOCKS tiles takes for each element of depth, by a tile's columns: medians of 15 shapes on an H200
+"""How long a wave of 132 tiles takes for each element of depth, by a tile's columns: medians of 15 shapes on an H200
 (random bfloat16, 512 to 16384 rows, 28 November 2026). What it chooses is the fastest of the three at 14 of them, and
 2 % slower at the other."""
 
@@ -52,7 +49,6 @@ WHY_NOT = {
     "dead_rank": "no rank waits for another",
 }
 
-_BLOCKS = ArgumentSpec("u32", BLOCKS)
 _END = (
     ArgumentSpec("address", "flags"),
     ArgumentSpec("peers", "flags"),
@@ -60,7 +56,6 @@ _END = (
     ArgumentSpec("address", "status"),
     ArgumentSpec("u32", "rank"),
     ArgumentSpec("u64", "patience"),
-    _BLOCKS,
 )
 _C_OF_ALL = (ArgumentSpec("tensor", "a"), ArgumentSpec("tensor", "b"), ArgumentSpec("tensors", "c"))
 _OWN = (ArgumentSpec("tensor", "a"), ArgumentSpec("tensor", "b"), ArgumentSpec("tensor", "c"))
@@ -70,8 +65,8 @@ _GATHERED = (ArgumentSpec("tensor", "gathered"), ArgumentSpec("peers", "gathered
 
 @dataclass(frozen=True, eq=False)
 class BuiltMatmul:
-    """A matmul. kernel: its class, as "file:Name" of kernels/matmul; arguments: of its __call__; scratch(case):
-    its scratch buffer, by name. made: what was compiled, by case and architecture."""
+    """A matmul. kernel: its class, as "file:Name" of kernels/matmul; arguments: of its __call__, without the last, the
+    number of blocks; scratch(case): its scratch buffer, by name. made: what was compiled, by case and architecture."""
 
     name: str
     kernel: str
@@ -102,11 +97,15 @@ class BuiltMatmul:
 
     def executable(self, case: Case, arch: str) -> Executable:
         """Return what runs, for a case's shapes. ValueError for what the compiler refuses."""
-        key = repr(sorted(choices(case).items())), arch
+        key = repr((*sorted(choices(case).items()), tuning_of(case).blocks)), arch
         if key not in self.made:
-            by_rank = [self.arguments] * case.world_size
+            by_rank = [self.arguments_of(case)] * case.world_size
             self.made[key] = compiled_function(self.build(case), self.name, by_rank, self.buffers(case), {}, arch)
-        return self.made[key]
+        return replace(self.made[key], name=case.name)
+
+    def arguments_of(self, case: Case) -> tuple[BroughtArgument, ...]:
+        """Return what the function takes for a case."""
+        return (*self.arguments, ArgumentSpec("u32", tuning_of(case).blocks))
 
     def refusal(self, case: Case, arch: str) -> Refusal | None:
         """Return why it does not run a case."""
@@ -121,6 +120,11 @@ class BuiltMatmul:
             return Refusal("offset", f"{self.name} takes buffers at boundaries of 16 bytes", "leave it at 0")
         if case.inputs == "edge":
             return Refusal("inputs", f"{self.name} has no edge inputs", "give normal or exact")
+        if has_tuning(case.algorithm):
+            try:
+                self.build(case)
+            except ValueError as error:  # what this kernel alone does not take of a tuning
+                return Refusal("algorithms", f"{case.name}: {error}")
         return None
 
 
@@ -136,24 +140,39 @@ def matrices(case: Case) -> Matrices:
     return product.matrices(case)
 
 
-def tuning_of(case: Case) -> Tuning:
-    """Return the tuning of a case: the columns of a tile with which all tiles take the least time, by WAVE_NS."""
+def tunings_of(name: str) -> tuple[Tuning, ...]:
+    """Return the tunings that the kernel of a name, such as "matmul/tiles", chooses among, by columns of a tile."""
     from kernels.matmul import all_gather, matmul, reduce_scatter
 
-    tunings = {
+    return {
         "matmul/tiles": matmul.TUNINGS,
         "all_gather_matmul/push": all_gather.TUNINGS,
         "matmul_reduce_scatter/inbox": reduce_scatter.TUNINGS,
-    }.get(case.name, reduce_scatter.TUNINGS_OF_OTHERS)
+    }.get(name, reduce_scatter.TUNINGS_OF_OTHERS)
+
+
+def tuning_of(case: Case) -> Tuning:
+    """Return the tuning of a case: the one that its algorithm names (kernels/matmul/tuning.py), else the columns of a
+    tile with which all tiles take the least time, by WAVE_NS."""
+    from kernels.matmul import all_gather
+
+    if has_tuning(case.algorithm):
+        return tuning_named(case.algorithm)
     bare = BARE_WAVES if exchanges(case.op) else 0
-    found = min(tunings, key=lambda one: (waves_of(case, one) + bare) * WAVE_NS[one.columns])
+    found = min(tunings_of(case.name), key=lambda one: (waves_of(case, one) + bare) * WAVE_NS[one.columns])
     is_at_once = case.op == "all_gather_matmul" and waves_of(case, found) == 1
     return all_gather.at_once(found) if is_at_once else found
 
 
 def waves_of(case: Case, tuning: Tuning) -> int:
     """Return the most tiles that an SM takes."""
-    return -(-_tiles(case, tuning) // BLOCKS)
+    return -(-tiles_of(case, tuning) // (tuning.blocks // tuning.cluster))
+
+
+def tiles_of(case: Case, tuning: Tuning) -> int:
+    """Return the number of tiles of all shards; those of a cluster count as one."""
+    rows, columns = _shard(case)
+    return -(-rows // (tuning.cluster * 128)) * -(-columns // tuning.columns) * _shards(case)
 
 
 def choices(case: Case) -> dict[str, Any]:
@@ -170,12 +189,6 @@ def _shard(case: Case) -> tuple[int, int]:
     """Rows and columns of a shard: all of a rank that multiplies alone."""
     assert case.gemm is not None
     return case.gemm[0] // _shards(case), case.gemm[1]
-
-
-def _tiles(case: Case, tuning: Tuning) -> int:
-    """Tiles of all shards; those of a cluster count as one."""
-    rows, columns = _shard(case)
-    return -(-rows // (tuning.cluster * 128)) * -(-columns // tuning.columns) * _shards(case)
 
 
 def _shards(case: Case) -> int:
@@ -209,7 +222,7 @@ def _launch(case: Case) -> Launch:
     from kernels.matmul.matmul import THREADS
 
     tuning = tuning_of(case)
-    grid = min(BLOCKS // tuning.cluster, _tiles(case, tuning)) * tuning.cluster
+    grid = min(tuning.blocks // tuning.cluster, tiles_of(case, tuning)) * tuning.cluster
     return Launch(grid, THREADS, tuning.shared_bytes, tuning.cluster)
 
 
@@ -254,7 +267,7 @@ def _spec(
         choices=choices,
         refusal=one.refusal,
         made=one.executable,
-        arguments=lambda case, launch, rank: arguments,
+        arguments=lambda case, launch, rank: one.arguments_of(case),
         promises=PROMISED if exchanges(op) else PROMISED - {"dead_rank"} | {"two_streams"},
         why_not=WHY_NOT,
         **rest,
@@ -266,7 +279,7 @@ KERNELS = (
         "matmul/tiles",
         "matmul:Matmul",
         "tensor cores take tiles that a thread of each block copies ahead",
-        (*_OWN, _BLOCKS),
+        _OWN,
         lambda case: {},
         fold="rank_order",
     ),

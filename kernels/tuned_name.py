@@ -1,8 +1,9 @@
 """Names of kernels with a tuning on trial: "two_shot@t512b64l8p" is two_shot with one step for all sizes.
 
 t: threads, b: blocks at most, l: loads in flight, p: push, d: dependent launches; see kernels.tuning.Step. "two_shot@d"
-is two_shot with the catalogue's tuning and dependent launches. Such a name says all that the
-catalogue's does not, so a request, a record and another process need nothing else to make the same kernel.
+is two_shot with the catalogue's tuning and dependent launches. Matmuls have other ones (kernels/matmul/tuning.py). Such
+a name says all that the catalogue's does not, so a request, a record and another process need nothing else to make the
+same kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from kernels.tuning import Step
 
 AT = "@"
 DEPENDENT = "d"
+OF_MATMULS = "c"
+"""How the tuning of a matmul begins."""
+
 FORM = (
     "t<threads>b<blocks>l<loads in flight>, then p to push and d for dependent launches, such as two_shot@t512b64l8p, "
     "or d alone"
@@ -66,6 +70,10 @@ def values_of(name: str) -> dict[str, Any]:
     """Return the tuning in a name as plain values, for records."""
     if is_dependent_alone(name):
         return {"dependent": True}
+    if name.partition(AT)[2].startswith(OF_MATMULS):
+        from kernels.matmul.tuning import tuning_named
+
+        return tuning_named(name).values()
     step = step_of(name)
     return {
         "threads": step.threads,

@@ -36,11 +36,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 70_355,
-    "the core, code lines": 52_352,
+    "product, code lines": 70_471,
+    "the core, code lines": 52_401,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_175,
-    "tests, code lines": 65_869,
+    f"loaded by symlab {COMMAND}, code lines": 23_180,
+    "tests, code lines": 66_118,
     "Markdown, words": 29_556,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,

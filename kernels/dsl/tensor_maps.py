@@ -20,11 +20,6 @@ from cutlass.cutlass_dsl import T, dsl_user_op
 
 from kernels.dsl.device import Vector, assemble, four_words, four_words_type
 
-COLUMNS = 64
-"""Columns of a box: 128 bytes, the longest row that is swizzled."""
-
-ROW_BYTES = 128
-
 
 @dsl_user_op
 def address_of(atom: Any, *, loc: Any = None, ip: Any = None) -> Any:

@@ -30,8 +30,9 @@ from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.signals import wait_for
 from kernels.dsl.status import TILES
 from kernels.matmul import ranks
-from kernels.matmul.matmul import SHARED_BYTES, Tuning, sizes_of
+from kernels.matmul.matmul import sizes_of
 from kernels.matmul.ranks import FusedMatmul, address, count_at_peer, shards_last
+from kernels.matmul.tuning import SHARED_BYTES, Tuning
 from kernels.shares import VECTOR_BYTES
 
 PIECES = 8
@@ -55,7 +56,10 @@ class AllGather(FusedMatmul):
 
     def __init__(self, dtype: Any, world_size: int, tuning: Tuning = TUNING) -> None:
         super().__init__(dtype, world_size, tuning)
-        if tuning.shared_bytes + PIECES * (tuning.piece_bytes + bulk.BARRIER_BYTES) > SHARED_BYTES:
+        size_bytes = PIECES * (tuning.piece_bytes + bulk.BARRIER_BYTES)
+        if size_bytes > bulk.STATIC_BYTES:
+            raise ValueError(f"{PIECES} pieces on their way (piece_bytes) are more than {bulk.STATIC_BYTES} bytes")
+        if tuning.shared_bytes + size_bytes > SHARED_BYTES:
             raise ValueError(f"{tuning.stages} stages (stages) leave no room for pieces on their way: give fewer")
 
     @cute.jit

@@ -28,7 +28,6 @@ under way at one time share their pieces of A and B in L2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import cutlass
@@ -39,69 +38,14 @@ from cutlass.utils import SmemAllocator, hopper_helpers
 
 from kernels.dsl import bulk, tensor_maps
 from kernels.dsl.arithmetic import narrow
-from kernels.dsl.tensor_maps import COLUMNS, ROW_BYTES
+from kernels.matmul.tuning import CHUNK_BYTES, COLUMNS, GROUP_ROWS, ROW_BYTES, WORKERS, Tuning
 
 WARP, GROUP = 32, 128
 """Threads of a warp and of a warpgroup."""
 
-WORKERS = 2
-"""Warpgroups that multiply."""
-
 THREADS = (1 + WORKERS) * GROUP
-GROUP_ROWS = 64
-"""Rows of a wgmma."""
-
-CHUNK_BYTES = GROUP_ROWS * ROW_BYTES
-"""What a warpgroup writes out at a time: 64 rows and columns."""
-
 LOADER_REGISTERS, WORKER_REGISTERS = 40, 232
 """Of a thread. The sums of a tile of 256 columns alone take 128; all threads of an SM have 65,536."""
-
-SHARED_BYTES = 227 << 10
-"""The most shared memory of a block."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """What a matmul is compiled for. columns: of a tile of 128 rows, a multiple of 64 to 256. stages: pieces of 64
-    columns of A and B in shared memory. chunks: of 64 columns of C, which each warpgroup has there to write out; with
-    as many as a tile has, all of it is written while the next one is multiplied. piece_bytes, in_flight: of a copy of A
-    or of parts of a sum to another rank (C goes by rows), and how many a thread has under way. cluster: blocks of a
-    cluster, 1 or 2. along, panel: the tile order."""
-
-    columns: int = 256
-    stages: int = 4
-    chunks: int = 2
-    piece_bytes: int = 2 << 10
-    in_flight: int = 1
-    cluster: int = 1
-    along: str = "m"
-    panel: int = 8
-    reason: str = "the fastest of 11 at most shapes on H200: 1.00 to 1.03 of cuBLAS's rate from 4096 rows on"
-
-    def __post_init__(self) -> None:
-        if self.columns % COLUMNS or not COLUMNS <= self.columns <= 256:
-            raise ValueError(f"a tile has 64, 128, 192 or 256 columns, not {self.columns} (columns)")
-        if self.cluster not in (1, 2) or self.along not in ("m", "n") or self.panel < 1:
-            raise ValueError(f"{self}: cluster is 1 or 2, along m or n, panel 1 or more")
-        if self.chunks < 1 or self.columns // COLUMNS % self.chunks or self.in_flight < 1:
-            raise ValueError(f"{self}: chunks divide a tile's {self.columns // COLUMNS}, in_flight is 1 or more")
-        if self.piece_bytes < 16 or self.piece_bytes % 16 or CHUNK_BYTES % self.piece_bytes:
-            raise ValueError(f"{self}: piece_bytes is 16 times a power of two, {CHUNK_BYTES} at most")
-        if self.stages < 2 or self.shared_bytes > SHARED_BYTES:
-            raise ValueError(
-                f"{self.stages} stages and {self.chunks} chunks (stages, chunks) take {self.shared_bytes} bytes of "
-                f"{SHARED_BYTES}; give fewer, but 2 stages"
-            )
-
-    @property
-    def stage_bytes(self) -> int:
-        return (WORKERS * GROUP_ROWS + self.columns) * ROW_BYTES
-
-    @property
-    def shared_bytes(self) -> int:
-        return self.stages * (self.stage_bytes + 16) + WORKERS * self.chunks * (CHUNK_BYTES + 16) + 1024
-
 
 DEFAULT = Tuning()
 TUNINGS = (

@@ -41,10 +41,10 @@ from cutlass import Int32, Int64
 
 from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.arithmetic import Reduction
-from kernels.dsl.tensor_maps import COLUMNS
 from kernels.matmul import ranks
-from kernels.matmul.matmul import CHUNK_BYTES, GROUP, WORKERS, Tuning, sizes_of
+from kernels.matmul.matmul import GROUP, sizes_of
 from kernels.matmul.ranks import PARTS, WHOLE, FusedMatmul, address, shards_last
+from kernels.matmul.tuning import CHUNK_BYTES, COLUMNS, WORKERS, Tuning
 
 
 def half_tiles(rows: int, columns: int, tuning: Tuning) -> int:

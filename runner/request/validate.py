@@ -24,7 +24,7 @@ from cases.record.nccl_settings import settings_from
 from cases.stress import combined
 from memory.private_folder import exposure
 from runner.gpu.names import KEY as GPU_KEY
-from runner.request.chooser import BEST, Chooser
+from runner.request.chooser import Chooser
 from runner.request.gpu_types import check_arch, gpu_of
 from runner.request.schema import (
     KEYS,
@@ -219,8 +219,6 @@ def _check_gemm(values: dict[str, Any]) -> None:
         return
     if missing := [key for key in _GEMM if key not in given]:
         raise RequestError(f"{op} needs m, n and k ({missing[0]}), give those of a rank: m=4096 n=8192 k=8192")
-    if BEST in _names_in(values["algorithms"]):
-        raise RequestError(f"no table knows m, n and k (algorithms=best), name kernels of {op}, or give auto")
     if values["timing"]["dependent_launch"]:
         raise RequestError(f"{op} has no dependent launches (timing.dependent_launch), leave it false")
     if are_given(values["sizes"]):
@@ -228,11 +226,6 @@ def _check_gemm(values: dict[str, Any]) -> None:
     m, ranks = values["m"], values["world_size"]
     if collective(op).chunked and (over := m % ranks):
         raise RequestError(f"{m} rows are no multiple of {ranks} ranks (m), give one such as {max(m - over, ranks)}")
-
-
-def _names_in(value: object) -> Sequence[object]:
-    """The names that a list of algorithms has, as it was written."""
-    return value if isinstance(value, list) else [value]
 
 
 def _types(values: dict[str, Any]) -> tuple[str, str]:

@@ -62,7 +62,10 @@ class TableChooser:
             "table": Path(self.table.place).name,
             "digest": self.table.digest,
             "gpu": self.table.gpu,
-            "searched": {"op": entry.op, "dtype": entry.dtype, "ranks": entry.ranks, "size_bytes": entry.size_bytes},
+            "searched": {
+                **{"op": entry.op, "dtype": entry.dtype, "ranks": entry.ranks, "size_bytes": entry.size_bytes},
+                **({"gemm": list(entry.gemm)} if entry.gemm else {}),
+            },
             "nearest": found.nearest,
         }
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import symlab
 from kernels import ahead
 from kernels import compile as compile_module
 from kernels.ahead import LEAST_S, PROCESS_BYTES, Compiler, processes_for
@@ -45,6 +46,15 @@ def started(monkeypatch):
 def fill(compiler, cases):
     for case in cases:
         executable(find(case.name), case, ARCH, compiler.cache_dir)
+
+
+def test_no_process_starts_for_what_no_cache_keeps(compiler, started):
+    """Matmuls are compiled by who runs them, for one shape each: here it would be done twice."""
+    case = symlab.case("matmul/tiles", gemm=(128, 256, 64), ranks=1)
+    cases = [replace(case, algorithm=f"tiles@c{columns}s2k1p2048f1x1m8b132") for columns in (64, 128, 256)]
+    compiler.begin(cases, ARCH)
+    assert compiler.wait(cases, ARCH, 0)
+    assert started == []
 
 
 @pytest.mark.slow

@@ -1,12 +1,15 @@
 """Names with a tuning: what they mean, that they cross processes, and that equal code is compiled once."""
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
+import symlab
 from cases.case import Case
-from kernels.catalogue import NAMES, find, is_known, takes_push
+from kernels.catalogue import MATMUL_FILES, NAMES, find, is_known, takes_push
 from kernels.compile import executable
+from kernels.fused import tuning_of, tunings_of
 from kernels.spec import refuses
 from kernels.tuned_name import base_of, step_of, values_of, with_step
 from memory.fabric import Traits
@@ -38,6 +41,20 @@ def test_a_name_says_all_of_a_step():
     assert base_of("all_reduce/two_shot@t512b64l8p") == "all_reduce/two_shot"
 
 
+@pytest.mark.parametrize("name", MATMUL_FILES)
+def test_the_name_of_a_matmuls_tuning_says_all_of_it(name):
+    case = symlab.case(name, gemm=(4096, 512, 64), ranks=1 if name.startswith("matmul/") else 2)
+    for tuning in tunings_of(name):
+        spec = find(f"{name}@{tuning.name}")
+        mine = replace(case, algorithm=spec.algorithm)
+        assert replace(tuning_of(mine), reason=tuning.reason) == tuning
+        assert pickle.loads(pickle.dumps(spec)) is spec
+        assert values_of(spec.algorithm) == tuning.values()
+    own = replace(mine, algorithm=f"{case.algorithm}@{tuning_of(case).name}")
+    assert find(own.name).launch(own) == find(name).launch(case)
+    assert find(own.name).choices(own) == find(name).choices(case)
+
+
 STEPS = (
     "",
     "t512b64",
@@ -49,10 +66,30 @@ STEPS = (
     "t512b64l8@t512b64l8",
     "t\u066512b64l8",
 )
+OF_MATMULS = (
+    "c256s3k4p128f2x1m8",
+    "c256s3k4p128f2x1m8b132d",
+    "c256s03k4p128f2x1m8b132",
+    "c256s4k4p128f2x1m8b132",
+    "c256s3k4p128f2x1m8b133",
+    "c256s3k4p128f2x2m8b1",
+    "c256s3k4p128f2x3m8b132",
+    "d",
+    "t512b64l8",
+)
 OTHERS = ("one_shot@t512b64l8p", "twoshot@t512b64l8")
 
 
-@pytest.mark.parametrize("name", [f"all_reduce/{one}" for one in (*(f"two_shot@{step}" for step in STEPS), *OTHERS)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            f"all_reduce/{one}"
+            for one in (*(f"two_shot@{step}" for step in STEPS), *OTHERS, "two_shot@c64s2k1p16f1x1m1b1")
+        ),
+        *(f"matmul_all_reduce/inbox@{tuning}" for tuning in OF_MATMULS),
+    ],
+)
 def test_another_name_is_refused_in_one_line(name):
     with refused() as caught:
         find(name)

@@ -5,8 +5,8 @@ from unittest.mock import patch
 import torch
 
 from kernels.matmul.all_gather import AllGather
-from kernels.matmul.matmul import Tuning
 from kernels.matmul.reduce_scatter import AllReduce, ReduceScatter, ReduceScatterByAdding
+from kernels.matmul.tuning import Tuning
 from runner.world import threads
 from runner.world.world import WorldFailure
 from simulator.world import SimulatedWorld

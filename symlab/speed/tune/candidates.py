@@ -14,13 +14,14 @@ from dataclasses import replace
 from cases.case import Case
 from cases.gathered import gathered
 from cases.ops import collective
-from kernels.catalogue import takes_push, tuning_of
+from kernels.catalogue import is_known, takes_push, tuning_of
 from kernels.spec import KernelSpec, refuses
 from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of, with_step
 from kernels.tuning import MAX_BLOCKS, MAX_THREADS, MIN_THREADS, Step
 from memory.fabric import Traits
 from runner.case.bringing import Brought
 from symlab.speed.predict.profiles import kernel_of
+from symlab.speed.tune import matmul_tunings
 
 THREADS = (256, 512, 128)
 BLOCKS = (16, 64, 4, 128, 32, 1)
@@ -76,12 +77,18 @@ class Candidates:
         return self.named(one for name in ours for one in self._beside(name))
 
     def _grid(self, algorithms: Sequence[str]) -> Iterator[str]:
+        if self._base.gemm is not None:
+            yield from (name for algorithm in algorithms for name in matmul_tunings.grid(self.case(algorithm)))
+            return
         for loads, threads, blocks, algorithm in itertools.product(LOADS, THREADS, BLOCKS, algorithms):
             for push in (False, True) if takes_push(f"{self.op}/{algorithm}") else (False,):
                 yield tuned(algorithm, threads, blocks, loads, push)
 
     def _beside(self, name: str) -> Iterator[str]:
         """Twice and half of each number, and the other way to bring data, as far as kernels have them."""
+        if self._base.gemm is not None:
+            yield from matmul_tunings.beside(self.case(name))
+            return
         base = base_of(name)
         step = self._step(name)
         for of_threads, of_blocks, of_loads in _NEAR:
@@ -141,10 +148,10 @@ def _key(spec: KernelSpec, case: Case, arch: str) -> tuple[object, ...]:
     """What tells candidates apart: the algorithm, what its code depends on, and the launch.
 
     A kernel without barriers has its tuning's blocks in its code, too, beyond those that are launched: they are only
-    room, so that candidates that differ in nothing else count once.
+    room, so that candidates that differ in nothing else count once. A brought kernel's code is known once it is made.
     """
     launch = spec.launch(case)
-    if spec.made is not None and spec.arguments is not None:
+    if spec.made is not None and spec.arguments is not None and not is_known(spec.name):
         code = spec.made(case, arch)
         given = [spec.arguments(case, launch, rank) for rank in range(case.world_size)]
         return spec.files, code.digest, code.entry, launch, repr(given), repr(spec.workspaces(case))

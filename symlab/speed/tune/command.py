@@ -76,6 +76,8 @@ class _Tuning:
         self.gpu = self.seams.gpu() or "unknown GPU"
         if not (self.options.unseen or self.options.sample):
             self._choose_way(folders)
+        elif matmuls := [job.request.op for job in self.jobs if job.request.gemm is not None]:
+            raise RequestError(f"{matmuls[0]} has no sizes to draw (--unseen, --sample), leave them out")
 
     def _choose_way(self, folders: Sequence[Path]) -> None:
         """Decide whether the model ranks candidates first. RequestError if --gpu wants it to and it can't."""

@@ -123,6 +123,7 @@ def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched, choice: 
         searched=searched,
         records=tuple(one.digest for _, one in figures),
         kernel=digests.get(choice, ""),
+        gemm=case.gemm,
     )
 
 
@@ -233,6 +234,9 @@ def with_ranges(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     series = gathered((one.key, one) for one in entries)
     found = []
     for members in series.values():
+        if members[0].gemm is not None:  # one shape has one size
+            found += members
+            continue
         members.sort(key=lambda one: one.size_bytes)
         begin = members[0].size_bytes // 2
         for number, one in enumerate(members):

@@ -19,11 +19,10 @@ from cases.case import Case
 from kernels.catalogue import find
 from runner.command.plan import PreparedJob
 from runner.request.chooser import BEST
-from runner.request.sizes import format_bytes
 from symlab.speed.predict.evidence import grouped
 from symlab.speed.tune.entries import Kept, best_own, is_own, series_of
 from symlab.speed.tune.state import searched_in
-from symlab.speed.tuned.table import Entry
+from symlab.speed.tuned.table import Entry, size_text
 
 OWN_FINALISTS = 2
 """How many of a size's best are run again for the table, at this size and at those next to it."""
@@ -68,7 +67,7 @@ class Point:
     def label(self) -> str:
         case = self.case
         placement = " in place" if case.placement == "in_place" else ""
-        return f"{case.op} {case.dtype} {format_bytes(case.size_bytes)} n{case.world_size}{placement}"
+        return f"{case.op} {case.dtype} {size_text(case)} n{case.world_size}{placement}"
 
     @property
     def series(self) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cases.case import Counts
 from cases.stress import NO_STRESS
-from kernels.catalogue import SPECS
+from kernels.catalogue import specs_of
 from runner.case.bringing import ALL_VALUES, is_place
 from runner.command.plan import PreparedJob, prepare
 from runner.environment.repository import source_digests
@@ -35,8 +35,6 @@ def searchable(job: ComposedJob) -> ComposedJob:
     request = job.request
     if request.custom is not None:
         raise RequestError("op=custom has one kernel (op), there is nothing to search")
-    if request.gemm is not None:
-        raise RequestError(f"a table knows no m, n and k (op={request.op}), there is nothing to search")
     if not request.check:
         raise RequestError("a search checks every result (check=false), leave it out")
     if request.stress != NO_STRESS:
@@ -46,7 +44,7 @@ def searchable(job: ComposedJob) -> ComposedJob:
     if request.timing.mode == TimingMode.none:
         raise RequestError("a search needs times (timing.mode=none), give graph or eager")
     names = request.algorithms if not isinstance(request.algorithms, str) else ()
-    known = [spec.algorithm for spec in SPECS if spec.op == request.op]
+    known = [spec.algorithm for spec in specs_of(request.op, "auto")]
     for name in names:
         if not is_place(name) and name not in known:
             raise RequestError(
@@ -55,7 +53,7 @@ def searchable(job: ComposedJob) -> ComposedJob:
     changes: dict[str, Any] = {"baselines": ()}
     if names:
         changes["algorithms"] = tuple(map(_with_parameters, names))
-    if not request.sizes_given and request.op != "barrier":
+    if not request.sizes_given and request.op != "barrier" and request.gemm is None:
         changes |= {"sizes_bytes": SIZES, "sizes_given": True}
     return dataclasses.replace(job, request=dataclasses.replace(request, **changes))
 
@@ -97,12 +95,9 @@ def composed_as(
     own = {one.partition("=")[0] for one in more}
     given = {line: line.lstrip("+~").partition("=")[0] for line in job.composed.overrides}
     lines = [line for line, key in given.items() if key not in own and _key_of(line) not in (*OURS, "baselines")]
-    lines += [
-        f"algorithms=[{','.join(asked)}]",
-        f"sizes.list=[{','.join(map(str, sizes))}]",
-        f"baselines={baselines}",
-        *more,
-    ]
+    if job.request.gemm is None:
+        lines.append(f"sizes.list=[{','.join(map(str, sizes))}]")
+    lines += [f"algorithms=[{','.join(asked)}]", f"baselines={baselines}", *more]
     if not any(key.partition(".")[0] == "track" for key in given.values()):
         lines.append("track=none")
     if "timing.limit" not in given.values():

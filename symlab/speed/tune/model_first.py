@@ -83,7 +83,8 @@ def model_for(requests: Iterable[Request], device: str, given: str, folders: Seq
     """Return the model for a device ("NVIDIA H200") and what was asked to be tuned on it.
 
     given: a type's name or file in place of the device's own type, "" for that. folders: of configurations.
-    RequestError where the model can't rank: no type, no floors of it, or settings that the model is not of.
+    RequestError where the model can't rank: no type, no floors of it, or settings that the model is not of; matmuls, of
+    which it knows the columns of tiles alone.
     """
     name = given or type_of_device(device, folders)
     if not name:
@@ -97,6 +98,8 @@ def model_for(requests: Iterable[Request], device: str, given: str, folders: Seq
             f"{found.name} has no floors, so the model can't rank candidates (--gpu), measure them: symlab calibrate"
         )
     for one in requests:
+        if one.gemm is not None:
+            raise RequestError(f"the model does not rank tunings of {one.op} (--gpu), leave it out")
         fabric = dataclasses.replace(one.fabric, gpu=found.limits)
         check_predictable(dataclasses.replace(one, fabric=fabric, algorithms="auto"))
         check_type(found, one)

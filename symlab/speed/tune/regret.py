@@ -21,9 +21,9 @@ from reports.record.intervals import median_interval
 from reports.table.sheet import one_here
 from reports.table.text import counted
 from runner.request.chooser import BEST
-from runner.request.sizes import format_bytes
 from symlab.speed.tune.entries import is_own
 from symlab.speed.tune.halves import choosing, judging
+from symlab.speed.tuned.table import size_text
 
 MOST, MEDIAN = 0.03, 0.01
 """Regrets: at no size does the interval lie above the first, and half of the sizes have the second at most."""
@@ -81,7 +81,7 @@ def regrets(records: Iterable[Record]) -> list[Regret]:
     for record in records:
         case = record.case
         if record.timing is not None:
-            what = (case.op, case.dtype, case.world_size, case.placement, case.size_bytes)
+            what = (case.op, case.dtype, case.world_size, case.placement, case.size_bytes, case.gemm)
             world = (record.request.command, record.request.job, record.request.resumed)
             worlds.setdefault((what, world), {})[case.algorithm] = record
     by_choice = gathered(
@@ -134,7 +134,7 @@ def _verdict(unseen: Sequence[Regret], least_worlds: int) -> tuple[str, bool]:
         mine = [one for one in unseen if (one.record.case.op, one.record.case.world_size) == (op, ranks)]
         median, most = statistics.median(one.share for one in mine), max(one.share for one in mine)
         worlds = min(one.worlds for one in mine)
-        faults = [f"{format_bytes(one.record.case.size_bytes)} {fault}" for one in mine for fault in one.faults]
+        faults = [f"{size_text(one.record.case)} {fault}" for one in mine for fault in one.faults]
         if median > MEDIAN:
             faults.insert(0, f"the median is above {MEDIAN:.0%}")
         if worlds < least_worlds:
@@ -211,7 +211,7 @@ def _row(one: Regret) -> dict[str, str]:
         "op": case.op,
         "dtype": case.dtype,
         "ranks": str(case.world_size),
-        "size": format_bytes(case.size_bytes),
+        "size": size_text(case),
         "worlds": str(one.worlds),
         "choice": case.algorithm,
         "us": f"{one.us:.2f}",

@@ -14,7 +14,8 @@ from runner.verb import Seconds, called, option, verb
 
 EPILOG = """\
 On a type of GPU with floors (conf/gpu, symlab calibrate) the model of symlab predict ranks all candidates, and the
-six that it ranks best of each size are measured; --exhaustive measures all, by successive halving.
+six that it ranks best of each size are measured; --exhaustive measures all, by successive halving. It does not rank
+matmuls: for their m, n and k (-m m=512,4096 for two shapes) all candidates are measured.
 
 Each candidate's results are checked before it is timed and after. One that hangs, faults or is wrong is out, and the
 search goes on. A search that was cut short goes on with the same command: what it measured is in FILE.search. The

@@ -10,10 +10,9 @@ from pathlib import Path
 from memory.atomic_file import replacing
 from reports.table.sheet import one_here
 from reports.table.text import counted
-from runner.request.sizes import format_bytes
 from runner.request_error import RequestError
 from symlab.speed.tune.entries import Kept, merged, ranges_in
-from symlab.speed.tuned.table import FOLDER, UNIT, Entry, Table, digest_of, read
+from symlab.speed.tuned.table import FOLDER, UNIT, Entry, Table, digest_of, read, size_text
 
 
 def text_of(entries: Sequence[Entry]) -> str:
@@ -27,7 +26,7 @@ def _row(one: Entry) -> dict[str, str]:
         "op": one.op,
         "dtype": one.dtype,
         "ranks": str(one.ranks),
-        "size": format_bytes(one.size_bytes),
+        "size": size_text(one),
         "choice": one.choice.name,
         UNIT: f"{one.choice.value:.6g}",
         "interval": f"{one.choice.low:.4g} to {one.choice.high:.4g}",

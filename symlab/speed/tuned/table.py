@@ -29,6 +29,7 @@ from kernels.spec import KernelSpec, refuses
 from kernels.tuned_name import AT, base_of
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Traits
+from runner.request.sizes import format_bytes
 
 FOLDER = Path(__file__).resolve().parent
 SUFFIX = ".json"
@@ -110,7 +111,8 @@ class Entry:
 
     runner_up is the second best, None if there was one contestant; library the best of other libraries beside it, None
     if none was measured. records are digests of the records that the figures are from. A choice that is a kernel of the
-    user's own is named by its place, and kernel is the digest of its files, else "".
+    user's own is named by its place, and kernel is the digest of its files, else "". gemm, of an op that multiplies, is
+    the (M, N, K) that it is for, and no other ones (Case.gemm); the sizes are then all those of C.
     """
 
     op: str
@@ -128,11 +130,12 @@ class Entry:
     searched: Searched
     records: tuple[str, ...]
     kernel: str = ""
+    gemm: tuple[int, int, int] | None = None
 
     @property
-    def key(self) -> tuple[str, str, str, str, str, int]:
+    def key(self) -> tuple[str, str, str, str, str, int, tuple[int, ...]]:
         """What entries of one series of sizes have in common."""
-        return self.op, self.dtype, self.accumulator, self.reduction, self.placement, self.ranks
+        return self.op, self.dtype, self.accumulator, self.reduction, self.placement, self.ranks, self.gemm or ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +163,14 @@ class Table:
         """Return what to run for a case, whose algorithm does not matter, on GPUs of an architecture.
 
         gpu: the type of the GPUs that it runs on; "" for simulated ones of no type. brought: kernels by their places.
-        ValueError, in one line, if no entry has a kernel that takes the case.
+        ValueError, in one line, if no entry has a kernel that takes the case, and for M, N and K that were not
+        searched: their tiles may come in another number of waves.
         """
-        entries = [one for one in self.entries if one.op == case.op]
+        entries = [one for one in self.entries if (one.op, one.gemm) == (case.op, case.gemm)]
         if not entries:
-            right = how_to_make(case.op, case.world_size)
-            raise ValueError(f"{self.place or 'the table'} has no entry of {case.op}: search one, {right}")
+            of = f"{case.op} {size_text(case)}" if case.gemm else case.op
+            right = how_to_make(case.op, case.world_size, case.gemm)
+            raise ValueError(f"{self.place or 'the table'} has no entry of {of}: search one, {right}")
         traits = Traits("ideal", arch, case.world_size, 1 << 40, multicast=True)
         reasons: dict[str, None] = {}
         for entry in sorted(entries, key=lambda one: _distance(one, case)):
@@ -205,7 +210,8 @@ class Table:
             "figures": FIGURES,
             "made": dict(self.made),
             "entries": [
-                {key: value for key, value in asdict(one).items() if key != "kernel" or value} for one in self.entries
+                {key: value for key, value in asdict(one).items() if key not in ("kernel", "gemm") or value}
+                for one in self.entries
             ],
         }
 
@@ -235,9 +241,15 @@ def _distance(entry: Entry, case: Case) -> tuple[float, ...]:
     )
 
 
-def how_to_make(op: str = "all_reduce", ranks: int = 2) -> str:
+def how_to_make(op: str = "all_reduce", ranks: int = 2, gemm: tuple[int, ...] | None = None) -> str:
     """Return the command that makes a table, as messages name it."""
-    return f"with: symlab tune op={op} world_size={ranks} -o my-table.json"
+    shape = "".join(f" {key}={value}" for key, value in zip("mnk", gemm or (), strict=False))
+    return f"with: symlab tune op={op}{shape} world_size={ranks} -o my-table.json"
+
+
+def size_text(one: Case | Entry) -> str:
+    """Return the size of a case or an entry in a word: "4M", or M, N and K, "4096x8192x4096"."""
+    return "x".join(map(str, one.gemm)) if one.gemm else format_bytes(one.size_bytes)
 
 
 def slug_of(gpu: str) -> str:
@@ -340,6 +352,12 @@ def _wrong_entry(one: Entry) -> Iterator[Wrong]:
         yield "ranks", one.ranks, f"a whole number, 1 to {MAX_WORLD_SIZE}"
     if not 0 <= one.from_bytes <= one.size_bytes <= one.up_to_bytes <= ANY_SIZE:
         yield "size_bytes", one.size_bytes, f"one of {one.from_bytes} to {one.up_to_bytes} (from_bytes, up_to_bytes)"
+    if (one.gemm is not None) != (collective(one.op).product is not None):
+        yield "gemm", one.gemm, "M, N and K of an op that multiplies, and of no other one"
+    elif one.gemm and (
+        len(one.gemm) != 3 or min(one.gemm) < 1 or one.gemm[0] * one.gemm[1] * ITEMSIZES[one.dtype] != one.size_bytes
+    ):
+        yield "gemm", one.gemm, f"M, N and K, whose C has {one.size_bytes} bytes"
     for key, figure in (("choice", one.choice), ("runner_up", one.runner_up), ("library", one.library)):
         if figure is None:
             continue

@@ -8,8 +8,8 @@ import torch
 import symlab
 from kernels.matmul import ranks
 from kernels.matmul.all_gather import AllGather
-from kernels.matmul.matmul import Tuning
 from kernels.matmul.reduce_scatter import AllReduce, ReduceScatterByAdding, half_tiles, inbox_bytes
+from kernels.matmul.tuning import Tuning
 
 SMALL = Tuning(columns=64, chunks=1)
 

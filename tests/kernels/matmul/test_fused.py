@@ -11,8 +11,8 @@ from kernels.dsl import device, tensor_maps
 from kernels.fused import tuning_of
 from kernels.matmul import all_gather, ranks, reduce_scatter
 from kernels.matmul.all_gather import AllGather
-from kernels.matmul.matmul import Tuning
 from kernels.matmul.reduce_scatter import AllReduce, ReduceScatter, ReduceScatterByAdding
+from kernels.matmul.tuning import Tuning
 from runner.world.world import WorldFailure
 from tests.kernels.matmul.fused import Fused
 

@@ -10,7 +10,8 @@ import symlab
 from kernels.catalogue import MATMUL_FILES, find
 from kernels.dsl import bulk
 from kernels.fused import tuning_of
-from kernels.matmul.matmul import Matmul, Tuning
+from kernels.matmul.matmul import Matmul
+from kernels.matmul.tuning import Tuning
 from tests.simulator.isa.products_oracle import summed
 
 ALONE, TWO = Tuning(cluster=1), Tuning(cluster=2, panel=1)

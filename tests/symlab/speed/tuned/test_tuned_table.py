@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cases.case import Case
+from symlab.speed.tune.entries import merged
 from symlab.speed.tuned.table import (
     MAX_BYTES,
     Entry,
@@ -128,6 +129,36 @@ def test_a_file_gives_the_same_table(tmp_path):
     assert found.digest == digest_of(TABLE.text())
     assert tables_in(tmp_path) == (path,)
     assert place_for(H200, tmp_path) == path
+
+
+def matmul(**changes):
+    fields = {"op": "matmul_all_reduce", "gemm": (64, 32, 8), "runner_up": None}
+    return entry("inbox@c128s6k2p128f2x1m8b132", 4096, 4096, 4096, **fields | changes)
+
+
+def test_entries_of_shapes_of_one_size_stand_beside_each_other_and_others(tmp_path):
+    path = tmp_path / "t.json"
+    entries = (SMALL, matmul(), matmul(gemm=(32, 64, 8)), matmul(gemm=(32, 64, 16)))
+    path.write_text(replace(TABLE, entries=entries).text())
+    assert read(path).entries == entries
+    assert merged(entries, ()) == merged(read(path).entries, entries[:2])
+    assert '"gemm"' not in TABLE.text()
+
+
+WRONG_SHAPES = (
+    {"gemm": None},
+    {"gemm": (64, 32)},
+    {"gemm": (64, 33, 8)},
+    {"gemm": (-64, -32, 8)},
+    {"op": "all_reduce", "choice": LARGE.choice},
+    {"choice": replace(LARGE.choice, name="inbox@t512b64l8")},
+    {"choice": replace(LARGE.choice, name="inbox@c256s9k4p128f2x1m8b132")},
+)
+
+
+def test_an_entry_of_another_shape_than_its_size_is_refused(tmp_path):
+    tables = (replace(TABLE, entries=(matmul(**changes),)) for changes in WRONG_SHAPES)
+    same_text("\n".join(refusal_of(tmp_path, table.text()) for table in tables))
 
 
 def test_figures_of_another_unit_are_refused(tmp_path):
