@@ -13,7 +13,6 @@ import click
 
 from cases.record.record import Record
 from reports.record import bundle as bundles
-from reports.record.seal import digests_under
 from reports.record.writing import can_be_written, write_file
 from reports.table import table as tables
 from reports.table.text import counted, csv_of, json_of
@@ -133,7 +132,7 @@ def html(records: tuple[str, ...], output: Path | None, title: str) -> None:
     from reports.html.page_path import page_path
 
     output = output or page_path(records)
-    data = page(found, title, sealed=digests_under(records)).encode("utf-8")
+    data = page(found, title).encode("utf-8")
     write_file(output, data)
     print(f"{output}: {counted(len(found), 'record')}, {len(data)} bytes")
 

@@ -10,14 +10,13 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from cases.record.record import Record
 from reports.record import bundle
-from reports.record.seal import digests_under
 from reports.record.writing import can_be_written, write_file
 from reports.table import sheet, table
 from reports.table.text import counted
@@ -127,8 +126,7 @@ def run(options: AuditOptions) -> int:
         result = compare(sides[0], sides[1], band, gate=Gate(options.gate or Gate.ANY))
     progress.end()
     if options.output is not None:
-        sealed = digests_under(options.records)
-        _write(result, records, options.output, sealed)
+        _write(result, records, options.output)
     for line in unfinished(options.records, records):
         print(f"symlab: {line}", file=sys.stderr)
     # The exit code is the result's, even if the reader left (| head).
@@ -182,12 +180,12 @@ def _as_text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mapping[str, str]) -> None:
+def _write(result: Result, records: Sequence[Record], path: Path) -> None:
     """Write the result to a file whose name says the form, and say so on standard error."""
     if path.suffix == ".html":
         from reports.html import page
 
-        text = _as_text(page(records, audit=result, sealed=sealed))
+        text = _as_text(page(records, audit=result))
     else:
         text = _text(result, {".json": "json", ".md": "markdown"}[path.suffix])
     write_file(path, text.encode("utf-8"))

@@ -15,9 +15,9 @@ from symlab.evidence.audit.level import RERUNS
 
 EPILOG = """\
 The plan is kept in FOLDER, and so is each finished world, at once: a later call, also on another machine that has a
-copy of FOLDER, goes on with what is missing and runs nothing twice. Without other options FOLDER's plan is taken; more
-experiments and more worlds extend it. A world that fails is named, does not stop the others, and runs again with the
-next call. Worlds run in an empty folder: give paths in overrides in full.
+copy of FOLDER, goes on with what is missing and runs nothing twice. Without other options FOLDER's plan is taken. A
+world that fails is named, does not stop the others, and runs again with the next call. Worlds run in an empty folder:
+give paths in overrides in full.
 
 Exit codes: 0 all worlds are there and passed; 1 a world or a case failed, or the audit has a finding; 2 the request is
 wrong; 3 the time limit came first: the same command goes on; 130, 143 Ctrl-C and SIGTERM, with what was stored.
