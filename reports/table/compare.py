@@ -232,12 +232,6 @@ def commit_text(record: Record) -> str:
     return f"{commit}+changes" if commit and git.get("dirty") else commit
 
 
-def are_paired(judged: Sequence[Row]) -> bool:
-    """Whether an algorithm was run in both placements."""
-    places = {(row.algorithm, row.placement) for row in judged}
-    return len(places) > len({algorithm for algorithm, _ in places})
-
-
 def contestant_text(row: Row, judged: Sequence[Row]) -> str:
     """A contestant's name among others: its algorithm, with the placement where that was run in both."""
     placements = {one.placement for one in judged if one.algorithm == row.algorithm}
