@@ -32,6 +32,7 @@ from runner.records.lock import FolderInUse, FolderLock
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.experiments import CONF
 from runner.request_error import RequestError
+from symlab.evidence.audit.level import RERUNS
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.publish import pages
 from symlab.evidence.publish.pages import StoredWorld
@@ -310,7 +311,7 @@ class _Publication:
             pages.write_kernels(self.folder, records, self._say)
         self.is_unaudited = self._is_over()
         if not self.is_unaudited:
-            rerun = Rerun(self.options.rerun, secrets.randbelow(1_000_000), None)
+            rerun = Rerun(RERUNS, secrets.randbelow(1_000_000), None)
             self.failed += not self.seams.audit(self.folder, records, rerun, self._say)
 
     def _end(self) -> int:

@@ -11,7 +11,6 @@ import click
 from runner.request.options import FOLDER, words
 from runner.request_error import RequestError
 from runner.verb import PLACE, Seconds, argument, called, option, verb
-from symlab.evidence.audit.level import RERUNS
 
 EPILOG = """\
 The plan is kept in FOLDER, and so is each finished world, at once: a later call, also on another machine that has a
@@ -45,12 +44,6 @@ class Options:
         type=Seconds(0, min_open=True),
         metavar="N",
         callback=lambda ctx, parameter, minutes: None if minutes is None else 60 * minutes,
-    )
-    rerun: int = option(
-        "Number of cases that the audit of a whole set runs again in the simulator.",
-        default=RERUNS,
-        type=click.IntRange(0),
-        metavar="N",
     )
     derive: bool = option(
         "Alone, without FOLDER: make all that follows from the bundles in reports/published.", default=False

@@ -52,7 +52,6 @@ def replay(wanted: Wanted, tools: Tools | None = None) -> int:
     places = [Path(wanted.what)] if Path(wanted.what).exists() else []
     wishes = Wishes(
         records=str(wanted.records),
-        track_uri=wanted.track_uri,
         fabric=wanted.fabric,
         up_to_bytes=wanted.up_to_bytes,
         code=allowed_code(places, wanted.code, changed=wanted.changed_code),

@@ -409,7 +409,7 @@ def test_a_folder_of_something_else_is_left_alone(machine, tmp_path):
 @pytest.mark.slow
 def test_a_finding_of_the_audit_is_said(machine, capsys):
     """Invented records are of a commit that no audit finds, and name no configuration that composes."""
-    assert machine.publish(worlds=1, rerun=0, seams=machine.seams(audit=audited)) == 1
+    assert machine.publish(worlds=1, seams=machine.seams(audit=audited)) == 1
     said = capsys.readouterr().out
     assert "FINDING: " in said
 
