@@ -13,7 +13,6 @@ import click
 
 from cases.record.record import Record
 from reports.record import bundle as bundles
-from reports.record.seal import digests_under
 from reports.record.writing import can_be_written, write_file
 from reports.table import table as tables
 from reports.table.text import counted, csv_of, json_of
@@ -118,8 +117,7 @@ def figure(records: tuple[str, ...], output: Path) -> None:
     "The report's name, which ends in .html.  [default: NAME.html beside the records; of several places, report.html "
     "here]"
 )
-@click.option("--title", default="", help="The page's title.  [default: the ops and the machine]")
-def html(records: tuple[str, ...], output: Path | None, title: str) -> None:
+def html(records: tuple[str, ...], output: Path | None) -> None:
     """Write one HTML file with tables, figures and environment.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz).
@@ -133,7 +131,7 @@ def html(records: tuple[str, ...], output: Path | None, title: str) -> None:
     from reports.html.page_path import page_path
 
     output = output or page_path(records)
-    data = page(found, title, sealed=digests_under(records)).encode("utf-8")
+    data = page(found).encode("utf-8")
     write_file(output, data)
     print(f"{output}: {counted(len(found), 'record')}, {len(data)} bytes")
 

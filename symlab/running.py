@@ -143,8 +143,8 @@ class _Keeper:
     def starting(self, case: Case) -> None:
         pass
 
-    def preparing(self, what: str) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
+    def preparing(self, what: str) -> None:
+        pass
 
     def keep(self, record: Record, executable: Executable | None) -> None:
         self.record = scrubbed_record(record)

@@ -52,7 +52,7 @@ class L2State(StrEnum):
     """One slot, as it was left in the cache."""
 
 
-SAMPLING = ("calls", "samples", "warmup", "lead_in_calls", "precision")
+SAMPLING = ("calls", "samples", "warmup", "lead_in_calls")
 """Keys of a configuration's timing that say what a time is a mean of, and how many of them there are."""
 
 

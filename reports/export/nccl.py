@@ -28,7 +28,7 @@ from cases.record.nccl_settings import (
 )
 from cases.record.record import Record
 from reports.export.choice import FEWEST_SIZES, TARGET, Times, crossing, regret_of, winners
-from reports.export.sources import Sources, is_undisturbed, left_out_text, sources, times_of
+from reports.export.sources import Sources, check_one_kind, is_undisturbed, left_out_text, sources, times_of
 from reports.table.text import size_text
 
 COLLECTIVES = {
@@ -157,14 +157,12 @@ def _check(mine: Sources, what: str) -> None:
             raise ValueError(f"{what}: {reason} in {record.request.command} (RECORDS), unset NCCL_* and run it again")
         if len(record.environment.gpus or ()) < mine.ranks:
             raise ValueError(f"{what}: {mine.ranks} ranks on several hosts (RECORDS), give records of one host")
-    for name, kinds in (
+    check_one_kind(
+        what,
         ("versions", {record.library.partition(" (")[0] for record in mine.records}),
         ("mixings of graphs", {str(asked_settings(record).graph_mixing) for record in mine.records}),
         ("placements", {record.case.placement for record in mine.records}),
-        ("roots", {str(record.case.root) for record in mine.records}),
-    ):
-        if len(kinds) > 1:
-            raise ValueError(f"{what}: records of several {name}: {' | '.join(sorted(kinds))} (RECORDS), give one")
+    )
 
 
 def _by_settings(mine: Sources) -> dict[NcclSettings, list[Record]]:

@@ -61,7 +61,8 @@ def sources(found: Iterable[Record], what: str, wanted: Callable[[Record], bool]
     kept = [record for record in mine if record.verified and record.timing is not None and not is_simulated(record)]
     if not kept:
         raise ValueError(f"{_why_none(mine, what)} (RECORDS), {how}")
-    for name, kinds in (
+    check_one_kind(
+        what,
         ("GPU types", {device_text(record) for record in kept}),
         ("architectures", {record.fabric.arch for record in kept if record.fabric is not None}),
         ("world sizes", {f"{record.case.world_size} ranks" for record in kept}),
@@ -73,11 +74,16 @@ def sources(found: Iterable[Record], what: str, wanted: Callable[[Record], bool]
         ("roots", {f"root {record.case.root}" for record in kept}),
         ("counts per peer", {record.case.counts for record in kept}),
         ("kinds of stress", {record.case.stress for record in kept}),
-    ):
-        if len(kinds) > 1:
-            raise ValueError(f"{what}: records of several {name}: {' | '.join(sorted(kinds))} (RECORDS), give one")
+    )
     first = kept[0]
     return Sources(tuple(kept), device_text(first), first.case.world_size, first.case.dtype, setup_text(first))
+
+
+def check_one_kind(what: str, *kinds: tuple[str, set[str]]) -> None:
+    """ValueError, in one line, for the first of these kinds, by name, of which there are several."""
+    for name, found in kinds:
+        if len(found) > 1:
+            raise ValueError(f"{what}: records of several {name}: {' | '.join(sorted(found))} (RECORDS), give one")
 
 
 def _why_none(mine: Sequence[Record], what: str) -> str:

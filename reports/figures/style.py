@@ -270,7 +270,7 @@ def linear_axis(axes: Axes, highest: float) -> None:
     fixed_ticks(axes.yaxis, ticks, [f"{tick:.6g}" for tick in ticks])
 
 
-def fixed_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str], has_grid: bool = True) -> None:
+def fixed_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str]) -> None:
     """These ticks, so named, and no others: a line and a text for each, drawn by us. Matplotlib's own have five parts
     each, and take nine tenths of a picture's time; a caller that asks the axis for them still gets them."""
     axis.set_major_locator(FixedLocator(ticks))
@@ -279,7 +279,7 @@ def fixed_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str], has_gr
     axis.set_visible(False)
     axes, is_x = axis.axes, axis.axis_name == "x"
     place_on = axes.get_xaxis_transform() if is_x else axes.get_yaxis_transform()
-    if has_grid and ticks:  # Matplotlib takes no path without a point
+    if ticks:  # Matplotlib takes no path without a point
         points = [(tick, end) if is_x else (end, tick) for tick in ticks for end in (0.0, 1.0)]
         codes = [Path.MOVETO, Path.LINETO] * len(ticks)
         lines = PathPatch(Path(points, codes), transform=place_on, fill=False, edgecolor="#dddddd", lw=0.6, zorder=0.5)
@@ -292,13 +292,13 @@ def fixed_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str], has_gr
         axes.text(*at, text, transform=place_on + away, fontsize=7 if is_x else 8, color="#222222", **sides)
 
 
-def name(axis: Any, text: str, away_in: float = 0.0) -> None:
-    """What stands at an axis whose ticks are ours; away_in: from the axes, 0 for the usual."""
+def name(axis: Any, text: str) -> None:
+    """What stands at an axis whose ticks are ours."""
     axis.set_label_text(text)
     axes, scale = axis.axes, axis.axes.figure.dpi_scale_trans
     if axis.axis_name == "x":
-        moved = axes.transAxes + ScaledTranslation(0, -(away_in or 0.25), scale)
+        moved = axes.transAxes + ScaledTranslation(0, -0.25, scale)
         axes.text(0.5, 0, text, transform=moved, fontsize=8, ha="center", va="top", color="#222222")
     else:
-        moved = axes.transAxes + ScaledTranslation(-(away_in or 0.52), 0, scale)
+        moved = axes.transAxes + ScaledTranslation(-0.52, 0, scale)
         axes.text(0, 0.5, text, transform=moved, fontsize=8, rotation=90, ha="center", va="center", color="#222222")

@@ -25,7 +25,7 @@ _CLASSES = {"bold": "strong", "green": "good", "yellow": "caution", "red": "bad"
 LONG = 64
 """Maximum number of characters of an unbroken cell; longer ones are broken into lines, whatever their style."""
 
-FIRST = ("size", "size (B)", "algorithm", "fastest", "least error", "time (us)", "out time (us)", "in time (us)")
+FIRST = ("size", "size (B)", "algorithm", "fastest", "least error", "time (us)")
 """The columns that come first, as far as a table has them: a narrow screen shows these, and the first one stays."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,13 +40,11 @@ def page(
     title: str = "",
     audit: Audit | None = None,
     most_pictures: int = MOST_PICTURES,
-    sealed: Mapping[str, str] | None = None,
 ) -> str:
     """Return the report as the text of one self-contained HTML file.
 
     Records come in any order. title: what the page is called, beside the heading that says ops and machine.
     most_pictures: maximum number of axes; the page names the pictures that it leaves out.
-    sealed: digests of the manifests of the folders that the records lie in, by the folders' names.
     Raises ValueError without records.
     """
     if not records:
@@ -68,7 +66,7 @@ def page(
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=[*parts, environment.digests_part(records, sealed or {})],
+        parts=[*parts, environment.digests_part(records)],
         left_out=album.left_out(),
         swatches=album.swatches,
         svgs=album.drawn(),

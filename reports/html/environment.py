@@ -1,4 +1,4 @@
-"""The parts of the page on the environment: each distinct one, clocks and power of the GPUs, and all digests."""
+"""The parts of the page on the environment: each distinct one, and the digests of the records."""
 
 from __future__ import annotations
 
@@ -9,25 +9,18 @@ from typing import Any
 from cases.documents import encoded
 from cases.gathered import gathered
 from cases.record.record import Record
-from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, Table, table_of
+from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, table_of
 from reports.record import bundle
 from reports.record.leaves import by_dotted_path
-from reports.table.sheet import Line, Sheet, line_of
+from reports.table.sheet import Line, line_of
 from reports.table.text import counted
 
 _VOLATILE = frozenset({"capture_s"})
 """Keys that differ between captures of one machine."""
 
-_READINGS = {
-    "sm_mhz": "SM (MHz)",
-    "memory_mhz": "memory (MHz)",
-    "temperature_c": "temperature (C)",
-    "power_w": "power (W)",
-}
-
 
 def environment_part(records: Sequence[Record]) -> Part:
-    """Return the part: the most frequent environment in full, the differences of each other one, and the clocks."""
+    """Return the part: the most frequent environment in full, and the differences of each other one."""
     found = _by_environment(records)
     blocks: list[Block] = []
     first: dict[str, str] = {}
@@ -46,7 +39,7 @@ def environment_part(records: Sequence[Record]) -> Part:
         else:
             first = flat
             blocks += _groups(environment)
-    return Part("environment", "The environment", (*blocks, *_clocks(records)))
+    return Part("environment", "The environment", tuple(blocks))
 
 
 def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
@@ -60,34 +53,23 @@ def _by_environment(records: Sequence[Record]) -> list[list[Record]]:
     return sorted(found.values(), key=lambda own: own[0].started)
 
 
-def digests_part(records: Sequence[Record], sealed: Mapping[str, str]) -> Part:
-    """Return the part with the digests of folders' manifests (sealed, by the folders' names), and of each command's
-    records (bundle.digest)."""
+def digests_part(records: Sequence[Record]) -> Part:
+    """Return the part with the digest of each command's records (bundle.digest)."""
     commands = gathered((record.request.command, record) for record in records)
-    columns = ("SHA-256 of its manifest", "SHA-256 of its bundle")
-    folders = [Line({"folder": name, columns[0]: one}, {columns[0]: "code"}) for name, one in sealed.items()]
+    column = "SHA-256 of its bundle"
     lines = [
         line_of(
-            {"command": name or "(no name)", "records": len(own), columns[1]: bundle.digest(own)},
-            styles={columns[1]: "code"},
+            {"command": name or "(no name)", "records": len(own), column: bundle.digest(own)},
+            styles={column: "code"},
         )
         for name, own in commands.items()
     ]
-    blocks: list[Block] = [
-        Heading("digests-records", "Of the records", listed=False),
-        table_of("records", lines),
-        Notes(
-            (
-                "of the lines that symlab bundle would pack, before they are compressed: the same records "
-                "have the same digest, in whatever order and by however many files they come",
-            )
-        ),
-    ]
-    if folders:
-        note = "the command printed it with the folder; symlab sign vouches for it, and symlab audit --signers says who"
-        heading = Heading("digests-folders", "Of the folders", listed=False)
-        blocks = [heading, table_of("folders", folders), Notes((note,)), *blocks]
-    return Part("digests", "Digests", tuple(blocks))
+    note = (
+        "of the lines that symlab bundle would pack, before they are compressed: the same records "
+        "have the same digest, in whatever order and by however many files they come"
+    )
+    heading = Heading("digests-records", "Of the records", listed=False)
+    return Part("digests", "Digests", (heading, table_of("records", lines), Notes((note,))))
 
 
 def _groups(environment: Mapping[str, Any]) -> list[Block]:
@@ -133,60 +115,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return str(value) if value != "" else "(empty)"
-
-
-def _clocks(records: Sequence[Record]) -> list[Block]:
-    """Return the range of each GPU's readings before and after its samples, over all timed cases."""
-    timed = [record.timing for record in records if record.timing is not None]
-    found: dict[tuple[int, str], dict[str, set[Any]]] = {}
-    looked_at: set[tuple[int, int]] = set()
-    for timing in timed:
-        for rank, device in enumerate(timing.devices):
-            if (rank, id(device)) not in looked_at:
-                looked_at.add((rank, id(device)))
-                _add(found, rank, device)
-    if not timed:
-        return []
-    if not found:
-        return [Heading("clocks", "Clocks", listed=False), Notes(("Clocks and power were not captured.",))]
-    columns = ("rank", "GPU", *(f"{title} {when}" for title in _READINGS.values() for when in ("before", "after")))
-    columns += ("held back by", "not captured")
-    lines = []
-    for (rank, uuid), known in sorted(found.items()):
-        cells = {"rank": str(rank), "GPU": uuid}
-        for key, title in _READINGS.items():
-            for when in ("before", "after"):
-                cells[f"{title} {when}"] = _span(known.get(f"{key} {when}", set()))
-        cells["held back by"] = ", ".join(sorted(known.get("throttle", set()))) or "nothing"
-        cells["not captured"] = ", ".join(sorted(known.get("not_captured", set()))) or "-"
-        lines.append(Line(cells, {"held back by": "yellow" if known.get("throttle") else ""}))
-    if all(line.cells["not captured"] == "-" for line in lines):
-        columns = columns[:-1]
-    sheet = Sheet("clocks", columns, (tuple(lines),), frozenset(columns) - {"GPU", "held back by", "not captured"})
-    caption = f"over {len(timed):,} timed cases: from the lowest to the highest reading before and after the samples"
-    return [
-        Heading("clocks", "Clocks, temperature, power"),
-        Table(sheet, heading=False),
-        Notes((caption,)),
-    ]
-
-
-def _add(found: dict[tuple[int, str], dict[str, set[Any]]], rank: int, device: Mapping[str, Any]) -> None:
-    """Add what a device read before and after its samples; a value of another kind is left out."""
-    for when in ("before", "after"):
-        reading = device.get(when)
-        if isinstance(reading, dict):
-            values = found.setdefault((rank, str(reading.get("uuid") or "-")), {})
-            for key in _READINGS:
-                if isinstance(reading.get(key), int | float):
-                    values.setdefault(f"{key} {when}", set()).add(reading[key])
-            throttle, reason = reading.get("throttle"), reading.get("not_captured")
-            values.setdefault("throttle", set()).update(map(str, throttle) if isinstance(throttle, list) else ())
-            values.setdefault("not_captured", set()).update([str(reason)] if reason else ())
-
-
-def _span(values: set[Any]) -> str:
-    if not values:
-        return "-"
-    low, high = min(values), max(values)
-    return f"{low:.0f}" if f"{low:.0f}" == f"{high:.0f}" else f"{low:.0f} to {high:.0f}"

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Sequence
-
-MOST_PARTS = 10
-"""With timing.precision at most this many times timing.samples are taken."""
 
 
 def median_interval(count: int) -> tuple[int, int]:
@@ -22,13 +17,3 @@ def median_interval(count: int) -> tuple[int, int]:
         place += 1
     place = max(place - 1, 0)
     return place, count - 1 - place
-
-
-def half_width(samples: Sequence[float]) -> float:
-    """Return half the median's 95 % interval as a share of the median; infinite for fewer than six samples, which are
-    too few for 95 %."""
-    if len(samples) < 6:
-        return math.inf
-    ordered = sorted(samples)
-    low, high = median_interval(len(ordered))
-    return (ordered[high] - ordered[low]) / 2 / statistics.median(ordered)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
-from cases.record.reading import below, contents, kind_of, leaves
+from cases.record.reading import contents, kind_of, leaves
 from reports.record.writing import write_file
 
 MANIFEST = "manifest.sha256"
@@ -140,15 +139,3 @@ def _read(path: Path) -> bytes:
     if not path.exists():
         raise ValueError(f"{path}: there is no manifest here, and without one changed files cannot be found")
     return contents(path, MOST_MANIFEST_BYTES)
-
-
-def digests_under(places: Iterable[Path | str]) -> dict[str, str]:
-    """Return the digest of each manifest in these places and below, or of the nearest above, by its folder's name."""
-    found = {}
-    for place in map(Path, places):
-        folders = [path.parent for path in below(place, MANIFEST)]
-        here = place.resolve()
-        above = [one for one in (here, *here.parents) if one.is_dir() and (one / MANIFEST).is_file()]
-        for folder in folders or above[:1]:
-            found[folder.resolve().name] = digest_of(folder)
-    return found

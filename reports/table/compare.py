@@ -13,7 +13,7 @@ from functools import cached_property
 
 from cases.case import UNIFORM
 from cases.record.record import Record, Status
-from cases.record.timing import SAMPLING, LinkLimit, Timing
+from cases.record.timing import SAMPLING, LinkLimit, Timing, Window
 from reports.table.text import counted, place_text
 
 LIMIT_LABEL = "limit of the link (peer copy, measured)"
@@ -232,12 +232,6 @@ def commit_text(record: Record) -> str:
     return f"{commit}+changes" if commit and git.get("dirty") else commit
 
 
-def are_paired(judged: Sequence[Row]) -> bool:
-    """Whether an algorithm was run in both placements."""
-    places = {(row.algorithm, row.placement) for row in judged}
-    return len(places) > len({algorithm for algorithm, _ in places})
-
-
 def contestant_text(row: Row, judged: Sequence[Row]) -> str:
     """A contestant's name among others: its algorithm, with the placement where that was run in both."""
     placements = {one.placement for one in judged if one.algorithm == row.algorithm}
@@ -343,9 +337,9 @@ def setup_text(record: Record) -> str:
         mode, window, l2 = record.timing.mode, record.timing.window, record.timing.l2
     else:
         asked = (record.request.configuration or {}).get("timing")
-        if not isinstance(asked, dict) or not {"mode", "window", "l2"} <= set(asked):
+        if not isinstance(asked, dict) or not {"mode", "l2"} <= set(asked):
             return ""
-        mode, window, l2 = asked["mode"], asked["window"], asked["l2"]
+        mode, window, l2 = asked["mode"], asked.get("window", Window.kernel), asked["l2"]
     return f"{mode}, window {window}, L2 {l2}"
 
 

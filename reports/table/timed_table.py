@@ -18,7 +18,6 @@ from reports.table.compare import (
     Row,
     Section,
     accumulator,
-    are_paired,
     commit_text,
     contestant_text,
     device_text,
@@ -53,81 +52,24 @@ _SPARE = (
     *("busbw (GB/s)", "place"),
 )
 
-_SIDES = {"out_of_place": "out", "in_place": "in"}
-_OF_A_SIDE = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong", "link %", "worlds")
-_PAIRED = (
-    *("size (B)", "count", "type", "redop", "algorithm", "status"),
-    *(f"{side} {column}" for side in _SIDES.values() for column in _OF_A_SIDE),
-    "ours/base",
-)
-_PAIRED_SPARE = (
-    *("type", "redop", "count"),
-    *(f"{side} {column}" for column in ("worlds", "link %", "algbw (GB/s)", "#wrong") for side in ("in", "out")),
-    *("ours/base", "in busbw (GB/s)", "out busbw (GB/s)"),
-)
+_PLACES = {"out_of_place": "out", "in_place": "in"}
 
 
 def long(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
-    """A sheet a section, a line for each row but the refused ones, which refused_lines tells. numbers: of the reasons.
-
-    Where an algorithm was run in both placements, a line has both, side by side as in nccl-tests.
-    """
+    """A sheet a section, a line for each row but refused ones, which refused_lines tells. numbers: of the reasons."""
     judged = [[row for row in rows(section) if row.status is not Status.REFUSED] for section in sections]
     alone = times_alone(sections)
-    if any(map(are_paired, judged)):
-        lines = [[_pair(pair, numbers) for pair in _pairs(some)] for some in judged]
-        order, spare = _PAIRED, _PAIRED_SPARE
-    else:
-        lines = [[_line(row, numbers, overlap_of(row, some, alone)) for row in some] for some in judged]
-        order, spare = _COLUMNS, _SPARE
+    lines = [[_line(row, numbers, overlap_of(row, some, alone)) for row in some] for some in judged]
     said = _said([one for some in judged for one in some])
     said |= {name for name in _OF_OVERLAP if any(name in line.raw for some in lines for line in some)}
-    columns = tuple(column for column in order if _bare(column) not in _OPTIONAL or _bare(column) in said)
+    columns = tuple(column for column in _COLUMNS if column not in _OPTIONAL or column in said)
     sheets = []
     for section, some in zip(sections, lines, strict=True):
         groups = gathered((line.cells["size (B)"], line) for line in some)
-        sheets.append(Sheet(section.heading, columns, tuple(map(tuple, groups.values())), _numeric(columns), spare))
+        sheets.append(
+            Sheet(section.heading, columns, tuple(map(tuple, groups.values())), frozenset(columns) - _TEXTUAL, _SPARE)
+        )
     return sheets
-
-
-def _bare(column: str) -> str:
-    """A column's name without the side that it is of."""
-    side, _, name = column.partition(" ")
-    return name if side in _SIDES.values() else column
-
-
-def _pairs(judged: Sequence[Row]) -> list[dict[str, Row]]:
-    """The rows of each algorithm at each size by placement: as many pairs as one placement has rows."""
-    found: dict[tuple[int, bool, str], dict[str, list[Row]]] = {}
-    for row in judged:
-        sides = found.setdefault((row.size_bytes, row.is_ours, row.algorithm), {})
-        sides.setdefault(row.placement, []).append(row)
-    pairs = []
-    for sides in found.values():
-        for number in range(max(map(len, sides.values()))):
-            pairs.append({placement: some[number] for placement, some in sides.items() if number < len(some)})
-    return pairs
-
-
-def _pair(pair: dict[str, Row], numbers: dict[str, int]) -> Line:
-    """One line of an algorithm's two placements; what was refused, or not run, has dashes."""
-    lines = {placement: _line(row, numbers) for placement, row in pair.items()}
-    cells = {f"{side} {column}": "-" for side in _SIDES.values() for column in _OF_A_SIDE}
-    styles: dict[str, str] = {}
-    raw: dict[str, float] = {}
-    for placement, own in lines.items():
-        names = {column: f"{_SIDES[placement]} {column}" for column in _OF_A_SIDE} | {one: one for one in _PAIRED}
-        cells |= {names[column]: cell for column, cell in own.cells.items() if column in names}
-        styles |= {names[column]: style for column, style in own.styles.items() if column in names}
-        raw |= {names[column]: value for column, value in own.raw.items() if column in names}
-    statuses = {_SIDES[placement]: own.cells["status"] for placement, own in lines.items()}
-    if len(set(statuses.values())) > 1:
-        cells["status"] = ", ".join(f"{side} {one}" for side, one in statuses.items())
-    # Of both placements at a size one is our best, so one of them has the ratio: the cell says which.
-    cells["ours/base"] = ", ".join(
-        f"{own.cells['ours/base']} {_SIDES[placement]}" for placement, own in lines.items() if own.cells["ours/base"]
-    )
-    return Line(cells, styles, raw)
 
 
 def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
@@ -169,10 +111,9 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     timings = [record.timing for record in records if record.timing is not None]
     judged = [row for section in sections for row in rows(section)]
     placed = len({row.placement for row in judged if row.timings}) > 1
-    paired = any(are_paired([row for row in rows(section) if row.status is not Status.REFUSED]) for section in sections)
     setups = dict.fromkeys(setup_text(record) for record in records if record.timing is not None)
-    shown = "time (busbw)" if is_wide else "time" if paired else "time (median), min, p95 and p99 (nearest rank)"
-    median = ", median" if is_wide or paired else ""
+    shown = "time (busbw)" if is_wide else "time (median), min, p95 and p99 (nearest rank)"
+    median = ", median" if is_wide else ""
     lines = [
         f"{shown}: microseconds a call, over the samples' maxima over all ranks{median}",
         f"timed: {'; '.join(setups)}; {_spanned((timing.slots for timing in timings), 'slot')} of "
@@ -194,9 +135,9 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
         lines.append(f"link's limit: {measured}" if is_wide else f"link %: busbw over the better of {measured}")
     else:
         lines.append("the link's limit was not measured")
-    lines.append(f"{BEST}: the best of its size" + _ratio_text(judged, paired))
+    lines.append(f"{BEST}: the best of its size" + _ratio_text(judged))
     alone = times_alone(sections)
-    if not (is_wide or paired) and any(overlap_of(row, rows(one), alone) for one in sections for row in rows(one)):
+    if not is_wide and any(overlap_of(row, rows(one), alone) for one in sections for row in rows(one)):
         lines.append(
             "matmul %: the best time of op=matmul on the same matrices over this one; overlap %: 0 as nccl, 100 if it "
             "took as long as the matmul alone or the link, whichever is longer"
@@ -204,10 +145,7 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
     if late := sorted({late_text(record) for record in records} - {""}):
         lines.append(f"{', '.join(late)}: a library without a time by the deadline (deadline_s); its note says why")
     if placed:
-        called = "as each contestant was called"
-        narrow = (
-            f"out, in: out of place and in place, {called}" if paired else f"place: out of place or in place, {called}"
-        )
+        narrow = "place: out of place or in place, as each contestant was called; ours/base compares the faster ones"
         lines.append(_places(judged) if is_wide else narrow)
     return [*lines, *_origins(records)]
 
@@ -269,13 +207,10 @@ def _limit_text(found: Sequence[Any]) -> str:
     return f"{limit_range(found)} ({size}, one direction, all GPUs at once)"
 
 
-def _ratio_text(judged: Sequence[Row], paired: bool) -> str:
+def _ratio_text(judged: Sequence[Row]) -> str:
     if all(row.ratio is None for row in judged):
         return ""
-    where = ", each in its faster placement (ours: out or in)" if paired else ""
-    return (
-        f"; ours/base: the time of our best over that of the best baseline at this size{where}, below 1 ours is faster"
-    )
+    return "; ours/base: the time of our best over that of the best baseline at this size, below 1 ours is faster"
 
 
 def _origins(records: Sequence[Record]) -> list[str]:
@@ -342,7 +277,7 @@ def _line(row: Row, numbers: dict[str, int], overlap: Overlap | None = None) -> 
         "type": record.case.dtype,
         "redop": record.case.reduction,
         "algorithm": row.algorithm,
-        "place": _SIDES[record.case.placement],
+        "place": _PLACES[record.case.placement],
         "status": f"{row.status}{unchecked}{remark}",
         **{column: row.figure(name) for column, name in _FIGURES.items()},
         "TFLOP/s": row.tflops,
@@ -390,10 +325,6 @@ def _said(judged: Sequence[Row]) -> frozenset[str]:
     }
     assert {*told, *_OF_OVERLAP} == _OPTIONAL
     return frozenset(column for column, says in told.items() if says)
-
-
-def _numeric(columns: Sequence[str]) -> frozenset[str]:
-    return frozenset(column for column in columns if _bare(column) not in _TEXTUAL)
 
 
 def _wide_cell(row: Row, numbers: dict[str, int]) -> str:

@@ -7,7 +7,6 @@ first waits until nothing is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
 
 class CompiledAhead:
     """The kernels of jobs, whose cases run in order. beside: maximum number of commands that share this machine's
-    cores. preparing(what): within, something long is done that is part of no case. close() ends the processes."""
+    cores. preparing(what): something long that is part of no case begins. close() ends the processes."""
 
     def __init__(
         self,
         jobs: Sequence[PreparedJob],
-        preparing: Callable[[str], AbstractContextManager[None]],
+        preparing: Callable[[str], None],
         beside: int = 1,
     ) -> None:
         self._jobs = jobs
@@ -66,8 +65,8 @@ class CompiledAhead:
                 if not job.request.fabric.simulated:
                     self._begin(job, replace(traits, world_size=job.request.world_size))
         if count := self._compiler.count:
-            with self._preparing(f"compiling {counted(count, 'kernel')} of this command"):
-                self._compiler.wait_for_all()
+            self._preparing(f"compiling {counted(count, 'kernel')} of this command")
+            self._compiler.wait_for_all()
 
     def compiled(self, spec: KernelSpec, case: Case, arch: str, cache_dir: Path) -> Executable:
         """Return a case's compiled kernel, as kernels.compile.executable does."""

@@ -9,13 +9,12 @@ import contextlib
 import errno
 import os
 import sys
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from reports.table.text import counted, place_text, story_of
-from runner.command.progress import Bar, Progress
+from runner.command.progress import Progress, work_of
 from runner.request.sizes import format_bytes
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 PASSED, REFUSED, WRONG = "PASSED", "REFUSED", "WRONG"
 
 MANY_CASES = 60
-"""A line of a command of more cases says how many failed so far, and how much time is left."""
+"""A line of a command of more cases says how many failed so far."""
 
 MAX_STORIES = 20
 """Maximum number of different failures to list at the end of a command."""
@@ -36,6 +35,9 @@ MAX_IDS = 3
 """Maximum number of cases that are named for each of them."""
 
 REDRAWN_A_SECOND = 4
+
+LONGEST_S = 3600.0
+"""Seconds of the past by which the time to come is estimated: a case takes less."""
 
 
 class Console:
@@ -48,23 +50,19 @@ class Console:
         differing: Collection[str] = (),
         is_quiet: bool = False,
         errors: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """heading is said when the work begins; differing are the overrides that tell the jobs of a sweep apart.
 
         stream and errors are stdout and stderr unless they are given. is_quiet: only errors, warnings and what is
-        announced are said. clock returns seconds.
+        announced are said.
         """
         self._heading = tuple(heading)
         self._differing = frozenset(differing)
         self._stream = stream or sys.stdout
         self._errors = errors
         self._is_quiet = is_quiet
-        self._clock = clock
         self._progress = Progress()
-        self._bar = Bar(self._progress)
         self._live: Drawn | None = None
-        self._last_finish_s = clock()
 
     def __enter__(self) -> Console:
         for line in self._heading:
@@ -102,66 +100,52 @@ class Console:
 
     def begin(self, cases: Iterable[Case], jobs: int = 1) -> None:
         """Begin to report these cases, which belong to this number of jobs."""
-        self._progress = Progress.of(cases)
-        self._bar = Bar(self._progress, jobs)
-        self._last_finish_s = self._clock()
+        works = list(map(work_of, cases))
+        self._progress = Progress(len(works), jobs)
         if self._is_quiet or not self._stream.isatty() or os.environ.get("TERM") == "dumb":
             return
         from rich.console import Console as RichConsole
-        from rich.progress import BarColumn, TextColumn
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Drawn
 
         self._live = Drawn(
             BarColumn(20),
+            TimeRemainingColumn(compact=True),
             TextColumn("{task.description}", markup=False),
             console=RichConsole(file=self._stream),
             refresh_per_second=REDRAWN_A_SECOND,
+            speed_estimate_period=LONGEST_S,
             transient=True,
             redirect_stderr=False,  # rich would write it to stdout
         )
-        self._live.add_task("", total=self._progress.total)
+        self._live.add_task("", total=sum(works))
         self._redraw()
         self._live.start()
 
     def spread(self, text: str) -> None:
         """Say of all workers how far they are, in place of the case that runs: "3 running, 5 of 12 jobs done"."""
-        self._bar.spread = text
+        self._progress.spread = text
         self._redraw()
-
-    @contextlib.contextmanager
-    def starting_up(self) -> Iterator[None]:
-        """Within, time is that of imports or of a world's start; no case took it, so none to come is expected to."""
-        began_s = self._clock()
-        try:
-            yield
-        finally:
-            self._last_finish_s += self._clock() - began_s
 
     def starting(self, case: Case, job: int = 1) -> None:
         """A case of a job, counted from 1, begins: shown on a terminal only."""
-        self._bar.job = job
-        self._bar.case = _case_text(case)
+        self._progress.job, self._progress.case = job, _case_text(case)
         self._redraw()
 
     def finished(self, record: Record) -> None:
         """A case has ended: a step of the bar, and a line if it did not pass; without a terminal a line each."""
-        now_s = self._clock()
         settled = record.status in (PASSED, REFUSED)
-        self._progress.finish(
-            record.case,
-            now_s - self._last_finish_s,
-            record.status == REFUSED,
-            not settled and not record.is_late_library,
-        )
-        self._last_finish_s = now_s
-        self._redraw()
+        self._progress.done += 1
+        self._progress.failed += not settled and not record.is_late_library
+        self._redraw(work_of(record.case))
         if settled and self._live is not None and (record.status == PASSED or self._progress.total > MANY_CASES):
             return
         self.say(self._line(record))
 
-    def _redraw(self) -> None:
+    def _redraw(self, work: int = 0) -> None:
+        """Draw the bar anew. work: what was done meanwhile."""
         if self._live is not None:
-            self._live.update(self._live.task_ids[0], description=self._bar.line(), completed=self._progress.done)
+            self._live.update(self._live.task_ids[0], description=self._progress.line(), advance=work)
 
     def _line(self, record: Record) -> str:
         """A case's line: "[3/24] two_shot 64K n8 PASSED 12.30 us". failures prints the details of a
@@ -178,8 +162,8 @@ class Console:
             # Why cases were refused is said once for all of them, below the table.
             text += f": {record.reason.splitlines()[0]}"
         progress, parts = self._progress, list[str]()
-        if self._live is None and (progress.total > MANY_CASES or self._bar.spread):
-            parts = self._bar.stands()
+        if self._live is None and (progress.total > MANY_CASES or progress.spread):
+            parts = progress.stands()
         text += f" ({', '.join(parts)})" if parts else ""
         return f"[{progress.done}/{progress.total}] {text}"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from cases.case import Case
@@ -45,8 +44,8 @@ class Keeper(Protocol):
         """A case begins; for the progress."""
         ...
 
-    def preparing(self, what: str) -> AbstractContextManager[None]:
-        """Within, something long is done that is part of no case; for the progress."""
+    def preparing(self, what: str) -> None:
+        """Something long begins that is part of no case; for the progress."""
         ...
 
     def keep(self, record: Record, executable: Executable | None) -> None:
@@ -138,13 +137,13 @@ class _Run:
         known = self._modules.get(module)
         if known is not None and (known[0] is world or known[1].problem):
             return known[1]
-        with self._keeper.preparing(f"bringing {module} to the ranks: what is not compiled yet takes minutes"):
-            try:
-                found = self._means.brought(world, module)
-            except WorldFailure as failure:
-                from runner.case.library_modules import Brought
+        self._keeper.preparing(f"bringing {module} to the ranks: what is not compiled yet takes minutes")
+        try:
+            found = self._means.brought(world, module)
+        except WorldFailure as failure:
+            from runner.case.library_modules import Brought
 
-                found = Brought(f"bringing {module} to the ranks: {failure.message.splitlines()[0]}")
+            found = Brought(f"bringing {module} to the ranks: {failure.message.splitlines()[0]}")
         self._modules[module] = (world, found)
         return found
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cases.record.record import Status
 from cases.record.request import RecordedEnvironment
-from reports.record.code_changes import code_changes
 from reports.table.text import counted
 from runner.command.console import Console, summary
 from runner.command.plan import Command
@@ -28,7 +28,21 @@ def changed_since(left: Left, command: Command, now: RecordedEnvironment) -> lis
     said = [(record.case.op, *pair) for record in records for pair in (record.request.brought or {}).items()]
     others = [f"{op}/{name}" for op, name, one in said if today.get(name) not in (None, one.get("digest"))]
     lines = [f"kernel {name}: its files changed" for name in dict.fromkeys(others)]
-    return code_changes(max(records, key=lambda one: one.started).environment, now) + lines
+    was, today_is = map(_code, (max(records, key=lambda one: one.started).environment, now))
+    names = sorted(name for name in {*was, *today_is} if was.get(name) != today_is.get(name))
+    return [f"{name}: {str(today_is.get(name))[:19]}, was {str(was.get(name))[:19]}" for name in names] + lines
+
+
+def _code(environment: RecordedEnvironment) -> dict[str, Any]:
+    """What counts as code: versions and digests by name, such as "package torch"."""
+    git = environment.git or {}
+    return {
+        "commit": git.get("commit"),
+        "uncommitted changes": git.get("diff_digest"),
+        "Python": (environment.python or {}).get("version"),
+        **{f"sources {name}": digest for name, digest in (environment.sources or {}).items()},
+        **{f"package {name}": version for name, version in (environment.packages or {}).items()},
+    }
 
 
 def console_of(left: Left, command: Command, changed: Sequence[str], is_quiet: bool) -> Console:

@@ -5,8 +5,7 @@ A command does so in its own process, and each of its workers in theirs: what bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,8 +143,7 @@ class JobRunner:
             if self._start_failure is not None and self._failed_starts >= MAX_FAILED_STARTS:
                 raise self._start_failure
             try:
-                with self._console.starting_up():
-                    self._world = self._tools.make_world(*key, self._console.say)
+                self._world = self._tools.make_world(*key, self._console.say)
             except WorldFailure as failure:
                 self._failed_starts += 1
                 self._start_failure = failure
@@ -160,11 +158,8 @@ class JobRunner:
         assert self._job is not None
         self._console.starting(case, self._job.composed.number + 1)
 
-    @contextmanager
-    def preparing(self, what: str) -> Iterator[None]:
+    def preparing(self, what: str) -> None:
         self._console.say(what)
-        with self._console.starting_up():
-            yield
 
     def keep(self, record: Record, executable: Executable | None) -> None:
         """Store a record and its kernel, then show it: what is shown is kept. Secrets are neither shown nor kept."""

@@ -136,8 +136,7 @@ class _Session:
         if self._command.launch is not None:
             self._run_launched()
             return
-        with self._console.starting_up():
-            means = self._tools.means or self._usual_means()
+        means = self._tools.means or self._usual_means()
         for job in self._command.jobs:
             try:
                 if self._earlier is not None:
@@ -153,7 +152,7 @@ class _Session:
         from runner.command.ahead import CompiledAhead
         from runner.command.means import usual_means
 
-        self._ahead = CompiledAhead(self._command.jobs, self._runner.preparing)
+        self._ahead = CompiledAhead(self._command.jobs, self._console.say)
         return self._ahead.using(usual_means())
 
     def _run_launched(self) -> None:

@@ -10,36 +10,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-WATCHED = (
-    "torch",
-    "numpy",
-    "ml_dtypes",
-    "nvidia-cutlass-dsl",
-    "nvidia-cutlass-dsl-libs-base",
-    "nvidia-cutlass-dsl-libs-core",
-    "nvidia-cutlass-dsl-libs-cu12",
-    "nvidia-cutlass-dsl-libs-cu13",
-    "cuda-python",
-    "cuda-bindings",
-    "cuda-core",
-    "nvshmem4py-cu13",
-    "nvidia-nvshmem-cu13",
-    "nvidia-nccl-cu13",
-    "triton",
-    "hydra-core",
-    "omegaconf",
-    "mlflow",
-    "mlflow-skinny",
-    "rich",
-    "symlab",
-)
-"""Distributions whose version can change a result or how it is kept; null in a record says: not installed."""
-
 _FIELD = re.compile(r"^(Name|Version): *(\S+)", re.MULTILINE)
 
 
-def installed(paths: Sequence[str] | None = None) -> dict[str, str | None]:
-    """Return versions by name: the watched distributions first (None if one is not installed), then all others, sorted.
+def installed(paths: Sequence[str] | None = None) -> dict[str, str]:
+    """Return versions by name, sorted. Names are as indexes compare them: in small letters, with dashes.
 
     If a distribution is installed twice, the first one on the path counts, as for imports. paths: sys.path by default.
     """
@@ -47,14 +22,8 @@ def installed(paths: Sequence[str] | None = None) -> dict[str, str | None]:
     for distribution in metadata.distributions() if paths is None else metadata.distributions(path=list(paths)):
         fields = _fields(distribution)
         if "Name" in fields and "Version" in fields:
-            found.setdefault(canonical(fields["Name"]), fields["Version"])
-    watched = {name: found.pop(canonical(name), None) for name in WATCHED}
-    return watched | dict(sorted(found.items()))
-
-
-def canonical(name: str) -> str:
-    """A distribution's name as indexes compare it: in small letters, with dashes."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+            found.setdefault(re.sub(r"[-_.]+", "-", fields["Name"]).lower(), fields["Version"])
+    return dict(sorted(found.items()))
 
 
 def _fields(distribution: metadata.Distribution) -> dict[str, str]:

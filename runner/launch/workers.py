@@ -130,8 +130,6 @@ def _check_tasks(request: LaunchRequest, jobs: Sequence[JobNeeds]) -> None:
                     f"job {job.number + 1} has {counted(job.world_size, 'rank')}, and srun starts {nodes * tasks} "
                     f"(hydra.launcher.tasks_per_node), give {job.world_size}, or leave it out: a job starts its ranks"
                 )
-    elif nodes > 1:
-        raise RequestError("a job's ranks are on one node (hydra.launcher.nodes), leave it out")
 
 
 def workers_given(request: LaunchRequest) -> int:

@@ -18,10 +18,9 @@ from typing import Any
 from cases.case import Counts, Inputs, Placement
 from cases.dtypes import FLOATS, INTEGERS
 from cases.record.nccl_settings import MAX_CHANNELS, NcclAlgorithm, NcclProtocol
-from cases.record.timing import L2State, Mode, Window
+from cases.record.timing import L2State, Mode
 from cases.stress import NO_STRESS
 from kernels.tuning import MAX_WORLD_SIZE
-from reports.record.intervals import MOST_PARTS
 from runner.world.fabrics import FabricName
 from simulator.options import Granularity, Memory, MultimemModel, Schedule
 
@@ -218,12 +217,6 @@ class TimingRequest:
         least=0.001,
         most=1_000_000,
     )
-    window: Window = key(
-        Window.kernel,
-        "what is in the time of a call: the kernel alone, or barriers over all ranks, too",
-        of=GPUS,
-        rare=True,
-    )
     limit: Limit = key(Limit.measured, "whether the links' own limit is measured beside", of=GPUS, rare=True)
     dependent_launch: bool = key(
         False,
@@ -231,20 +224,6 @@ class TimingRequest:
         of=GPUS,
         rare=True,
     )
-    precision: float | None = key(
-        None,
-        "take samples until half the 95 % interval of each median is at most this share of it, such as 0.01; 10 times "
-        "timing.samples at most; null: take timing.samples",
-        of=GPUS,
-        least=0.0001,
-        most=0.5,
-        rare=True,
-    )
-
-    @property
-    def most_samples(self) -> int:
-        """Maximum number of samples that are counted."""
-        return self.samples * (MOST_PARTS if self.precision is not None else 1)
 
 
 @dataclass(unsafe_hash=True, kw_only=True)
@@ -387,7 +366,7 @@ class Key:
             return "a word"
         if self.most == MOST:
             return f"{self.least:g} or more, below 2**63"
-        return f"{'a share from ' if self.most < 1 else ''}{self.least:g} to {self.most:.10g}"
+        return f"{self.least:g} to {self.most:.10g}"
 
 
 def _keys_of(section: str, schema: type) -> typing.Iterator[Key]:

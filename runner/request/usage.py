@@ -108,7 +108,7 @@ def _keys(config_dir: Path | None, shows_all: bool) -> str:
             lines.append(_hanging(f"  {name:<{_KEYS_WIDTH}}  ", text))
     rest = sum(key.rare for key in KEYS.values())
     if not shows_all:
-        lines.append(f"  {rest} more keys, such as timing.precision and fabric.arch: symlab run --help --all")
+        lines.append(f"  {rest} more keys, such as timing.limit and fabric.arch: symlab run --help --all")
     return "\n".join(lines) + "\n"
 
 

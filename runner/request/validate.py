@@ -141,7 +141,7 @@ def validate(config: DictConfig) -> Request:
         check=values["check"]["results"],
         records=writable_folder(_word(values, "records"), "records"),
         cache_dir=private_folder(_word(values, "cache_dir"), "cache_dir"),
-        timing=_timing(values["timing"]),
+        timing=TimingRequest(**values["timing"]),
         fabric=_fabric(values["fabric"], _races(values), values["library"], values["timing"]),
         track=_track(values["track"]),
     )
@@ -266,15 +266,6 @@ def _names(value: object, key: str, right: str, least: int = 0) -> tuple[str, ..
     if twice:
         raise RequestError(f"{twice[0]} is listed twice ({key}), name each {key.removesuffix('s')} once")
     return tuple(names)
-
-
-def _timing(values: dict[str, Any]) -> TimingRequest:
-    if values["precision"] is not None and values["samples"] < 6:
-        raise RequestError(
-            f"{values['samples']} samples at a time say nothing about a median's precision (timing.samples), give 6 or "
-            "more"
-        )
-    return TimingRequest(**values)
 
 
 def _stress(values: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cases import ops
 from cases.record.record import Check
-from cases.record.timing import LinkLimit, Timing
+from cases.record.timing import LinkLimit, Timing, Window
 from kernels.baselines import Baseline
 from runner.case.check import merge
 from runner.case.contestant import Contestant
@@ -57,7 +57,7 @@ def combine(
             continue
         timing = Timing(
             mode=str(plan.timing.mode),
-            window=str(plan.timing.window),
+            window=str(Window.kernel),
             l2=str(plan.timing.l2),
             slots=rows[0].slots,
             slot_bytes=rows[0].slot_bytes,

@@ -95,7 +95,7 @@ def expected_s(plan: MeasurePlan) -> float:
     size_bytes = plan.contestants[0].size_bytes
     calls = calls_for(size_bytes, plan.timing.calls)
     per_round_us = len(plan.contestants) * (calls * expected_us(size_bytes) + 200)
-    return (plan.timing.most_samples + plan.timing.warmup) * per_round_us / 1e6
+    return (plan.timing.samples + plan.timing.warmup) * per_round_us / 1e6
 
 
 def measure(fabric: Fabric, plan: MeasurePlan, stopwatch: Stopwatch | None = None) -> RankMeasurement:

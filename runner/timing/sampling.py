@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cases.record.timing import Window
 from memory.fabric import DeadlineExceeded, Deadlock, DeviceFabric
-from reports.record.intervals import half_width
 from runner.case.binding import device_of
 from runner.request.schema import TimingMode
 from runner.timing.gpu_state import read_clocks
@@ -118,7 +116,8 @@ class Sampling:
         self._write_all()  # what the warm-up left must not pass for what the timed calls do
         device = device_of(self._fabric)
         before = read_clocks(device)
-        self._sample()
+        for _ in range(self._timing.samples):
+            self._round(keep=True)
         after = read_clocks(device)
         self._meet()
         self._check_what_is_left()
@@ -127,26 +126,6 @@ class Sampling:
             measurement.look_after(self._fabric.rank)
         self._meet()
         return before, after
-
-    def _sample(self) -> None:
-        """The rounds that count: as many as were asked for, or until the medians are known as precisely as asked."""
-        maxima: dict[str, list[float]] = {}
-        while True:
-            for _ in range(self._timing.samples):
-                self._round(keep=True)
-            if self._timing.precision is None or self._is_precise(maxima, self._timing.precision):
-                return
-            if any(len(found) >= self._timing.most_samples for found in maxima.values()):
-                return
-
-    def _is_precise(self, maxima: dict[str, list[float]], precision: float) -> bool:
-        """Whether the median of each measurement is known to a share of it, on all ranks alike. maxima: by label, of
-        each sample so far the maximum over ranks; the last ones are added."""
-        last = {one.label: one.samples_us[-self._timing.samples :] for one in self._live}
-        notes = [json.loads(note) for note in self._fabric.exchange(json.dumps(last))]
-        for label in last:
-            maxima.setdefault(label, []).extend(map(max, zip(*(note[label] for note in notes), strict=True)))
-        return all(half_width(maxima[label]) <= precision for label in last)
 
     def _settle(self) -> None:
         """Wait for all that was queued, and hear what kernels have to say about it."""
@@ -235,17 +214,11 @@ class Sampling:
                 measurement.problem = measurement.problem or f"rank {rank}: {problem}"
 
     def _calls(self, measurement: Measured, calls: int) -> Callable[[], None]:
-        """Return what queues a number of calls, slots in turn, with the barriers of the window."""
-        window = self._timing.window
-        entry, exit_ = window != Window.kernel, window == Window.both_barriers
+        """Return what queues a number of calls, slots in turn."""
 
         def queue() -> None:
             for call in range(calls):
-                if entry:
-                    self._fabric.queue_barrier()
                 measurement.launch(call % measurement.slots)
-                if exit_:
-                    self._fabric.queue_barrier()
 
         return queue
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cases.record.record import Record
 from reports.record import bundle
-from reports.record.seal import MANIFEST, SIGNATURE, digest_of
+from reports.record.seal import MANIFEST, SIGNATURE
 from reports.table import table
 from runner.records.command_json import COMMAND_JSON
 from runner.request_error import first_line
@@ -33,7 +33,7 @@ def build(folder: Path, records: Sequence[Record], origin: Path) -> list[str]:
         makers |= {
             BUNDLE_NAME: lambda: bundle.write(records, folder / BUNDLE_NAME, is_quick=True),
             TABLE_NAME: lambda: (folder / TABLE_NAME).write_text(table.markdown(records), encoding="utf-8"),
-            REPORT_NAME: lambda: (folder / REPORT_NAME).write_text(_page(records, origin), encoding="utf-8"),
+            REPORT_NAME: lambda: (folder / REPORT_NAME).write_text(_page(records), encoding="utf-8"),
         }
     problems = []
     for name, make in makers.items():
@@ -53,16 +53,8 @@ def _configuration(folder: Path, origin: Path) -> None:
             shutil.copyfile(path, folder / path.name)
 
 
-def _page(records: Sequence[Record], origin: Path) -> str:
+def _page(records: Sequence[Record]) -> str:
     from reports.html import page
     from reports.html.pictures import MOST_TRACKED
 
-    return page(records, most_pictures=MOST_TRACKED, sealed=digests_of(origin))
-
-
-def digests_of(origin: Path) -> dict[str, str]:
-    """The digest of a folder's manifest by the folder's name; nothing where it has none."""
-    try:
-        return {origin.name: digest_of(origin)}
-    except ValueError:
-        return {}
+    return page(records, most_pictures=MOST_TRACKED)

@@ -32,8 +32,7 @@ def track(records: tuple[Path, ...], uri: str, experiment: str) -> int:
 @click.command("dashboard", epilog="Exit codes: 0 done; 2 the request is wrong; else the server's own.")
 @click.option("--uri", default=DEFAULT_URI, show_default=True, help="MLflow's tracking URI.")
 @click.option("--port", type=click.IntRange(1, 65535), default=PORT, show_default=True, help="The port to listen on.")
-@click.option("--print", "is_print", is_flag=True, help="Print the command that opens it; start nothing.")
-def dashboard(uri: str, port: int, is_print: bool) -> None:
+def dashboard(uri: str, port: int) -> None:
     """Open MLflow's dashboard on what was tracked.
 
     Starts MLflow's server for a database until Ctrl-C. A server of your own already runs: its address is printed.
@@ -54,9 +53,6 @@ def dashboard(uri: str, port: int, is_print: bool) -> None:
         print(opening)
         return
     words = [*shlex.split(opening), "--port", str(port)]
-    if is_print:
-        print(shlex.join(words))
-        return
     check_port(port)
     os.environ.setdefault(JOBS, "false")
     print(f"starting MLflow's dashboard at http://127.0.0.1:{port} (it takes about half a minute; Ctrl-C stops it)")

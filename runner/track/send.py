@@ -20,7 +20,7 @@ from urllib.parse import quote
 from cases.record.record import Record
 from cases.record.request import RecordedRequest
 from reports import tracking
-from reports.record import bundle
+from reports.record import bundle, seal
 from reports.sent import (
     INCOMPLETE,
     command_metrics,
@@ -208,8 +208,8 @@ class CommandRun:
             LAYOUT_TAG: LAYOUT,
             COMPLETE_TAG: str(not missing).lower(),
         }
-        if digest := artifacts.digests_of(self._folder).get(self._folder.name):
-            tags[MANIFEST_TAG] = digest
+        with contextlib.suppress(ValueError):  # without a manifest
+            tags[MANIFEST_TAG] = seal.digest_of(self._folder)
         if manifest is not None:
             tags["outcome"] = manifest.outcome
         metrics = [

@@ -56,8 +56,8 @@ _Make = Callable[[str, dict[str, list[Record]]], str]
 def machines(root: Path) -> dict[str, list[Record]]:
     """Return all records of each machine that has bundles, by its name.
 
-    Raises ValueError for a bundle that can't be read, a machine without README.md, a figure other than FIGURE, and
-    bundles below a machine's folder, where no machine is looked for.
+    Raises ValueError for a bundle that can't be read, a machine without README.md, and bundles below a machine's
+    folder, where no machine is looked for.
     """
     folders = [root / PLACE / name for name in published_sets(root)]
     if deeper := sorted({path.parent for path in (root / PLACE).glob(f"*/*/**/*{SUFFIX}")}):
@@ -68,11 +68,6 @@ def machines(root: Path) -> dict[str, list[Record]]:
     for folder in folders:
         if not _read(folder / "README.md").strip():
             raise ValueError(f"{folder / 'README.md'}: missing; it says by which commands the bundles were made")
-        if others := sorted(path.name for path in folder.glob("*.svg") if path.name != FIGURE):
-            raise ValueError(
-                f"{folder}: {', '.join(others)}: a machine has one figure, {FIGURE}; remove the others and draw them "
-                "on demand with symlab figure"
-            )
     return {folder.name: read(sorted(folder.glob(f"*{SUFFIX}"))) for folder in folders}
 
 

@@ -9,10 +9,9 @@ import click
 from reports.commands import EXIT_CODES, output_option, read_records, takes_as, takes_records
 from reports.record import bundle as bundles
 from reports.table.text import counted
-from symlab.evidence.audit.command import FORMATS, AuditOptions, Progress
+from symlab.evidence.audit.command import AuditOptions, Progress
 from symlab.evidence.audit.command import run as audited
 from symlab.evidence.audit.gate import Gate
-from symlab.evidence.audit.signatures import checked_signers
 from symlab.evidence.audit.signatures import sign as signed
 from symlab.evidence.audit.statistics import parse_band
 
@@ -27,7 +26,6 @@ from symlab.evidence.audit.statistics import parse_band
     type=click.Choice(tuple(map(str, Gate))),
     help="Of two sets: the findings that decide the exit code.  [default: any]",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option(
     "--up-to",
     metavar="SIZE",
@@ -107,20 +105,12 @@ def history(records: tuple[str, ...], band: str, is_changed: bool) -> None:
 )
 @click.option("--check", is_flag=True, help="Write nothing; name the files that differ from what the bundles give.")
 @click.option("--audit", "is_audit", is_flag=True, help="Write nothing; audit all that is published.")
-@click.option(
-    "--signers",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With --audit: names and keys that may vouch, in the form that ssh-keygen takes.",
-)
-def published(root: Path, check: bool, is_audit: bool, signers: Path | None) -> int:
+def published(root: Path, check: bool, is_audit: bool) -> int:
     """Make the tables, figures and README sections of what is published."""
-    if signers is not None and not is_audit:
-        raise ValueError("--signers has no effect without --audit")
     if is_audit:
         from symlab.evidence.audit.published import audit_published
 
-        return audit_published(root, Progress(), checked_signers(signers) if signers else None)
+        return audit_published(root, Progress())
     from symlab.evidence.published import refresh
 
     refresh(root, is_check=check)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from cases.case import Case
-from cases.record.timing import L2State, Window
+from cases.record.timing import L2State
 from kernels import catalogue
 from kernels.compile import executable
 from runner.case.contestant import Contestant
@@ -21,9 +21,7 @@ from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
 from tests.patience import NEVER_S
 
-TIMING = TimingRequest(
-    TimingMode.graph, window=Window.kernel, l2=L2State.rotate, warmup=2, samples=3, calls=4, limit=Limit.none
-)
+TIMING = TimingRequest(TimingMode.graph, l2=L2State.rotate, warmup=2, samples=3, calls=4, limit=Limit.none)
 CALL_US = 2.5
 
 

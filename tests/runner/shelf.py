@@ -1,7 +1,5 @@
 """job.Keeper in memory: a job's records, and the worlds that it had."""
 
-import contextlib
-
 from runner.records.store import StoreError
 
 
@@ -22,10 +20,8 @@ class Shelf:
     def starting(self, case):
         self.events.append(f"start {case.size_bytes} {case.algorithm}")
 
-    @contextlib.contextmanager
     def preparing(self, what):
         self.events.append(what)
-        yield
 
     def keep(self, record, executable):
         if len(self.records) >= self.full_after:

@@ -16,7 +16,7 @@ from cases.record.reading import contents
 from cases.record.record import WHOLE_SINCE, Record, Status
 from reports.table.compare import LIBRARY
 from reports.table.text import counted
-from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted, listed
+from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted
 from symlab.evidence.audit.machine import presence, why_missing
 from symlab.evidence.audit.material import Material, name_of
 from symlab.evidence.audit.ptx import StoredCode
@@ -131,8 +131,8 @@ def _run_by(record: Record) -> Iterator[str]:
 
 
 def _one_code(with_kernel: Sequence[Record]) -> Iterator[Point]:
-    """Yield whether every world ran a case with the same code; with the same PTX where a record is older than code
-    digests. For another architecture it is another."""
+    """Yield whether every world ran a case with the same code; with the same PTX where records are older than code
+    digests, which are left out beside others. For another architecture it is another."""
     found: dict[tuple[str, str], list[Record]] = {}
     for one in with_kernel:
         assert one.kernel is not None
@@ -140,28 +140,20 @@ def _one_code(with_kernel: Sequence[Record]) -> Iterator[Point]:
             found.setdefault((one.id, one.kernel.arch), []).append(one)
     compared: dict[str, int] = {}
     several: dict[str, list[str]] = {}
-    older = []
     for (case, arch), members in found.items():
-        if len({world_of(one) for one in members}) < 2:
+        with_code = [one for one in members if one.kernel is not None and one.kernel.code_digest is not None]
+        if len({world_of(one) for one in with_code or members}) < 2:
             continue
-        kernels_of = [one.kernel for one in members if one.kernel is not None]
-        with_code = sum(one.code_digest is not None for one in kernels_of)
-        if 0 < with_code < len(kernels_of):
-            older.append(case)  # PTX of before code digests has line information of other sources
-            continue
-        by_code = with_code > 0
-        what = "code (PTX without line information)" if by_code else "PTX"
-        digests = {one.code_digest if by_code else one.ptx_digest for one in kernels_of}
+        what = "code (PTX without line information)" if with_code else "PTX"
+        kernels_of = [one.kernel for one in with_code or members if one.kernel is not None]
+        digests = {one.code_digest or one.ptx_digest for one in kernels_of}
         compared[what] = compared.get(what, 0) + 1
         if len(digests) > 1:
             several.setdefault(what, []).append(f"{case} ran {len(digests)} versions of it ({arch})")
     for what, count in sorted(compared.items()):
         good = f"each of {counted(count, 'case')} ran one {what} in all of its worlds"
         yield captured_or(several.get(what, []), good, count, f"cases ran several versions of their {what}")
-    if older:
-        says = "worlds with code digests and without, whose PTX may differ in line information alone"
-        yield Point(Outcome.NOT_COMPARABLE, f"{counted(len(older), 'case')}: {says}: {listed(older)}")
-    if not compared and not older:
+    if not compared:
         nothing = "no case has the digest of its PTX from two worlds: nothing to compare"
         yield Point(Outcome.DOES_NOT_APPLY, nothing)
 

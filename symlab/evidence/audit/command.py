@@ -10,14 +10,13 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from cases.record.record import Record
 from reports.record import bundle
-from reports.record.seal import digests_under
 from reports.record.writing import can_be_written, write_file
 from reports.table import sheet, table
 from reports.table.text import counted
@@ -26,8 +25,6 @@ from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.signatures import checked_signers
 from symlab.evidence.audit.statistics import parse_band
 from symlab.evidence.audit.worker import RERUN_S, Rerun, Wanted
-
-FORMATS = ("text", "markdown", "json")
 
 QUIET_S = 2.0
 """Progress is shown from then on, and no more often than that where it is no terminal."""
@@ -79,7 +76,7 @@ class AuditOptions:
     """What to audit: one place of records, or two to compare; as click gives it.
 
     band: the share within which changes of times do not matter, such as "2%". gate: the findings of a comparison that
-    decide the exit code; None, as for one place, is any. form: one of FORMATS. up_to: the maximum size of cases that
+    decide the exit code; None, as for one place, is any. up_to: the maximum size of cases that
     are compared with the reference (1M). code: folders whose files may be run for records, too. rerun, seed: see
     rerun_of. signers: a list of signers, as ssh-keygen takes it. output: a file for the result, too.
     """
@@ -87,7 +84,6 @@ class AuditOptions:
     records: tuple[str, ...]
     band: str = "2%"
     gate: str | None = None
-    form: str = "text"
     up_to: str | None = None
     code: tuple[Path, ...] = ()
     rerun: str | None = None
@@ -127,13 +123,12 @@ def run(options: AuditOptions) -> int:
         result = compare(sides[0], sides[1], band, gate=Gate(options.gate or Gate.ANY))
     progress.end()
     if options.output is not None:
-        sealed = digests_under(options.records)
-        _write(result, records, options.output, sealed)
+        _write(result, records, options.output)
     for line in unfinished(options.records, records):
         print(f"symlab: {line}", file=sys.stderr)
     # The exit code is the result's, even if the reader left (| head).
     with contextlib.suppress(BrokenPipeError):
-        print(_text(result, options.form), end="", flush=True)
+        print(_text(result), end="", flush=True)
     return result.exit_code
 
 
@@ -166,11 +161,11 @@ def _stamps(place: str) -> list[tuple[str, int, int]]:
     return [(str(path), state.st_size, state.st_mtime_ns) for path, state in states]
 
 
-def _text(result: Result, form: str) -> str:
-    """The result in a form, ending in a newline."""
-    if form == "json":
+def _text(result: Result, form: str = "") -> str:
+    """The result as a file with this suffix has it, "" as text, ending in a newline."""
+    if form == ".json":
         return _as_text(json.dumps(result.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
-    if form == "markdown":
+    if form == ".md":
         return _as_text(f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n")
     render = table.rendering()
     verdict = "\n".join(sheet.wrapped(result.verdict, sheet.room_here()))
@@ -182,14 +177,14 @@ def _as_text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _write(result: Result, records: Sequence[Record], path: Path, sealed: Mapping[str, str]) -> None:
+def _write(result: Result, records: Sequence[Record], path: Path) -> None:
     """Write the result to a file whose name says the form, and say so on standard error."""
     if path.suffix == ".html":
         from reports.html import page
 
-        text = _as_text(page(records, audit=result, sealed=sealed))
+        text = _as_text(page(records, audit=result))
     else:
-        text = _text(result, {".json": "json", ".md": "markdown"}[path.suffix])
+        text = _text(result, path.suffix)
     write_file(path, text.encode("utf-8"))
     print(f"{path}: written", file=sys.stderr)
 

@@ -5,10 +5,9 @@ The worker derives the cases from the configurations. Here records are compared 
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,6 @@ def _command_json(material: Material) -> Iterator[Point]:
         name = name_of(folder, document)
         members = material.by_command.get(name, [])
         texts = list(_asked_for(document.get("jobs"), members, material.not_run.get(name, ())))
-        texts = texts or list(_end(folder, document, members))
         odd += [f"{name}: {listed(texts)}"] if texts else []
     good = f"command.json of {counted(len(material.commands), 'command')}: all cases are there, or did not run"
     yield captured_or(odd, good, len(material.commands), "command.json contradict their records")
@@ -109,26 +107,6 @@ def _asked_for(jobs: Any, members: Sequence[Record], not_run: Any) -> Iterator[s
     yield from (f"{case} is not there" for _, case in wanted - here - left)
     yield from (f"{case} is said not to have run, and has a record" for _, case in here & left)
     yield from (f"{case} was not requested" for _, case in here - wanted)
-
-
-def _end(folder: Path, document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
-    """What command.json says of its end, against the end that its records give."""
-    from runner.records.command_json import INTERRUPTED, command_document_of  # a comparison needs nothing of runner
-
-    try:
-        read = command_document_of(folder)
-    except ValueError as error:
-        yield str(error).removeprefix(f"{folder}/")
-        return
-    if read is None or read.end is None:
-        return
-    end = read.end
-    signal = end.why if end.outcome == INTERRUPTED else ""
-    again = read.ending(members, ended=end.ended, exit_code=end.exit_code, signal=signal, stopped=end.why)
-    wanted = json.loads(again.to_json())
-    for key in ("cases_requested", "outcome", "why", "counts", "cases_not_run"):
-        if document.get(key) != wanted[key]:
-            yield f"its {key} is {document.get(key)!r:.60}, its cases and records give {wanted[key]!r:.60}"
 
 
 def _twice(material: Material) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Items "configuration" and "command": what was asked for, how the command ran and ended, and when.
 
-The worker composes configurations again. command.json's command line, times and exit code are held to the records; what
-else it and configuration.yaml repeat is not looked at.
+The worker composes configurations again. command.json's command line and times are held to the records; what else it
+and configuration.yaml repeat is not looked at.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cases.record.record import Record
 from reports.table.text import counted
 from symlab.evidence.audit.items import Outcome, Point, contradicted, listed
 from symlab.evidence.audit.machine import captured, presence
-from symlab.evidence.audit.material import COMPLETE, Material, name_of
+from symlab.evidence.audit.material import Material, name_of
 
 CLOCKS_APART_S = 1.0
 """Maximum difference of a duration by the wall clock and by the monotonic one, which may be set meanwhile."""
@@ -26,9 +26,6 @@ _CLOCK_SHARE = 0.01
 
 _LATE = timedelta(seconds=2)
 """Maximum time by which a record may lie outside its command: times are rounded."""
-
-_SIGNAL = 128
-"""Larger exit codes are this plus the number of a signal."""
 
 
 def configuration(material: Material) -> Iterator[Point]:
@@ -52,16 +49,15 @@ def command(material: Material) -> Iterator[Point]:
             yield Point(Outcome.NOT_CAPTURED, f"{name} never ended: killed, or running")
             continue
         members = material.by_command.get(name, [])
-        yield from contradicted((*_span(document, members), *_code(document, members)), f"{name}: ")
+        yield from contradicted(_span(document, members), f"{name}: ")
         codes.append(document.get("exit_code"))
     if codes:
         yield Point(Outcome.CAPTURED, f"exit code of {counted(len(codes), 'command')}: {listed(map(str, codes))}")
-    said = {name_of(folder, document): document.get("resumed") for folder, document in material.commands.items()}
     for name, members in material.by_command.items():
         if number := max((one.request.resumed or 0 for one in members), default=0):
             later = sum(one.request.resumed is not None for one in members)
             says = f"{name} was resumed, {counted(number, 'time')}: {counted(later, 'record')} came later"
-            yield Point(Outcome.CAPTURED, f"{says}{_changed(said.get(name))}")
+            yield Point(Outcome.CAPTURED, says)
 
 
 def _times(record: Record) -> Iterator[str]:
@@ -89,22 +85,3 @@ def _span(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[st
         return
     if outside := early or late:
         yield f"{outside[0].id} lies outside the command, which ran from {started} to {ended}"
-
-
-def _code(document: Mapping[str, Any], members: Sequence[Record]) -> Iterator[str]:
-    """What contradicts the exit code: 0 needs records that give 0, 1 such that do not or a command that gave up. Other
-    codes are of a signal. Commands of before ended with 1 where a library did not finish."""
-    from runner.records.command_json import EXIT_FAILED, EXIT_PASSED, exit_code_for  # a comparison needs none of it
-
-    code, wanted = document.get("exit_code"), exit_code_for(members)
-    is_whole = document.get("outcome") == COMPLETE and not any(one.is_late_library for one in members)
-    is_right = {EXIT_PASSED: wanted == EXIT_PASSED, EXIT_FAILED: wanted == EXIT_FAILED or not is_whole}
-    if type(code) is not int or not is_right.get(code, code > _SIGNAL):
-        yield f"its exit code is {code!r:.40}, its records give {wanted}"
-
-
-def _changed(entries: object) -> str:
-    """What changed before a command was resumed, as its command.json says."""
-    parts = [one.get("changed") for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
-    texts = [str(text) for part in parts if isinstance(part, list) for text in part]
-    return f"; changed before that: {listed(texts, 10)}" if texts else ""

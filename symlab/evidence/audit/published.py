@@ -16,11 +16,10 @@ from symlab.evidence.audit.level import RERUNS
 from symlab.evidence.audit.worker import Rerun, Wanted
 
 
-def audit_published(root: Path, say: Callable[[str], None], signers: Path | None = None) -> int:
+def audit_published(root: Path, say: Callable[[str], None]) -> int:
     """Print the audit of each machine; return the exit code: 0 all verified, 1 a finding, 2 nothing is published.
 
-    signers: a list of signers, as ssh-keygen takes it. Raises ValueError without a manifest, or if a folder can't be
-    read.
+    Raises ValueError without a manifest, or if a folder can't be read.
     """
     changed = published.changes(root)
     for fault in changed:
@@ -38,7 +37,7 @@ def audit_published(root: Path, say: Callable[[str], None], signers: Path | None
 
     def audited(name: str) -> tuple[str, Audit]:
         told = partial(_tell, say, name)
-        return name, check(sets[name], [places[name]], say=told, signers=signers, wanted=wanted)
+        return name, check(sets[name], [places[name]], say=told, wanted=wanted)
 
     with ThreadPoolExecutor(2) as pool:  # the workers are processes: two cores do two machines in the time of one
         found = dict(pool.map(audited, sets))

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from cases.record.record import Record
 from cases.record.timing import Timing
-from reports.record.intervals import MOST_PARTS, half_width
 from reports.table.text import counted
 from symlab.evidence.audit.clocks import untimed
 from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted
@@ -82,9 +81,17 @@ def samples(material: Material) -> Iterator[Point]:
     count = sum(len(row) for record in material.timed if record.timing for row in record.timing.samples_us)
     yield Point(Outcome.CAPTURED, f"{counted(count, 'sample')} of {counted(total, 'timing')}, every rank's")
     yield Point(Outcome.CAPTURED, STATED)
-    asked = [record for record in material.timed if isinstance(asked_timing(record).get("samples"), int)]
+    asked = [
+        (record.id, len(record.timing.samples_us[0]), wanted)
+        for record in material.timed
+        if record.timing is not None and isinstance(wanted := asked_timing(record).get("samples"), int)
+    ]
     if asked:
-        few = [f"{record.id}: {text}" for record in asked if (text := _other_number(record))]
+        few = [
+            f"{case}: {counted(there, 'sample')}, asked were {wanted}"
+            for case, there, wanted in asked
+            if there != wanted
+        ]
         good = f"as many a rank as were asked for in {counted(len(asked), 'timing')}"
         yield captured_or(few, good, len(asked), "timings have other numbers")
     if len(asked) < total:
@@ -96,21 +103,6 @@ def samples(material: Material) -> Iterator[Point]:
         yield captured_or(rounded, good, len(several), "timings look rounded")
     for name, world in material.worlds.items():
         yield from contradicted(_edited(world), f"{name}: ")
-
-
-def _other_number(record: Record) -> str:
-    """Return in what a timing's number of samples is not what was asked for; "" if it is that."""
-    timing, request = record.timing, asked_timing(record)
-    assert timing is not None
-    count, asked, precision = len(timing.samples_us[0]), request["samples"], request.get("precision")
-    if not isinstance(precision, float):
-        return "" if count == asked else f"{counted(count, 'sample')}, asked were {asked}"
-    if count % asked or count > MOST_PARTS * asked:
-        return f"{counted(count, 'sample')}, asked were parts of {asked}, {MOST_PARTS} at most"
-    width = half_width(timing.per_iteration_us)
-    if count < MOST_PARTS * asked and width > precision:
-        return f"{counted(count, 'sample')} with a median to {width:.1%}, asked was {precision:.1%}"
-    return ""
 
 
 def _rounded(record: Record) -> str:

@@ -32,6 +32,7 @@ from runner.records.lock import FolderInUse, FolderLock
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request.experiments import CONF
 from runner.request_error import RequestError
+from symlab.evidence.audit.level import RERUNS
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.publish import pages
 from symlab.evidence.publish.pages import StoredWorld
@@ -94,7 +95,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 
 def _planned(options: Options, seams: Seams) -> Plan:
-    """Return the plan to work on: the folder's, with what was asked for beside it, or a new one."""
+    """Return the plan to work on: the folder's, or a new one. RequestError if another one is asked for."""
     earlier = read_plan(options.folder)
     if earlier is None and (others := _others_in(options.folder)):
         raise RequestError(
@@ -108,10 +109,21 @@ def _planned(options: Options, seams: Seams) -> Plan:
         key = re.sub(r"^[+~]+", "", line).partition("=")[0]
         if key.partition(".")[0] in OWN_KEYS:
             raise RequestError(f"'{line}': publish decides {key} ({key}), leave it out")
-    plan = earlier
-    if earlier is None or options.experiments or options.overrides or options.worlds:
-        plan = _asked(options, earlier, seams)
-    assert plan is not None
+    plan = earlier or Plan((), worlds=LEAST_WORLDS, commit=_head(seams.root), code=source_digests(seams.root))
+    asked = replace(
+        plan,
+        experiments=tuple(dict.fromkeys(options.experiments)) or plan.experiments,
+        overrides=options.overrides or plan.overrides,
+        multirun=options.multirun or plan.multirun,
+        worlds=options.worlds or plan.worlds,
+    )
+    if earlier is None:
+        plan = _told_apart(asked)
+    elif asked != plan:
+        raise RequestError(
+            f"the plan there is another: {pages.plan_command(plan, str(options.folder))} (FOLDER), leave out all but "
+            "FOLDER to go on with it, or begin another folder"
+        )
     if plan.left(options.folder):
         plan = _checked(plan, options, seams)
     return plan
@@ -152,22 +164,6 @@ def _would_change(folder: Path, root: Path) -> bool:
     if not place.is_relative_to(root.resolve()) or not _head(root):
         return False
     return not said(root, "check-ignore", str(place / PLAN_NAME))
-
-
-def _asked(options: Options, earlier: Plan | None, seams: Seams) -> Plan:
-    """Return the plan of a request, grown from the one that is there. RequestError if it contradicts that."""
-    experiments = tuple(dict.fromkeys(options.experiments))
-    if earlier is None:
-        worlds = options.worlds or LEAST_WORLDS
-        code = source_digests(seams.root)
-        return _told_apart(Plan(experiments, options.overrides, options.multirun, worlds, _head(seams.root), code))
-    asked = Plan(
-        experiments=experiments,
-        overrides=options.overrides or earlier.overrides,
-        multirun=options.multirun or earlier.multirun,
-        worlds=options.worlds or earlier.worlds,
-    )
-    return _told_apart(earlier.grown(asked))
 
 
 def _told_apart(plan: Plan) -> Plan:
@@ -315,7 +311,7 @@ class _Publication:
             pages.write_kernels(self.folder, records, self._say)
         self.is_unaudited = self._is_over()
         if not self.is_unaudited:
-            rerun = Rerun(self.options.rerun, secrets.randbelow(1_000_000), None)
+            rerun = Rerun(RERUNS, secrets.randbelow(1_000_000), None)
             self.failed += not self.seams.audit(self.folder, records, rerun, self._say)
 
     def _end(self) -> int:

@@ -6,7 +6,6 @@ the end. What is there and of the same records stays, so a call that was interru
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,18 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from cases.record.record import Record
-from reports.record.bundle import published_sets
-from reports.record.writing import write_file
 from reports.table.text import counted
 from runner.request.experiments import CONF
 from runner.request_error import RequestError
 from symlab.evidence import published as tables
-from symlab.evidence.publish import pages
 from symlab.rooms import has, part_of
 
 _SET, _SCORE = "publish --derive", "publish --derive, the score"
-_TITLE = re.compile(r"^# .*$", re.MULTILINE)
-_CHECK = re.compile(r"^(    symlab (?:audit|table) )\S+$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +36,6 @@ def derive(means: Means | None = None) -> int:
     made again, which is said. RequestError if what is published can't be read or changed."""
     means = means or Means()
     root = means.root
-    for name in published_sets(root):
-        _rename(root / tables.PLACE / name / pages.PAGE)
     try:
         records = tables.refresh(root)
     except ValueError as error:
@@ -78,17 +70,6 @@ def _derived(name: str, records: Sequence[Record], means: Means) -> bool:
         _say(f"{name}: {' '.join(str(error).split())}")
         return False
     return True
-
-
-def _rename(page: Path) -> None:
-    """Give a page that symlab publish wrote the name of the folder that it is in now."""
-    text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    if text.startswith(pages.HEAD):
-        name = page.parent.name
-        renamed = _CHECK.sub(lambda match: f"{match[1]}{tables.PLACE.as_posix()}/{name}", text)
-        renamed = _TITLE.sub(f"# {name}", renamed, count=1)
-        if renamed != text:
-            write_file(page, renamed.encode())
 
 
 def _say(text: str) -> None:

@@ -159,9 +159,9 @@ def _page(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> str:
     lines = [
         HEAD,
         "",
-        f"# {name}",
+        f"# {machine_of(records)}",
         "",
-        f"{len(stored)} of {counted(total, 'world')}, {counted(len(records), 'record')}: {machine_of(records)}; "
+        f"{len(stored)} of {counted(total, 'world')}, {counted(len(records), 'record')}: "
         f"{', '.join(map(str, ranks))} ranks; {days} (UTC); symlab {', '.join(commits)}.",
     ]
     if any(map(is_simulated, records)):
@@ -177,10 +177,10 @@ def _page(plan: Plan, folder: Path, stored: Sequence[StoredWorld]) -> str:
         "",
         *(f"    {shlex.join(['symlab', 'run', *run_arguments(plan, one)])}" for one in plan.experiments),
         "",
-        "## To check it",
+        "## To check it, in this folder",
         "",
-        f"    symlab audit {shlex.quote(name)}",
-        f"    symlab table {shlex.quote(name)}",
+        "    symlab audit .",
+        "    symlab table .",
     ]
     return "\n".join(lines) + "\n"
 

@@ -90,25 +90,6 @@ class Plan:
         failures = tuple(one for one in self.failures if one.world != world.name)
         return replace(self, failures=failures, seconds={**self.seconds, world.name: round(seconds, 1)})
 
-    def grown(self, asked: Plan) -> Plan:
-        """Return this plan with the further experiments and worlds of another request. RequestError if that differs in
-        anything else, or asks for less."""
-        for what, mine, theirs in (
-            ("overrides", self.overrides, asked.overrides),
-            ("--multirun", self.multirun, asked.multirun),
-        ):
-            if mine != theirs:
-                raise RequestError(
-                    f"the plan has other {what} ({what}): {_shown(mine)}, not {_shown(theirs)}; leave them out to go "
-                    "on with it, or begin another folder"
-                )
-        if asked.worlds < self.worlds:
-            raise RequestError(
-                f"the plan has {self.worlds} worlds, not {asked.worlds} (--worlds), give as many or more"
-            )
-        experiments = tuple(dict.fromkeys((*self.experiments, *asked.experiments)))
-        return replace(self, experiments=experiments, worlds=asked.worlds, asked={**asked.asked, **self.asked})
-
     def write(self, folder: Path) -> None:
         """Write the file, whole or not at all. ValueError naming it if that can't be done."""
         text = json.dumps({"symlab_publish": FORM, **encoded(self)}, indent=2, ensure_ascii=False, allow_nan=False)
@@ -143,12 +124,6 @@ def _decoded(document: Any) -> Plan:
     ):
         raise ValueError("a value of it is none that a plan has")
     return plan
-
-
-def _shown(values: object) -> str:
-    if isinstance(values, tuple):
-        return " ".join(values) or "none"
-    return str(values)
 
 
 def missing_text(worlds: Sequence[PlannedWorld]) -> Iterator[str]:

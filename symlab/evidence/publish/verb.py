@@ -11,13 +11,12 @@ import click
 from runner.request.options import FOLDER, words
 from runner.request_error import RequestError
 from runner.verb import PLACE, Seconds, argument, called, option, verb
-from symlab.evidence.audit.level import RERUNS
 
 EPILOG = """\
 The plan is kept in FOLDER, and so is each finished world, at once: a later call, also on another machine that has a
-copy of FOLDER, goes on with what is missing and runs nothing twice. Without other options FOLDER's plan is taken; more
-experiments and more worlds extend it. A world that fails is named, does not stop the others, and runs again with the
-next call. Worlds run in an empty folder: give paths in overrides in full.
+copy of FOLDER, goes on with what is missing and runs nothing twice. Without other options FOLDER's plan is taken. A
+world that fails is named, does not stop the others, and runs again with the next call. Worlds run in an empty folder:
+give paths in overrides in full.
 
 Exit codes: 0 all worlds are there and passed; 1 a world or a case failed, or the audit has a finding; 2 the request is
 wrong; 3 the time limit came first: the same command goes on; 130, 143 Ctrl-C and SIGTERM, with what was stored.
@@ -45,12 +44,6 @@ class Options:
         type=Seconds(0, min_open=True),
         metavar="N",
         callback=lambda ctx, parameter, minutes: None if minutes is None else 60 * minutes,
-    )
-    rerun: int = option(
-        "Number of cases that the audit of a whole set runs again in the simulator.",
-        default=RERUNS,
-        type=click.IntRange(0),
-        metavar="N",
     )
     derive: bool = option(
         "Alone, without FOLDER: make all that follows from the bundles in reports/published.", default=False

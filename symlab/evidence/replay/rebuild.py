@@ -50,13 +50,12 @@ NOT_OF_THE_JOB = ("records", "track", "cache_dir")
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The choices of a replay: where records and MLflow are, the fabric ("auto": the recorded one, or the simulator
+    """The choices of a replay: where records are, the fabric ("auto": the recorded one, or the simulator
     where that is unavailable), the largest size (None: any, but SIMULATED_UP_TO_BYTES for cases of GPUs in the
     simulator). machine returns what this machine offers. code: the
     files that records may name (None: the usual ones), and whether they may have changed."""
 
     records: str = "records"
-    track_uri: str = ""
     fabric: str = "auto"
     up_to_bytes: int | None = None
     machine: Callable[[], HostOffer] = look
@@ -244,7 +243,7 @@ def _prepared(number: int, wanted: Sequence[Record], fabric: dict[str, Any], wis
         "fabric": fabric,
         "records": wishes.records,
         "cache_dir": Schema().cache_dir,
-        "track": {"name": "mlflow", "uri": wishes.track_uri} if wishes.track_uri else {"name": "none"},
+        "track": {"name": "none"},
     }
     if not on_gpus:
         pinned["library"] = {"nccl": None}  # the simulator loads none

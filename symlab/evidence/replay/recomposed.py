@@ -31,7 +31,6 @@ from runner.request.compose import hydra_over, plan_jobs
 from runner.request.composer import Composer
 from runner.request.configured import plain_configuration
 from runner.request.experiments import CONF
-from runner.request.overrides import SHORT
 from runner.request.schema import Schema
 from runner.request_error import RequestError
 from symlab.evidence.audit.items import Tally
@@ -75,7 +74,7 @@ def configurations(
     for (commit, added, missing), some in by_source.items():
         with _configurations_of(commit) as (conf, problem), hydra_over(added, primary=conf):
             composer = Composer()
-            planned: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+            planned: dict[tuple[str, ...], int] = {}
             for job in some:
                 say(f"composing configurations: {len(recomposed)} of {len(jobs)}")
                 record = jobs[job][0]
@@ -95,26 +94,22 @@ def configurations(
     return recomposed, found
 
 
-def _unplanned(record: Record, planned: dict[tuple[str, ...], list[tuple[str, ...]]], problem: str) -> str:
-    """What the command line asks for that a job's record denies: more jobs than the record says there were, or other
-    overrides of this job; "" where it agrees, or can't be planned here. planned: what command lines gave so far."""
+def _unplanned(record: Record, planned: dict[tuple[str, ...], int], problem: str) -> str:
+    """What the command line asks for that a job's record denies: more jobs than the record says there were; "" where it
+    agrees, or can't be planned here. planned: numbers of jobs of command lines so far."""
     request = record.request
     line = tuple(request.command_line)
     if problem or not line or request.replays is not None or request.jobs is None:
         return ""
     if line not in planned:
         try:
-            planned[line] = plan_jobs(overrides_today(_given(line)), any(word in ("-m", "--multirun") for word in line))
+            is_sweep = any(word in ("-m", "--multirun") for word in line)
+            planned[line] = len(plan_jobs(overrides_today(_given(line)), is_sweep))
         except (RequestError, *MALFORMED):
-            planned[line] = []
-    jobs = planned[line]
-    if len(jobs) > request.jobs:
-        return f"the command line asks for {len(jobs)} jobs, the record says {request.jobs}"
-    if len(jobs) != request.jobs or not 0 <= request.job < len(jobs):
+            planned[line] = 0
+    if planned[line] <= request.jobs:
         return ""
-    wanted, there = (set(map(_in_full, some)) for some in (jobs[request.job], overrides_today(request.overrides)))
-    more = sorted(there - wanted)
-    return f"the overrides have {more[0]}, the command line does not give it to job {request.job + 1}" if more else ""
+    return f"the command line asks for {planned[line]} jobs, the record says {request.jobs}"
 
 
 def _given(command_line: Sequence[str]) -> list[str]:
@@ -125,15 +120,6 @@ def _given(command_line: Sequence[str]) -> list[str]:
         for before, word in pairs
         if not word.startswith("-") and before not in _TAKES_A_WORD and _OVERRIDE.fullmatch(word)
     ]
-
-
-def _in_full(override: str) -> str:
-    """Return an override without its plus signs, and a short key as what it is short for: sizes=4K as sizes.list=4K.
-
-    Overrides of older records have short keys, too: then check=false was not short for anything.
-    """
-    key, _, value = override.lstrip("+").partition("=")
-    return f"{key if value.lstrip().startswith('{') else SHORT.get(key, key)}={value}"
 
 
 def _apart(members: Sequence[Record]) -> str:

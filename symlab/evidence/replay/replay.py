@@ -52,7 +52,6 @@ def replay(wanted: Wanted, tools: Tools | None = None) -> int:
     places = [Path(wanted.what)] if Path(wanted.what).exists() else []
     wishes = Wishes(
         records=str(wanted.records),
-        track_uri=wanted.track_uri,
         fabric=wanted.fabric,
         up_to_bytes=wanted.up_to_bytes,
         code=allowed_code(places, wanted.code, changed=wanted.changed_code),
@@ -211,7 +210,6 @@ class _Replay:
         """Compare, say it, keep it. Gives the exit code."""
         from reports.html import page
         from reports.record.bundle import VERDICT_NAME
-        from reports.record.seal import digests_under
         from reports.table import sheet
         from symlab.evidence.audit.comparison import FINDING, compare
 
@@ -221,8 +219,7 @@ class _Replay:
         document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         store.write_text(VERDICT_NAME, document)
         shown = [*before, *self._in_turns, *after]
-        sealed = digests_under([one for one in (self._wanted.what, store.folder) if Path(one).exists()])
-        store.write_text("report.html", page(shown, f"Replay of {self._wanted.what}", found, sealed=sealed))
+        store.write_text("report.html", page(shown, f"Replay of {self._wanted.what}", found))
         store.seal()
         self._console.say(sheet.text(found.sheets, found.captions, sheet.room_here()))
         self._console.say(f"records, verdict.json, report.html: {store.folder}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from cases.record.record import Record
@@ -58,9 +57,8 @@ class OneByOne:
     def starting(self, case: Case) -> None:
         """Nothing is shown of a single case."""
 
-    def preparing(self, what: str) -> contextlib.AbstractContextManager[None]:
+    def preparing(self, what: str) -> None:
         """Nor of what comes before it."""
-        return contextlib.nullcontext()
 
     def keep(self, record: Record, executable: Executable | None) -> None:
         """Take the record of the case."""

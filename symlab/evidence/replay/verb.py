@@ -71,7 +71,6 @@ class Wanted:
         callback=_size,
     )
     records: Path = option("The folder for new records.", default=Path("records"), metavar="DIR")
-    track_uri: str = option("Log the new runs to MLflow there.", "--track", default="", metavar="URI")
     code: tuple[Path, ...] = option("A folder whose files may be run for records, too; repeatable.", **ALLOWED)
     changed_code: bool = option("Run brought files that are not those that ran, too.", default=False)
 

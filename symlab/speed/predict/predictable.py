@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cases.case import Counts
 from cases.ops import MATMUL
-from cases.record.timing import L2State, Window
+from cases.record.timing import L2State
 from cases.stress import Stress
 from kernels.baselines import names_for
 from kernels.tuned_name import has_tuning, is_dependent_alone, step_of
@@ -28,7 +28,6 @@ def check_predictable(request: Request) -> None:
     timing = request.timing
     for key, value, predicted in (
         ("timing.mode", timing.mode, TimingMode.graph),
-        ("timing.window", timing.window, Window.kernel),
         ("timing.l2", timing.l2, L2State.rotate),
         ("counts", request.counts, Counts.uniform),
         ("stress", request.stress, Stress.none),

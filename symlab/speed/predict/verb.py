@@ -14,8 +14,8 @@ from runner.verb import argument, called, option, verb
 EPILOG = """\
 Nothing is measured, and no record is made: today's kernels are compiled, simulated with a clock, and weighed by the
 floors of the type of GPU, which may be a file of your own: fabric.gpu=my/h200.yaml. Simulating takes seconds a case the
-first time; profiles are kept in cache_dir. What is predicted: launches in graphs, window=kernel, l2=rotate, without
-stress and libraries; matmuls on H200, by their measured times. A request for anything else is refused.
+first time; profiles are kept in cache_dir. What is predicted: launches in graphs, l2=rotate, without stress and
+libraries; matmuls on H200, by their measured times. A request for anything else is refused.
 
 Exit codes: 0 predicted or scored; 1 a case failed in the simulator or was not finished in time; 2 the request is wrong,
 or nothing can be predicted; 130 Ctrl-C.

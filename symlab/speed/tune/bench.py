@@ -118,9 +118,7 @@ class DeviceBench:
         calls = asked.calls or calls_for(contestants[0].case.size_bytes, None)
         mode = asked.mode if asked.mode != TimingMode.none else TimingMode.graph
         quick = min(calls, QUICK_CALLS) if samples <= QUICK_CALLS // 2 else calls
-        timing = dataclasses.replace(
-            asked, mode=mode, samples=samples, warmup=1, calls=quick, limit=Limit.none, precision=None
-        )
+        timing = dataclasses.replace(asked, mode=mode, samples=samples, warmup=1, calls=quick, limit=Limit.none)
         plan = MeasurePlan(tuple(contestants), timing, patience_s=PATIENCE_S)
         try:
             ranks = self._worlds.world().run(measure, plan, DEADLINE_S + 10 * expected_s(plan))

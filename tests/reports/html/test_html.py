@@ -131,11 +131,6 @@ def in_jobs(dtypes, worlds=1):
     return records
 
 
-def clocks(mhz, *held):
-    reading = {"uuid": "GPU-1", "sm_mhz": mhz, "temperature_c": 40, "throttle": list(held)}
-    return {"devices": [{"before": reading, "after": reading | {"sm_mhz": mhz - 10}}] * 4}
-
-
 def of_request(records, name):
     return [with_request(one, command=name) for one in records]
 
@@ -203,7 +198,6 @@ PAGES = {
     ),
     "no multicast": ([without_multicast(one) for one in study(("one_shot", "nccl"), (KIB,), worlds=1)], "first"),
     "no library": ([record()], "first"),
-    "clocks": ([record(timing=clocks(1980)), record(world=1, timing=clocks(1700, "idle"))], "environment"),
 }
 """Records, and the chapters of their page that are compared."""
 
@@ -303,13 +297,6 @@ def test_nothing_from_elsewhere_is_needed_and_every_id_is_there_once(records):
     assert not re.search(r"url\((?!#)|@import|localStorage", text)
     referred = set(re.findall(r"url\(#([^)]+)\)", text))
     assert referred <= set(read.ids)
-
-
-@pytest.mark.parametrize("value", [[], {}, ["x"], {"a": 1}, "x", 5, None])
-def test_readings_of_another_kind_end_no_page(value):
-    readings = dict.fromkeys(("uuid", "sm_mhz", "power_w", "throttle", "not_captured"), value)
-    read = Reader(page([record(timing={"devices": [{"before": readings, "after": value}] * 4})]))
-    assert "| rank | GPU" in read.said("environment")
 
 
 def test_no_records_are_no_report():

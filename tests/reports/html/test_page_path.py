@@ -8,7 +8,7 @@ import pytest
 from reports.__main__ import main
 from reports.html.page_path import page_path
 from reports.record.bundle import write
-from reports.record.seal import MANIFEST, broken, digest_of, seal
+from reports.record.seal import MANIFEST, broken, seal
 from tests.reports.synthetic import KIB, study
 
 ROOT = Path(__file__).parents[3]
@@ -73,13 +73,3 @@ def test_what_users_are_told_to_write_leaves_the_checkout_clean(sealed, tmp_path
     if checked.returncode == 128:
         pytest.skip(f"no git checkout here: {checked.stderr.strip()}")
     assert checked.stdout.split() == written
-
-
-@pytest.mark.parametrize("place", ["records/command", "records/command/0.json", "records", "records/command/ptx/../.."])
-def test_a_page_has_the_digest_of_the_folder_that_its_records_lie_in(sealed, place, tmp_path):
-    output = tmp_path / "page.html"
-    assert main(["html", place, "-o", str(output)]) == 0
-    assert f">{digest_of(sealed)}</td>" in output.read_text(encoding="utf-8")
-    (sealed / MANIFEST).unlink()
-    assert main(["html", place, "-o", str(output)]) == 0
-    assert "of its manifest" not in output.read_text(encoding="utf-8")

@@ -269,7 +269,7 @@ def test_a_drawn_table_needs_no_more_room_than_the_plain_one(monkeypatch):
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_a_paired_table_fits_its_terminal(columns, monkeypatch):
+def test_a_table_of_both_placements_fits_its_terminal(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     text = console_table([*both("multimem_two_shot", 20.0, 25.0), timed("nccl", 30.0)], styled=False)
     assert max(map(len, text.splitlines())) <= columns

@@ -1,6 +1,5 @@
 """Kernels of a command are compiled ahead of its cases, and nothing is left of that however the command ends."""
 
-import contextlib
 import os
 import signal
 from dataclasses import replace
@@ -55,12 +54,7 @@ def begun(monkeypatch, command, said):
     """What is compiled ahead of a command, with all that it says meanwhile."""
     monkeypatch.setattr(ahead, "Compiler", Recording)
 
-    @contextlib.contextmanager
-    def preparing(what):
-        said.append(what)
-        yield
-
-    made = CompiledAhead(command.jobs, preparing)
+    made = CompiledAhead(command.jobs, said.append)
     compiler = made._compiler
     return made, compiler
 

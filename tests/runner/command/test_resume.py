@@ -314,7 +314,7 @@ def test_changed_code_is_said_and_kept(folder, script, capsys):
     tools = replace(script.tools(), capture=lambda root: {"git": {"commit": "fedcba9876543210", "diff": "+ a line\n"}})
     assert resume(folder, tools=tools) == 0
     said = capsys.readouterr().out
-    changed = "commit: fedcba987654, was 0123abc"
+    changed = "commit: fedcba9876543210, was 0123abc"
     assert said.index("changed since the first part") < said.index(f"  {changed}\n") < said.index("[1/3]")
     (resumption,) = document_of(folder).resumed
     assert (resumption.commit, resumption.changed) == ("fedcba9876543210", (changed,))

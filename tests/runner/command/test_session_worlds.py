@@ -1,10 +1,8 @@
 """The worlds of a command: kept between jobs, new where a job wants its own, not tried for ever where none starts."""
 
-import contextlib
-
 import pytest
 
-from runner.command import plan, running
+from runner.command import plan
 from runner.command.running import MAX_FAILED_STARTS
 from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
@@ -68,23 +66,3 @@ def test_what_a_launchers_world_cannot_give(monkeypatch):
     with pytest.raises(RequestError, match="srun's world has one fabric for all jobs .fabric."):
         plan.prepare([], [first, second], outer)
     assert len(plan.prepare([], [first, second]).jobs) == 2
-
-
-def test_what_is_prepared_is_said_and_is_no_cases_time():
-    said = []
-
-    class Console:
-        def say(self, text):
-            said.append(text)
-
-        @contextlib.contextmanager
-        def starting_up(self):
-            said.append("begins")
-            yield
-            said.append("ends")
-
-    under_way = object.__new__(running.JobRunner)
-    under_way._console = Console()
-    with under_way.preparing("bringing vllm_comm to the ranks"):
-        said.append("work")
-    assert said == ["bringing vllm_comm to the ranks", "begins", "work", "ends"]

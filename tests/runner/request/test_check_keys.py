@@ -67,6 +67,9 @@ def test_an_older_configuration_in_todays_form():
     assert overrides_today(["timing.lead_in_calls=3"]) == ("timing.lead_in_calls=3",), "calls that ran, today's do not"
     timing = {"predict": True, "lead_in_calls": 3, "l2": "hot"}
     assert as_today({"isolation": "none", "timing": timing}) == {"timing": {"lead_in_calls": 3, "l2": "hot"}}
+    timing = {"window": "kernel", "precision": None, "l2": "hot"}
+    assert as_today({"timing": timing}) == {"timing": {"l2": "hot"}}
+    assert as_today({"timing": {"window": "both_barriers"}}) == {"timing": {"window": "both_barriers"}}
     assert as_today({"timing": {"shared": False, "calls": 2}}) == {"timing": {"calls": 2}}
     assert overrides_today(["timing.shared=false", "timing.shared=true"]) == ("timing.shared=true",)
 

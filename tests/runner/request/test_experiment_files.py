@@ -51,7 +51,7 @@ FILES = {
     "round": "defaults: [/exp/trip]",
     "trip": "defaults: [/exp/round]",
     "number": "check: {results: 3}",
-    "share": "timing: {precision: little}",
+    "share": "timing: {min_busbw_gbps: little}",
     "colon": "algorithms: [one_shot\nseed: 1",
 }
 

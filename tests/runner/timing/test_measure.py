@@ -129,13 +129,6 @@ def test_samples_are_microseconds_a_call_interleaved_and_checked_before_any_grap
     assert all(one.noted == ["all_reduce/one_shot", "all_reduce/two_shot"] * 5 for one in noted)
 
 
-@pytest.mark.parametrize(("window", "barriers"), [("kernel", 0), ("entry_barrier", 4), ("both_barriers", 8)])
-def test_the_windows_barriers_are_in_the_time(compile_cache, window, barriers):
-    plan = MeasurePlan((contestant(compile_cache, "one_shot"),), dataclasses.replace(TIMING, window=window))
-    for found in Bench(plan, 2).run():
-        assert found.contestants[0].samples_us == pytest.approx([(5 + barriers) * CALL_US / 4] * 3)
-
-
 def test_eager_calls_are_not_captured_and_hot_has_one_slot(compile_cache):
     timing = dataclasses.replace(TIMING, mode="eager", l2="hot")
     bench = Bench(MeasurePlan((contestant(compile_cache, "one_shot"),), timing), 2)

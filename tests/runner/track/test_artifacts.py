@@ -54,7 +54,6 @@ def test_a_command_attaches_its_report_its_table_and_all_records(sent, tmp_path)
     assert len(attached(sent, tmp_path)) == 4
     (folder,) = (done.folder / "records").iterdir()
     assert sent.parent.data.tags["symlab.manifest"] == digest_of(folder)
-    assert digest_of(folder) in report
 
 
 @pytest.mark.slow

@@ -143,14 +143,6 @@ def test_other_records_need_everything_anew(project):
     published.refresh(project, is_check=True)
 
 
-def test_a_second_figure_is_refused(project):
-    other = project / published.PLACE / MACHINE / "all_reduce-n2.svg"
-    shutil.copy(other.with_name("figure.svg"), other)
-    for is_check in (True, False):
-        with pytest.raises(ValueError, match=r"all_reduce-n2\.svg: a machine has one figure, figure\.svg; remove"):
-            published.refresh(project, is_check)
-
-
 def test_a_machine_without_a_place_gets_one_at_the_end_of_the_page(project):
     page = project / published.PLACE / "README.md"
     page.write_text("# Title\n", encoding="utf-8")

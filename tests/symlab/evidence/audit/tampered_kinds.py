@@ -406,24 +406,24 @@ MACHINE = (
 )  # fmt: skip
 
 REQUEST = (
-    Kind("why a command stopped that is complete", "measured", command(put("why", "verified by NVIDIA")), "cases"),
+    Kind("why a command stopped that is complete", "measured", command(put("why", "verified by NVIDIA")), COMMAND_FILES),
     Kind("another command line in the records", "measured", first(put("request.command_line", ["python", *["x=1"]])), "command"),
     Kind("another command line in command.json", "measured", command(put("command_line", ["python"])), "command"),
-    Kind("an exit code of failure", "measured", command(put("exit_code", 1)), "command"),
-    Kind("an exit code that is a text", "measured", command(put("exit_code", "0")), "command"),
+    Kind("an exit code of failure", "measured", command(put("exit_code", 1)), COMMAND_FILES),
+    Kind("an exit code that is a text", "measured", command(put("exit_code", "0")), COMMAND_FILES),
     Kind("an exit code of success, and a case that failed", "measured", both(first(lambda document: document.update(
-        status="FAILED", check=None, timing=None, reason="a fault")), command(put("counts", {"FAILED": 1, "PASSED": 1}))), "command"),
+        status="FAILED", check=None, timing=None, reason="a fault")), command(put("counts", {"FAILED": 1, "PASSED": 1}))), COMMAND_FILES),
     Kind("a command that started later", "measured", command(put("started", "2026-01-01T00:00:04+00:00")), "command"),
     Kind("a command that ended before", "measured", command(put("ended", "2025-12-31T00:00:00+00:00")), "command"),
     Kind("a time that can't be read", "measured", command(put("ended", "later")), "command"),
-    Kind("other counts in command.json", "measured", command(put("counts", {"PASSED": 1})), "cases"),
+    Kind("other counts in command.json", "measured", command(put("counts", {"PASSED": 1})), COMMAND_FILES),
     Kind("parts of command.json taken away", "measured", command(lambda document: [
         document.pop(key) for key in ("plan", "jobs", "counts")]), "cases"),
     Kind("the end of command.json taken away", "measured", command(lambda document: [
         document.pop(key) for key in ("ended", "outcome")]), "command"),
-    Kind("an outcome that no command has", "measured", command(put("outcome", "perfect")), "cases"),
-    Kind("a command that was stopped, and lacks no case", "measured", command(put("outcome", "stopped")), "cases"),
-    Kind("more cases requested than there are", "measured", command(put("cases_requested", 99)), "cases"),
+    Kind("an outcome that no command has", "measured", command(put("outcome", "perfect")), COMMAND_FILES),
+    Kind("a command that was stopped, and lacks no case", "measured", command(put("outcome", "stopped")), COMMAND_FILES),
+    Kind("more cases requested than there are", "measured", command(put("cases_requested", 99)), COMMAND_FILES),
     Kind("a record twice, under another name", "measured", _twice, "cases"),
     Kind("a record twice, at another time", "measured", both(_twice, lambda folder: edit(
         next(folder.rglob("zz-*")), put("duration_s", 1.01))), "cases"),

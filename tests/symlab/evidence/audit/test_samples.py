@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from symlab.evidence import published
-from symlab.evidence.audit.items import Outcome
 from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.samples import _edited, traces
-from tests.symlab.evidence.audit.complete_set import audited, evidence, records, with_request, with_timing
 from tests.symlab.evidence.audit.honest_samples import STEP_US, honest_samples
 
 ROOT = Path(__file__).parents[4]
@@ -80,19 +78,3 @@ def test_a_clock_that_is_too_coarse_says_nothing(level_us):
     rows = tuple(tuple((level_us + STEP_US * source.integers(0, 3, 50)).tolist()) for _ in range(4))
     assert said(rows, 1) == []
     assert said(copied(np.array(rows)), 1) == []
-
-
-def test_samples_that_were_taken_until_the_median_was_precise():
-    first, *others = records()
-    asked = {"timing": {**first.request.configuration["timing"], "samples": 6, "precision": 0.01}}
-    first = with_request(first, configuration={**first.request.configuration, **asked})
-
-    def found(row):
-        ranks = tuple(tuple(us - rank / 1024 for us in row) for rank in range(4))
-        return evidence(audited([with_timing(first, samples_us=ranks), *others]), "samples", Outcome.FINDING)
-
-    assert found((10.123,) * 12) == ""
-    assert "7 samples, asked were parts of 6, 10 at most" in found((10.123,) * 7)
-    assert "66 samples, asked were parts of 6, 10 at most" in found((10.123,) * 66)
-    assert "12 samples with a median to " in found((10.123, 12.5) * 6)
-    assert found((10.123, 12.5) * 30) == "", "all that there may be"

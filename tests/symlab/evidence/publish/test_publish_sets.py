@@ -133,17 +133,15 @@ def test_what_is_there_never_runs_again(machine):
 
 
 @pytest.mark.slow
-def test_further_worlds_and_experiments_extend_the_plan_and_the_page(machine):
-    machine.publish()
-    assert "2 of 2 worlds" in machine.page
+def test_a_world_that_was_removed_runs_again(machine):
+    machine.publish(experiments=("barrier", "allreduce_bf16"))
+    assert "4 of 4 worlds" in machine.page
+    assert "symlab publish invented-x4 --experiment barrier --experiment allreduce_bf16 --worlds 2" in machine.page
     (machine.folder / KERNELS_NAME).write_text("{}")
-    assert machine.again(worlds=3) == 0
-    assert "3 of 3 worlds" in machine.page
-    assert not (machine.folder / KERNELS_NAME).exists(), "they were those of a smaller set"
-    assert machine.again(experiments=("allreduce_bf16",)) == 0
-    assert len(machine.ran) == 6
-    assert "6 of 6 worlds" in machine.page
-    assert "symlab publish invented-x4 --experiment barrier --experiment allreduce_bf16 --worlds 3" in machine.page
+    (machine.folder / "barrier-world2.jsonl.xz").unlink()
+    assert machine.again() == 0
+    assert len(machine.ran) == 5
+    assert not (machine.folder / KERNELS_NAME).exists(), "they were those of other records"
 
 
 @pytest.mark.slow
@@ -323,6 +321,8 @@ def test_another_request_for_a_folder_with_a_plan_is_refused(machine):
     for options in (
         Options(folder, ("world_size=2",)),
         Options(folder, worlds=1),
+        Options(folder, worlds=3),
+        Options(folder, experiments=("barrier", "allreduce_bf16")),
         Options(folder, ASKED, multirun=True),
         Options(folder.with_name("a-b"), experiments=("a-b",)),
     ):
@@ -336,8 +336,10 @@ def test_other_code_does_not_go_on_with_a_set(machine, tmp_path):
     other = tmp_path / "other"
     (other / "kernels").mkdir(parents=True)
     (other / "kernels" / "new.py").write_text("")
+    kept = (machine.folder / "barrier-world2.jsonl.xz").rename(tmp_path / "kept")
     with refused(RequestError, COMMIT):
-        publish(Options(machine.folder, worlds=3), machine.seams(root=other))
+        publish(Options(machine.folder), machine.seams(root=other))
+    kept.rename(machine.folder / "barrier-world2.jsonl.xz")
     (machine.folder / "figure.svg").unlink(missing_ok=True)
     assert publish(Options(machine.folder), machine.seams(root=other)) == 0, "nothing is left to run: files are made"
     assert len(machine.ran) == 2
@@ -352,8 +354,9 @@ def test_an_experiment_that_changed_meanwhile_is_refused(machine, tmp_path):
     assert publish(options, machine.seams()) == 0
     assert machine.ran[0][1][:3] == ("--config-dir", str(own), "+exp=mine")
     (own / "exp" / "mine.yaml").write_text(text + "launches: 3\n")
+    (machine.folder / "mine-world1.jsonl.xz").unlink()
     with refused(RequestError):
-        publish(replace(options, worlds=2), machine.seams())
+        publish(options, machine.seams())
 
 
 @pytest.mark.parametrize(
@@ -406,7 +409,7 @@ def test_a_folder_of_something_else_is_left_alone(machine, tmp_path):
 @pytest.mark.slow
 def test_a_finding_of_the_audit_is_said(machine, capsys):
     """Invented records are of a commit that no audit finds, and name no configuration that composes."""
-    assert machine.publish(worlds=1, rerun=0, seams=machine.seams(audit=audited)) == 1
+    assert machine.publish(worlds=1, seams=machine.seams(audit=audited)) == 1
     said = capsys.readouterr().out
     assert "FINDING: " in said
 
@@ -423,21 +426,21 @@ def test_two_calls_at_once_are_refused(machine):
 
 
 def test_a_call_goes_on_with_what_another_one_left_just_before_it_had_the_lock(machine, monkeypatch):
-    """The plan is written with the lock held: of a plan that this call read before it, the other's worlds are gone."""
-    assert machine.publish() == 0
+    """The plan is read with the lock held: one that this call read before would not have what the other wrote."""
+    machine.outcomes[1] = Ran((), 1, "rank 2 was lost")
+    assert machine.publish() == 1
 
     def taken_after_another_call(place):
         monkeypatch.setattr(command, "FolderLock", FolderLock)
-        machine.outcomes[3] = Ran((), 1, "it broke")
-        assert machine.again(worlds=4) == 1
+        machine.outcomes[2] = Ran((), 1, "it broke")
+        assert machine.again() == 1
         return FolderLock(place)
 
     monkeypatch.setattr(command, "FolderLock", taken_after_another_call)
-    machine.outcomes[4] = KeyboardInterrupt()
+    machine.outcomes[3] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         machine.again()
-    assert machine.plan.worlds == 4
-    assert [(one.world, one.why) for one in machine.plan.failures] == [("barrier-world4", "it broke")]
+    assert [(one.world, one.why) for one in machine.plan.failures] == [("barrier-world2", "it broke")]
 
 
 def test_a_plan_comes_back_as_it_was_written_and_is_no_record(tmp_path):

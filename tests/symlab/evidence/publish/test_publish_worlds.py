@@ -36,7 +36,7 @@ def own(tmp_path):
 
 
 def asked(folder, own):
-    options = ["-e", "tiny", "--worlds", "2", "--config-dir", str(own), "--rerun", "1", "fabric=simulator"]
+    options = ["-e", "tiny", "--worlds", "2", "--config-dir", str(own), "fabric=simulator"]
     return [sys.executable, "-P", "-m", "symlab", "publish", str(folder), *options]
 
 

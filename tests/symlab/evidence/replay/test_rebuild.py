@@ -93,8 +93,6 @@ def test_where_records_and_mlflow_are_is_not_taken_from_them(made):
     assert job.request.records.name == "mine"
     assert job.request.cache_dir.name == "kernels"
     assert job.request.track.name == "none"
-    (job,) = rebuilt(records, Wishes(track_uri="sqlite:///mine.db")).command.jobs
-    assert (job.request.track.name, job.request.track.uri) == ("mlflow", "sqlite:///mine.db")
 
 
 def changed(record, **changes):

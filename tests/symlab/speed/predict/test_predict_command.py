@@ -119,7 +119,7 @@ def test_the_interval_is_that_of_the_regime(cache):
 
 WRONG = [
     *([f"fabric.gpu={one}"] for one in ("null", "h999")),
-    *([f"timing.{one}"] for one in ("mode=eager", "mode=none", "window=entry_barrier", "l2=hot")),
+    *([f"timing.{one}"] for one in ("mode=eager", "mode=none", "l2=hot")),
     *([f"algorithms={one}"] for one in ("[one_shot,nccl]", "[nccl]")),
     *(["stress=late_rank"], ["baselines=[nccl]"], ["world_size=16"], ["world_size=1"]),
     *(["algorithms=[lamport]", "sizes=[4M]"], ["--score"], ["--score", "--format", "json"]),
