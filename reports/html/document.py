@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cases.record.record import Record
-from reports.html import answer, commands, environment, fabrics, measurements, outcomes, races
+from reports.html import answer, commands, environment, measurements, outcomes, races
 from reports.html.blocks import Block, Notes, Part, Table, Verdict, columns_of, drawn, shades
 from reports.html.pictures import MOST as MOST_PICTURES
 from reports.html.pictures import Album
@@ -86,7 +86,7 @@ def _parts(
         races.part(records),
         outcomes.refusals_part(records),
         commands.part(records),
-        fabrics.part(records),
+        environment.fabrics_part(records),
         environment.environment_part(records),
     ]
     return [part for part in found if part is not None]

@@ -1,4 +1,4 @@
-"""The parts of the page on the environment: each distinct one, and the digests of the records."""
+"""The parts of the page on the environment: fabrics, each distinct environment, and the digests of the records."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cases.record.record import Record
 from reports.html.blocks import Block, Facts, Fold, Heading, Notes, Part, table_of
 from reports.record import bundle
 from reports.record.leaves import by_dotted_path
+from reports.table.compare import device_text
 from reports.table.sheet import Line, line_of
 from reports.table.text import counted
 
@@ -40,6 +41,21 @@ def environment_part(records: Sequence[Record]) -> Part:
             first = flat
             blocks += _groups(environment)
     return Part("environment", "The environment", tuple(blocks))
+
+
+def fabrics_part(records: Sequence[Record]) -> Part:
+    """Return the part: what each fabric is, and how many cases it ran."""
+    found = gathered((repr(record.fabric), record) for record in records)
+    blocks: list[Block] = []
+    for number, own in enumerate(found.values(), start=1):
+        cases = counted(len(own), "case")
+        if own[0].fabric is None:
+            blocks.append(Notes((f"{cases} ended before there was a fabric.",)))
+            continue
+        title = f"{own[0].fabric.world_size} x {device_text(own[0])}: {cases}"
+        facts = Facts(tuple(_flat(encoded(own[0].fabric)).items()))
+        blocks += [Heading(f"fabric-{number}", title, listed=False), facts]
+    return Part("ran", "What ran where", tuple(blocks))
 
 
 def _by_environment(records: Sequence[Record]) -> list[list[Record]]:

@@ -81,7 +81,6 @@ def _begun_from(left: Left) -> str:
 
 def _composed(folder: Path, job: AskedJob, base: Path | None, uri: str) -> ComposedJob:
     """A job from its plan. Records, MLflow and compiled kernels are where they were."""
-    assert job.plan is not None
     values = as_today(copy.deepcopy(dict(job.plan.configuration)))
     try:
         values["fabric"]["name"] = job.plan.fabric
@@ -142,7 +141,6 @@ def _track(section: Mapping[str, Any], base: Path | None, uri: str) -> dict[str,
 def working_folder(folder: Path, document: CommandDocument) -> Path | None:
     """The folder that the command was started in: from where its records lie, else this one; None if neither has the
     name that it had."""
-    assert document.jobs[0].plan is not None
     root = Path(str(document.jobs[0].plan.configuration.get("records", "")))
     candidates = [Path.cwd()]
     parts = root.parts

@@ -61,7 +61,7 @@ class Supervisor:
     began: int = 0
 
     def __call__(self, worker: int) -> WorkerState:
-        with _without_interrupts():
+        with _ignored(signal.SIGINT):  # a terminal sends it to all below it: the command tells its workers to end
             files = LaunchFiles(Path(self.folder))
             if not files.is_of(self.token):
                 raise RuntimeError(f"{self.folder} is not here: workers need the command's file system")
@@ -124,7 +124,7 @@ class _Watch:
     def _one_process(self) -> tuple[int, str]:
         """Run a process to its end. Return its exit code, and what it said last."""
         with tempfile.TemporaryFile() as log:
-            with _ignored_by_children():
+            with _ignored(_preempting()):
                 process = subprocess.Popen(
                     module_command(self._launch.module),
                     stdin=subprocess.PIPE,
@@ -182,24 +182,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C of a terminal, which all processes below it get: the command tells its workers to end."""
-    try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # not in the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def _ignored_by_children() -> Iterator[None]:
-    """Let processes that start within ignore the signal that submitit handles here: Slurm sends it to all of a job."""
-    name = f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"
-    number = getattr(signal, name, signal.SIGUSR2)
+def _ignored(number: int) -> Iterator[None]:
+    """Ignore a signal, as do processes that start within."""
     try:
         before = signal.signal(number, signal.SIG_IGN)
     except ValueError:  # not in the main thread
@@ -209,6 +193,11 @@ def _ignored_by_children() -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
+
+
+def _preempting() -> int:
+    """The signal that submitit handles here: Slurm sends it to all of a job."""
+    return getattr(signal, f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}", signal.SIGUSR2)
 
 
 def _tail(log: IO[bytes]) -> str:

@@ -45,15 +45,12 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class AskedJob:
-    """A job as it was asked for: its number, its overrides, the ids of its cases in their order.
-
-    plan is None if command.json was written by a version that did not keep it.
-    """
+    """A job as it was asked for: its number, its overrides, the ids of its cases in their order."""
 
     number: int
     overrides: tuple[str, ...]
     cases: tuple[str, ...]
-    plan: JobPlan | None = None
+    plan: JobPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +161,8 @@ class CommandDocument:
             "working_folder": self.working_folder,
             "started": self.started,
         }
-        first = self.jobs[0].plan if self.jobs else None
-        if first is not None:
-            document["plan"] = _document(first)
-        document["jobs"] = _JOBS
+        first = _document(self.jobs[0].plan)
+        document |= {"plan": first, "jobs": _JOBS}
         document["cases_requested"] = len(self.cases)
         if self.launcher:
             document["launcher"] = self.launcher
@@ -178,7 +173,7 @@ class CommandDocument:
             document |= asdict(self.end) | {"cases_not_run": missing}
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
         jobs = ",\n".join(f"    {json.dumps(_job(job, first), ensure_ascii=False)}" for job in self.jobs)
-        return text.replace(json.dumps(_JOBS), f"[\n{jobs}\n  ]" if jobs else "[]", 1)
+        return text.replace(json.dumps(_JOBS), f"[\n{jobs}\n  ]", 1)
 
 
 def exit_code_for(records: Sequence[Record]) -> int:
@@ -193,12 +188,10 @@ _JOBS = "\0jobs"
 """Stands for the list of jobs while the rest of the document is laid out. No name and no path has a NUL."""
 
 
-def _job(job: AskedJob, first: JobPlan | None) -> dict[str, Any]:
-    """A job as JSON: with what differs from the first job's plan, if both have one."""
-    found: dict[str, Any] = {"number": job.number, "overrides": job.overrides, "cases": job.cases}
-    if job.plan is not None and first is not None:
-        found[_DIFFERS] = dict(differing_values(_document(first), _document(job.plan)))
-    return found
+def _job(job: AskedJob, first: Mapping[str, Any]) -> dict[str, Any]:
+    """A job as JSON: with what differs from the first job's plan."""
+    differs = dict(differing_values(first, _document(job.plan)))
+    return {"number": job.number, "overrides": job.overrides, "cases": job.cases, _DIFFERS: differs}
 
 
 def _document(plan: JobPlan) -> dict[str, Any]:
@@ -250,16 +243,13 @@ def command_document_of(folder: Path) -> CommandDocument | None:
 
 
 def _decoded(document: dict[str, Any]) -> CommandDocument:
-    first = document.get("plan")
+    first = document["plan"]
     jobs = tuple(
-        AskedJob(
-            job["number"],
-            tuple(job["overrides"]),
-            tuple(job["cases"]),
-            None if first is None else _plan(first, job[_DIFFERS]),
-        )
+        AskedJob(job["number"], tuple(job["overrides"]), tuple(job["cases"]), _plan(first, job[_DIFFERS]))
         for job in document["jobs"]
     )
+    if not jobs:
+        raise ValueError("it has no jobs")
     end = None
     if "ended" in document:
         missing = tuple((case["job"], case["case"]) for case in document["cases_not_run"])
