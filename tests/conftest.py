@@ -10,16 +10,7 @@ import pytest
 import torch
 
 from cases.finding import Finding
-from memory.fabric import (
-    DeviceFault,
-    Disagreement,
-    FabricError,
-    HeapFull,
-    NoMulticast,
-    PeerLost,
-    Region,
-    Traits,
-)
+from memory.fabric import DeviceFault, Disagreement, FabricError, HeapFull, NoMulticast, PeerLost, Region, Traits
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests import compiled_kernels, cuda_programs, layers, planned, skips
 from tests.browser import browser as browser

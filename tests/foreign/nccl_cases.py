@@ -86,11 +86,7 @@ def packets(ranks):
     source = random_rows(ranks, (calls * numel,), torch.float32, -999, 1000)
     total = torch.stack(source).sum(0)
     lines = BLOCKS * (1 + 2 * ranks * THREADS)
-    buffers = {
-        "source": source,
-        "target": (calls * numel, torch.float32),
-        "resources": (4 * lines, torch.int32, 0),
-    }
+    buffers = {"source": source, "target": (calls * numel, torch.float32), "resources": (4 * lines, torch.int32, 0)}
     steps = [
         {
             "arguments": [

@@ -58,12 +58,7 @@ def spec_of(mistake):
         work=Work(lambda case: 1),
         options=lambda case: {"without_barriers": True},
         workspaces=workspaces,
-        nvshmem=(
-            "nvshmem_fence",
-            "nvshmemx_signal_op",
-            "nvshmem_signal_wait_until",
-            "nvshmemx_putmem_nbi_block",
-        ),
+        nvshmem=("nvshmem_fence", "nvshmemx_signal_op", "nvshmem_signal_wait_until", "nvshmemx_putmem_nbi_block"),
     )
 
 

@@ -7,15 +7,7 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
-from memory.fabric import (
-    DeadlineExceeded,
-    DeviceFault,
-    Executable,
-    FabricError,
-    HeapFull,
-    Launch,
-    NoMulticast,
-)
+from memory.fabric import DeadlineExceeded, DeviceFault, Executable, FabricError, HeapFull, Launch, NoMulticast
 from memory.library import probe
 from memory.meeting import Meeting
 from memory.pool import SymmetricPool

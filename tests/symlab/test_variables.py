@@ -78,12 +78,7 @@ def test_a_pointer_leads_to_a_struct_of_this_rank():
 
 def test_a_world_sets_variables_of_each_launch():
     with symlab.world(ranks=2) as world:
-        how = {
-            "grid": 1,
-            "block": 1,
-            "buffers": {"out": (40, torch.uint8, 0)},
-            "arguments": ["out", GIVEN],
-        }
+        how = {"grid": 1, "block": 1, "buffers": {"out": (40, torch.uint8, 0)}, "arguments": ["out", GIVEN]}
         first = world.launch(KERNEL, **how, variables={"counter": ("u32", 7)})
         second = world.launch(KERNEL, **how)
         third = world.launch(KERNEL, **how, variables={"counter": ("u32", 1)})

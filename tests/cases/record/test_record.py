@@ -338,13 +338,7 @@ SIMULATED = {
     "request": REQUEST,
 }
 
-TIMED = {
-    "fabric": GPUS,
-    "check": DIGESTED,
-    "counters": {},
-    "timing": TIMING,
-    "request": REQUEST,
-}
+TIMED = {"fabric": GPUS, "check": DIGESTED, "counters": {}, "timing": TIMING, "request": REQUEST}
 
 
 NCCL = "NCCL 2.28.9"

@@ -185,10 +185,7 @@ PAGES = {
         [record(), refused("ll", reason="too large"), refused("ll", reason="no multicast")],
         "reasons",
     ),
-    "exact": (
-        [dataclasses.replace(one, check=dataclasses.replace(one.check, **EXACT)) for one in SIMULATED],
-        "first",
-    ),
+    "exact": ([dataclasses.replace(one, check=dataclasses.replace(one.check, **EXACT)) for one in SIMULATED], "first"),
     "two folders": ([*SIMULATED, *of_request(SIMULATED, "again")], "simulated"),
     "jobs in worlds": (in_jobs(DTYPES[:2], worlds=2), "asked"),
     "a job": (in_jobs(DTYPES[:1]), "asked"),

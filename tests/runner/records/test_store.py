@@ -116,8 +116,7 @@ class FullFile:
 
 
 @pytest.mark.parametrize(
-    ("where", "stand_in"),
-    [("os.fsync", full_disk), ("os.replace", full_disk), ("open", full_disk), ("open", FullFile)],
+    ("where", "stand_in"), [("os.fsync", full_disk), ("os.replace", full_disk), ("open", full_disk), ("open", FullFile)]
 )
 def test_full_disk(where, stand_in, tmp_path, monkeypatch):
     store = Store(tmp_path)

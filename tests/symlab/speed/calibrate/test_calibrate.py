@@ -184,11 +184,7 @@ def test_floors_go_into_a_committed_file_and_nothing_else_changes(tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"push_128": {"time_us": 60.0}},
-        {"ping_pong_release_1": {"time_us": 150.0}},
-        {"push_1": {"is_timed": False}},
-    ],
+    [{"push_128": {"time_us": 60.0}}, {"ping_pong_release_1": {"time_us": 150.0}}, {"push_1": {"is_timed": False}}],
     ids=" ".join,
 )
 def test_floors_that_cannot_be_are_not_written(tmp_path, capsys, changes):
