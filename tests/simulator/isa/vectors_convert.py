@@ -211,14 +211,8 @@ def canonical_only_where_seen():
     inputs = (("a", "b32", nan), ("b", "b32", column(F32, 1)))
     yield Vector("cvt.rn.bf16.f32", "nan_chain", text, inputs, outputs, registers=".reg .f32 x;")
     guarded = "mov.b32 x, a; @g add.f32 x, a, b; add.f32 x, x, 0f3F800000; mov.b32 e, x;"
-    yield Vector(
-        "cvt.rn.bf16.f32",
-        "nan_chain_guarded",
-        guarded + "cvt.rn.bf16.f32 d, x;",
-        (*inputs, ("g", "pred", GUARD)),
-        outputs,
-        registers=".reg .f32 x;",
-    )
+    text, given = guarded + "cvt.rn.bf16.f32 d, x;", (*inputs, ("g", "pred", GUARD))
+    yield Vector("cvt.rn.bf16.f32", "nan_chain_guarded", text, given, outputs, registers=".reg .f32 x;")
 
 
 def family():

@@ -87,13 +87,8 @@ def vectors_of(key, function, to_bits, from_bits, columns=None, literals=None):
             fixed = [np.full(SAMPLES, bits, c.dtype) if p == position else c for p, c in enumerate(columns)]
             written = ", ".join(text if p == position else n for p, n in enumerate(names))
             kept = tuple(one for p, one in enumerate(inputs) if p != position)
-            yield Vector(
-                key,
-                f"literal_{names[position]}={text}",
-                f"{key} d, {written};",
-                kept,
-                (("d", to, apply(function, fixed, to_bits)),),
-            )
+            output = ("d", to, apply(function, fixed, to_bits))
+            yield Vector(key, f"literal_{names[position]}={text}", f"{key} d, {written};", kept, (output,))
 
 
 def _guarded(key, names, inputs, to, good):
@@ -149,20 +144,13 @@ def arithmetic():
         yield from vectors_of(f"mad.lo.{kind}", lambda a, b, c: a * b + c, bits, (bits,) * 3, literals=mad)
         if bits < 64:
             wide = 2 * bits
-            yield from vectors_of(
-                f"mul.wide.{kind}",
-                lambda a, b, of=of: of(a) * of(b),
-                wide,
-                (bits, bits),
-                literals={1: literals_for(kind)},
-            )
-            yield from vectors_of(
-                f"mad.wide.{kind}",
-                lambda a, b, c, of=of: of(a) * of(b) + c,
-                wide,
-                (bits, bits, wide),
-                literals={1: literals_for(kind)[:2], 2: literals_for(f"{kind[0]}{wide}")[:2]},
-            )
+
+            def product(a, b, c=0, of=of):
+                return of(a) * of(b) + c
+
+            yield from vectors_of(f"mul.wide.{kind}", product, wide, (bits,) * 2, literals={1: literals_for(kind)})
+            mad = {1: literals_for(kind)[:2], 2: literals_for(f"{kind[0]}{wide}")[:2]}
+            yield from vectors_of(f"mad.wide.{kind}", product, wide, (bits, bits, wide), literals=mad)
         if kind[0] == "s":
             yield from vectors_of(f"neg.{kind}", lambda a: -a, bits, (bits,))
             yield from vectors_of(f"abs.{kind}", lambda a, of=of: abs(of(a)), bits, (bits,))
@@ -201,13 +189,8 @@ def selections():
         bits = width(kind)
         number = f"0f{0x7FC12345:08X}" if kind == "f32" else f"0d{0xFFF8000000000001:016X}" if kind == "f64" else "77"
         value = {"f32": 0x7FC12345, "f64": 0xFFF8000000000001}.get(kind, 77)
-        yield from vectors_of(
-            f"selp.{kind}",
-            lambda a, b, p: a if p else b,
-            bits,
-            (bits, bits, 1),
-            literals={0: [(number, value)], 1: [(number, value)]},
-        )
+        literals = {at: [(number, value)] for at in (0, 1)}
+        yield from vectors_of(f"selp.{kind}", lambda a, b, p: a if p else b, bits, (bits, bits, 1), literals=literals)
 
 
 def permutations():

@@ -129,15 +129,8 @@ def reductions(ranks):
             for model in ("exact", "stated")
         }
         ending = spelled(name, registers, packed)
-        yield vectors_multimem.reduction(
-            f"multimem.ld_reduce.{word}.{ending}",
-            f"ld_reduce.{vectors_multimem.REDUCE_WORDS[number % 6]}{word}.{ending}",
-            "short",
-            data,
-            at,
-            good,
-            bits,
-        )
+        mnemonic = f"ld_reduce.{vectors_multimem.REDUCE_WORDS[number % 6]}{word}.{ending}"
+        yield vectors_multimem.reduction(f"multimem.ld_reduce.{word}.{ending}", mnemonic, "short", data, at, good, bits)
 
 
 def stores(ranks):
