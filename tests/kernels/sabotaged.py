@@ -98,13 +98,8 @@ def _sabotaged(spec, defect, sabotage):
         sabotage(kernel)
         return kernel
 
-    return replace(
-        spec,
-        algorithm=f"{spec.algorithm}_{defect}",
-        summary=f"{spec.summary}, with a defect: {defect}",
-        build=build,
-        files=(*spec.files, HERE),
-    )
+    said = {"algorithm": f"{spec.algorithm}_{defect}", "summary": f"{spec.summary}, with a defect: {defect}"}
+    return replace(spec, **said, build=build, files=(*spec.files, HERE))
 
 
 def _with_frame(spec, defect, change):

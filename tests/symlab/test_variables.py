@@ -26,17 +26,9 @@ GIVEN = ("pointer", [("u32", 5), ("u64", 6)])
 
 
 def told(variables, given=GIVEN, ranks=2, **more):
-    return symlab.simulate(
-        KERNEL,
-        ranks=ranks,
-        grid=1,
-        block=1,
-        schedule="fair",
-        buffers={"out": (40, "uint8", 0), "data": (8, "float32", 0)},
-        arguments=["out", given],
-        variables=variables,
-        **more,
-    )
+    buffers = {"out": (40, "uint8", 0), "data": (8, "float32", 0)}
+    how = {"ranks": ranks, "grid": 1, "block": 1, "schedule": "fair", "variables": variables, **more}
+    return symlab.simulate(KERNEL, buffers=buffers, arguments=["out", given], **how)
 
 
 def fields(done):

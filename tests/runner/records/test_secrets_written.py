@@ -134,19 +134,10 @@ def test_nothing_planted_is_written_anywhere(place, tmp_path, capsys):
     configurations = tmp_path / f"conf-{IN_A_VARIABLE}"
     shutil.copytree(CONF, configurations)
     tale = Tale(tmp_path)
-    code = main(
-        [
-            "--config-dir",
-            str(configurations),
-            "algorithms=[one_shot,two_shot]",
-            "world_size=2",
-            "sizes=[64]",
-            f"records={place.records}",
-            f"cache_dir='{place.home}/api_key={IN_AN_OVERRIDE}/kernels'",
-            f"track.uri=sqlite:///{place.written}/mlflow.db",
-        ],
-        tale.tools(place.repository),
-    )
+    places = [f"records={place.records}", f"cache_dir='{place.home}/api_key={IN_AN_OVERRIDE}/kernels'"]
+    places += [f"track.uri=sqlite:///{place.written}/mlflow.db"]
+    asked = ["--config-dir", str(configurations), "algorithms=[one_shot,two_shot]", "world_size=2", "sizes=[64]"]
+    code = main([*asked, *places], tale.tools(place.repository))
     assert code == 1
     assert SAID_BY_A_RANK in tale.failures[0], "the test must have planted what it looks for"
     assert IN_A_VARIABLE in tale.failures[0]

@@ -175,12 +175,8 @@ def round_trip(count, kind, home, names="sd"):
     columns = [samples(home, one) for one in range(count)]
     back = [[wrap(signed(v, bits) if kind[0] == "s" else wrap(v, bits), home) for v in c.tolist()] for c in columns]
     inputs = tuple((n, f"b{home}", c) for n, c in zip(s, columns, strict=True))
-    return (
-        listed(s),
-        listed(d),
-        inputs,
-        tuple((n, f"b{home}", np.array(c, np.uint64)) for n, c in zip(d, back, strict=True)),
-    )
+    outputs = tuple((n, f"b{home}", np.array(c, np.uint64)) for n, c in zip(d, back, strict=True))
+    return listed(s), listed(d), inputs, outputs
 
 
 def held(contents, at, count, kind):

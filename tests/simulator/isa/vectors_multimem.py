@@ -255,14 +255,11 @@ def reductions(ranks):
                         after[replica, cell] = integer(
                             word, kind, [int(after[replica, cell]), int(values[rank, sample])]
                         )
-            yield MultimemVector(
-                f"multimem.{word}.red.{kind}" if word < "red" else f"multimem.red.{word}.{kind}",
-                "all_replicas",
-                f"add.s64 p, at, %mccells; multimem.red.{RED_WORDS[number % 6]}{word}.{kind} [p+{{cells}}], a;",
-                {"at": ("b64", np.tile(at, (ranks, 1))), "a": (f"b{bits}", values)},
-                before=before.view(np.uint8),
-                after=after.view(np.uint8),
-            )
+            key = f"multimem.{word}.red.{kind}" if word < "red" else f"multimem.red.{word}.{kind}"
+            text = f"add.s64 p, at, %mccells; multimem.red.{RED_WORDS[number % 6]}{word}.{kind} [p+{{cells}}], a;"
+            given = {"at": ("b64", np.tile(at, (ranks, 1))), "a": (f"b{bits}", values)}
+            kept = {"before": before.view(np.uint8), "after": after.view(np.uint8)}
+            yield MultimemVector(key, "all_replicas", text, given, **kept)
 
 
 def family(ranks):

@@ -181,14 +181,10 @@ def contended(ranks):
         np.add.at(after, (slice(None), at // 4 + one), values[:, :, one].sum(axis=0))
     names = [f"s{one}" for one in range(4)]
     inputs = {one: ("b32", values[:, :, n].view(np.uint32)) for n, one in enumerate(names)}
-    yield vectors_multimem.MultimemVector(
-        "multimem.red.add.v4.f32",
-        "contended",
-        f"add.s64 p, at, %mccells; multimem.red.add.v4.f32 [p+{{cells}}], {{{', '.join(names)}}};",
-        {**inputs, "at": ("b64", np.tile(at, (ranks, 1)))},
-        before=before.view(np.uint8),
-        after=after.view(np.uint8),
-    )
+    text = f"add.s64 p, at, %mccells; multimem.red.add.v4.f32 [p+{{cells}}], {{{', '.join(names)}}};"
+    kept = {"before": before.view(np.uint8), "after": after.view(np.uint8)}
+    given = {**inputs, "at": ("b64", np.tile(at, (ranks, 1)))}
+    yield vectors_multimem.MultimemVector("multimem.red.add.v4.f32", "contended", text, given, **kept)
 
 
 def family(ranks):

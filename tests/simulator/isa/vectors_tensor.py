@@ -216,12 +216,8 @@ def reductions():
 
 
 def refused_reductions():
-    return [
-        (_small(2, element), word)
-        for word, kinds in REDUCTIONS.items()
-        for element in sorted(SIZES)
-        if element not in kinds.split()
-    ]
+    elements = {word: sorted({*SIZES} - {*kinds.split()}) for word, kinds in REDUCTIONS.items()}
+    return [(_small(2, element), word) for word, some in elements.items() for element in some]
 
 
 def first_unit(made):

@@ -48,24 +48,12 @@ def stand_in_us(probe):
 def record(probe, ranks=2, time_us=None, **changes):
     """A record of a probe with an invented time."""
     us = stand_in_us(probe) if time_us is None else time_us
+    commit = {"commit": "0123456789abcdef", "dirty": False}
     fields = {
-        "case": Case(
-            op="custom",
-            algorithm=probe.name,
-            dtype="int32",
-            accumulator="none",
-            reduction="none",
-            size_bytes=128,
-            world_size=ranks,
-            placement="out_of_place",
-            inputs="normal",
-            seed=0,
-        ),
+        "case": Case("custom", probe.name, "int32", "none", "none", 128, ranks),
         "kernel": KernelInfo(f"custom/{probe.name}", "entry", "sm_90a", "", "", "", "", probe.blocks, 128),
         "started": "2026-12-01T08:00:00.000+00:00",
-        "environment": RecordedEnvironment(
-            gpus=({"model": "NVIDIA H200"},) * ranks, git={"commit": "0123456789abcdef", "dirty": False}
-        ),
+        "environment": RecordedEnvironment(gpus=({"model": "NVIDIA H200"},) * ranks, git=commit),
         "request": RecordedRequest(configuration={"custom": probe.section(ON_GPUS)}),
     }
     timing = {"bus_factor": 1.0, "l2": "hot", "limit": None}
