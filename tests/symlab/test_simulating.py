@@ -21,14 +21,8 @@ FLAG = {"flag": (1, torch.int32, 0)}
 
 
 def scale(**how):
-    usual = {
-        "ranks": 2,
-        "grid": 1,
-        "block": 32,
-        "buffers": {"data": torch.ones(32)},
-        "arguments": ["data", ("f32", 2.5), ("u32", 32)],
-        "seeds": 2,
-    }
+    usual = {"ranks": 2, "grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "seeds": 2}
+    usual |= {"arguments": ["data", ("f32", 2.5), ("u32", 32)]}
     return symlab.simulate(**{"kernel": SCALE, **usual, **how})
 
 
