@@ -1,6 +1,7 @@
 """Vectors of integer arithmetic, shifts, logic and selection. The oracle is Python's own integers."""
 
 import random
+from functools import cache
 
 import numpy as np
 
@@ -8,7 +9,6 @@ from tests.simulator.bench import SAMPLES, Vector
 from tests.simulator.isa.oracle import divide, signed, wrap
 
 INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
-_cache = {}
 
 
 def width(kind):
@@ -24,24 +24,22 @@ def edges(bits):
     return [value % top for value in values]
 
 
+@cache
 def samples(bits, role):
     """Edges against edges for the first operands, then random bits (short numbers too, so that divisions say something)."""
-    key = (bits, role)
-    if key not in _cache:
-        rng = random.Random(f"{bits} {role}")
-        table = edges(bits)
-        out = []
-        for number in range(SAMPLES):
-            if number < len(table) ** 2 and role < 2:
-                out.append(table[number % len(table)] if role == 0 else table[number // len(table)])
-            elif rng.random() < 0.3:
-                out.append(rng.choice(table))
-            elif rng.random() < 0.3:
-                out.append(wrap(rng.getrandbits(6) - 32, bits))
-            else:
-                out.append(rng.getrandbits(bits))
-        _cache[key] = np.array(out, np.uint64).astype(f"u{bits // 8}")
-    return _cache[key]
+    rng = random.Random(f"{bits} {role}")
+    table = edges(bits)
+    out = []
+    for number in range(SAMPLES):
+        if number < len(table) ** 2 and role < 2:
+            out.append(table[number % len(table)] if role == 0 else table[number // len(table)])
+        elif rng.random() < 0.3:
+            out.append(rng.choice(table))
+        elif rng.random() < 0.3:
+            out.append(wrap(rng.getrandbits(6) - 32, bits))
+        else:
+            out.append(rng.getrandbits(bits))
+    return np.array(out, np.uint64).astype(f"u{bits // 8}")
 
 
 GUARD = np.array([random.Random(f"guard {i}").getrandbits(1) for i in range(SAMPLES)], np.uint32)
