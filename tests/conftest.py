@@ -10,16 +10,7 @@ import pytest
 import torch
 
 from cases.finding import Finding
-from memory.fabric import (
-    DeviceFault,
-    Disagreement,
-    FabricError,
-    HeapFull,
-    NoMulticast,
-    PeerLost,
-    Region,
-    Traits,
-)
+from memory.fabric import DeviceFault, Disagreement, FabricError, HeapFull, NoMulticast, PeerLost, Region, Traits
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests import compiled_kernels, cuda_programs, layers, planned, skips
 from tests.browser import browser as browser
@@ -173,15 +164,9 @@ class DictionaryFabric:
         self.world = world
         self.rank = rank
         self.world_size = world.world_size
-        self.traits = Traits(
-            name="dictionary",
-            arch="none",
-            world_size=world.world_size,
-            heap_bytes=world.heap_bytes,
-            multicast=world.multicast,
-            multicast_reason="" if world.multicast else "a dictionary without a switch",
-            simulated=True,
-        )
+        reason = "" if world.multicast else "a dictionary without a switch"
+        sizes = (world.world_size, world.heap_bytes)
+        self.traits = Traits("dictionary", "none", *sizes, world.multicast, reason, simulated=True)
         self.queue = []
 
     def window(self, rank):

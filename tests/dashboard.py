@@ -5,10 +5,10 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import urllib.request
 
 from tests.patience import PATIENCE_S, until
+from tests.processes import begun
 
 """How long the server may take until it answers: seconds on a quiet machine."""
 
@@ -32,28 +32,11 @@ def serving(database, port=0):
     address = f"http://127.0.0.1:{port}"
     log = database.with_name("server.log")
     with log.open("w", encoding="utf-8") as output:
-        server = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "mlflow",
-                "server",
-                "--host",
-                "127.0.0.1",
-                "--port",
-                str(port),
-                "--workers",
-                "1",
-                "--backend-store-uri",
-                f"sqlite:///{database}",
-            ],
-            cwd=database.parent,
-            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        store = ("--workers", "1", "--backend-store-uri", f"sqlite:///{database}")
+        words = ("-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), *store)
+        settings = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+        alone = {"cwd": database.parent, "stdin": subprocess.DEVNULL, "stdout": output, "start_new_session": True}
+        server = begun(*words, env=settings, **alone)
     try:
         _wait(server, address, log)
         yield address

@@ -1,12 +1,10 @@
 """Tests are collected without optional packages, as on a machine that was given what GPUs need and no more."""
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.pages import ROOT
 from tests.patience import PATIENCE_S
+from tests.processes import ran
 
 OPTIONAL = ("hydra_plugins.hydra_joblib_launcher", "hydra_plugins.hydra_submitit_launcher", "joblib", "submitit")
 OPTIONAL += ("playwright",)
@@ -29,14 +27,8 @@ sys.exit(pytest.main(sys.argv[1:]))
 @pytest.mark.slow
 def test_the_tests_for_gpus_are_collected_without_them():
     """All of them, as pytest itself sees it."""
-    done = subprocess.run(
-        [sys.executable, "-c", HIDING, "-q", "-m", "gpu", "--collect-only", "-p", "no:cacheprovider", "-n", "0"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=5 * PATIENCE_S,
-        check=False,
-    )
+    words = ("-q", "-m", "gpu", "--collect-only", "-p", "no:cacheprovider", "-n", "0")
+    done = ran("-c", HIDING, *words, cwd=ROOT, timeout=5 * PATIENCE_S)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert " tests collected" in done.stdout
     assert "error" not in done.stdout.splitlines()[-1]

@@ -2,13 +2,12 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.pages import ROOT, Block, blocks, carried_out, commands, copied, patched, text_of
+from tests.processes import ran
 
 TEXT = text_of("CONTRIBUTING.md")
 WALKS = {
@@ -80,13 +79,7 @@ def test_its_code_is_formatted_like_ours(block, tmp_path):
     path.write_text(block.text)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for arguments in (["check"], ["format", "--check"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "ruff", *arguments, "--no-cache", str(path)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran("-m", "ruff", *arguments, "--no-cache", str(path), cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -4,18 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lint import (
-    PACKAGES,
-    ROOT,
-    dead_links,
-    of_source,
-    same_names,
-    shared_experiments,
-    speed,
-    unwanted_in,
-    without_test,
-    written,
-)
+from tests import lint
 
 WRONG = """
 assert time.monotonic() - began < 3
@@ -47,9 +36,9 @@ main(["run", "deadline_s=0", "deadline_s=600", "deadline_s=1e2"])
 
 @pytest.mark.parametrize(("line", "count"), [*((one, 1) for one in WRONG), *((one, 0) for one in RIGHT)])
 def test_what_a_busy_machine_would_refuse_is_found(line, count):
-    assert [number for number, _ in speed(f"x = 1\n{line}\n")] == [2] * count
+    assert [number for number, _ in lint.speed(f"x = 1\n{line}\n")] == [2] * count
     for name in ("runner/x.py", "tests/patience.py", "tests/benchmarks/x.py"):
-        assert not list(of_source(ROOT / name, line))
+        assert not list(lint.of_source(lint.ROOT / name, line))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +50,7 @@ def test_what_a_busy_machine_would_refuse_is_found(line, count):
     ],
 )
 def test_a_sleep_before_a_signal_is_found(text, lines):
-    assert [number for number, _ in speed(text)] == lines
+    assert [number for number, _ in lint.speed(text)] == lines
 
 
 @pytest.mark.parametrize(
@@ -75,33 +64,33 @@ def test_a_sleep_before_a_signal_is_found(text, lines):
     ],
 )
 def test_unwanted_words_are_found_across_lines(text, words):
-    assert unwanted_in(text) == words
+    assert lint.unwanted_in(text) == words
 
 
 def test_all_packages_are_read():
-    names = {path.relative_to(ROOT).as_posix() for path in written()}
-    assert {name.partition("/")[0] for name in names} == {*PACKAGES, "conf"}
+    names = {path.relative_to(lint.ROOT).as_posix() for path in lint.written()}
+    assert {name.partition("/")[0] for name in names} == {*lint.PACKAGES, "conf"}
     assert {"runner/track/send.py", "reports/html/page.js", "conf/config.yaml"} <= names
 
 
 def test_a_link_needs_its_file_or_its_title():
     text = "# A title, here\n[a](#a-title-here) [b](x.md)\n[c](#no) [d](README.md)\n`cases/gone.py` `cases/ops.py`\n"
-    found = [(line, what.split()[0]) for line, what in dead_links(ROOT / "page.md", text)]
+    found = [(line, what.split()[0]) for line, what in lint.dead_links(lint.ROOT / "page.md", text)]
     assert found == [(2, "x.md"), (3, "#no"), (4, "cases/gone.py")]
 
 
 def test_files_of_tests_share_neither_names_nor_experiments():
-    assert list(same_names([Path("tests/a/x.py"), Path("tests/b/y.py"), Path("tests/b/conftest.py")])) == []
-    (line,) = same_names([Path("tests/a/x.py"), Path("tests/b/x.py")])
+    assert list(lint.same_names([Path("tests/a/x.py"), Path("tests/b/y.py"), Path("tests/b/conftest.py")])) == []
+    (line,) = lint.same_names([Path("tests/a/x.py"), Path("tests/b/x.py")])
     assert line.startswith("tests/a/x.py and tests/b/x.py: ")
     one = 'run("track.experiment=x")'
-    assert list(shared_experiments([("a.py", one), ("b.py", one.replace("=x", "=y"))])) == []
-    (line,) = shared_experiments([("a.py", one), ("b.py", one)])
+    assert list(lint.shared_experiments([("a.py", one), ("b.py", one.replace("=x", "=y"))])) == []
+    (line,) = lint.shared_experiments([("a.py", one), ("b.py", one)])
     assert line.startswith("a.py and b.py: ")
 
 
 def test_texts_of_tests_that_are_gone_are_named():
     here = "tests/test_lint.py::test_texts_of_tests_that_are_gone_are_named"
-    assert list(without_test([here, f"{here}[a::b] #2"])) == []
+    assert list(lint.without_test([here, f"{here}[a::b] #2"])) == []
     for gone in (f"{here}_not", "tests/test_gone.py::test_a[x]"):
-        assert len(list(without_test([gone]))) == 1
+        assert len(list(lint.without_test([gone]))) == 1

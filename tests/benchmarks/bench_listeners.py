@@ -24,11 +24,7 @@ from simulator.world import SimulatedWorld, SimulatorOptions
 
 RANKS = 8
 WITH = {"races": SimulatorOptions(races=True), "clock": SimulatorOptions(clock=H200_TRIAL)}
-SIZES_BYTES = {
-    "races": (1 << 20,),
-    "clock": (16 << 10, 256 << 10, 1 << 20),
-    "orders": (1 << 10, 64 << 10, 1 << 20),
-}
+SIZES_BYTES = {"races": (1 << 20,), "clock": (16 << 10, 256 << 10, 1 << 20), "orders": (1 << 10, 64 << 10, 1 << 20)}
 TURNS, LAUNCHES = 3, 3
 ORDERS = ((), threads.RACE_SEEDS)
 

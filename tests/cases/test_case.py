@@ -4,18 +4,7 @@ import dataclasses
 
 from cases.case import Case
 
-CASE = Case(
-    op="broadcast",
-    algorithm="torch/two-shot",
-    dtype="bfloat16",
-    accumulator="none",
-    reduction="none",
-    size_bytes=0,
-    world_size=4,
-    placement="in_place",
-    inputs="edge",
-    seed=7,
-)
+CASE = Case("broadcast", "torch/two-shot", "bfloat16", "none", "none", 0, 4, "in_place", "edge", seed=7)
 ID = "broadcast-torch/two-shot-bfloat16-none-none-n4-0B-in_place-edge-s7"
 
 

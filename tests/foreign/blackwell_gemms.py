@@ -15,12 +15,7 @@ from kernels.functions import CallArgument, compiled_callable
 from tests.foreign.cutlass_examples import ARCH, FOLDER, example, taken
 
 DENSE = FOLDER.parent / "dense_gemm"
-NAMES = {
-    torch.bfloat16: "bfloat16",
-    torch.float8_e4m3fn: "float8_e4m3fn",
-    torch.int32: "int32",
-    torch.uint8: "uint8",
-}
+NAMES = {torch.bfloat16: "bfloat16", torch.float8_e4m3fn: "float8_e4m3fn", torch.int32: "int32", torch.uint8: "uint8"}
 
 
 @dataclass(frozen=True)
@@ -75,11 +70,7 @@ def dense(folder, gemm):
 
     @cute.jit
     def function(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
-        matrices = (
-            laid(a, gemm.rows, gemm.depth),
-            laid(b, gemm.columns, gemm.depth),
-            laid(c, gemm.rows, gemm.columns),
-        )
+        matrices = (laid(a, gemm.rows, gemm.depth), laid(b, gemm.columns, gemm.depth), laid(c, gemm.rows, gemm.columns))
         no_stream = []
         kernel(*matrices, *more, no_stream)
 
@@ -376,11 +367,7 @@ def gated(folder, gemm):
     @cute.jit
     def function(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, flags: cute.Tensor):
         no_stream = []
-        matrices = (
-            laid(a, gemm.rows, gemm.depth),
-            laid(b, gemm.columns, gemm.depth),
-            laid(c, gemm.rows, gemm.columns),
-        )
+        matrices = (laid(a, gemm.rows, gemm.depth), laid(b, gemm.columns, gemm.depth), laid(c, gemm.rows, gemm.columns))
         kernel(*matrices, gemm.clusters, no_stream, 1, flags)
 
     return function

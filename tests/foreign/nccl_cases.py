@@ -86,23 +86,13 @@ def packets(ranks):
     source = random_rows(ranks, (calls * numel,), torch.float32, -999, 1000)
     total = torch.stack(source).sum(0)
     lines = BLOCKS * (1 + 2 * ranks * THREADS)
-    buffers = {
-        "source": source,
-        "target": (calls * numel, torch.float32),
-        "resources": (4 * lines, torch.int32, 0),
-    }
-    steps = [
-        {
-            "arguments": [
-                communicator(),
-                ("struct", [("u32", 0), ("u32", ranks * THREADS)]),
-                f"source+{4 * numel * call}",
-                f"target+{4 * numel * call}",
-                ("s32", numel),
-            ]
-        }
-        for call in range(calls)
-    ]
+    buffers = {"source": source, "target": (calls * numel, torch.float32), "resources": (4 * lines, torch.int32, 0)}
+
+    def given(call):
+        threads, places = ("struct", [("u32", 0), ("u32", ranks * THREADS)]), f"+{4 * numel * call}"
+        return [communicator(), threads, f"source{places}", f"target{places}", ("s32", numel)]
+
+    steps = [{"arguments": given(call)} for call in range(calls)]
     how = {"grid": BLOCKS, "block": THREADS, "heap_bytes": HEAP_BYTES, "local": ("source", "target")}
     how["assumptions"] = ["vector_16"]  # else a store of data and epoch is torn, and sums are wrong in random orders
     module = of_cuda("nccl_ll.cu", "all_reduce_ll")

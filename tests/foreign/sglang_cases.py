@@ -23,14 +23,8 @@ TYPES = {torch.bfloat16: "bf16_t", torch.float16: "fp16_t"}
 
 def called(kernel, dtype, ranks, buffers, steps):
     """The calls, after which `data`, or `output` where there is one, holds the sums in rank order."""
-    module = of_cuda(
-        "sglang.cu",
-        kernel,
-        RANKS=ranks,
-        TYPE=TYPES[dtype],
-        SGL_CUDA_ARCH=900,
-        **({"PUSH": 1} if "push" in kernel else {}),
-    )
+    defined = {"RANKS": ranks, "TYPE": TYPES[dtype], "SGL_CUDA_ARCH": 900, **({"PUSH": 1} if "push" in kernel else {})}
+    module = of_cuda("sglang.cu", kernel, **defined)
     data = inputs(ranks, sum(SIZES), dtype)
     result = "output" if "output" in buffers else "data"
     local = [name for name in ("output", "epochs") if name in buffers] + (["data"] if "push" in kernel else [])

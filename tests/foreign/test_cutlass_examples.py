@@ -23,10 +23,7 @@ from tests.foreign.cutlass_examples import (
 
 pytestmark = pytest.mark.slow
 RANKS = (2, 4, 8)
-ORDERS = (
-    {"schedule": "fair"},
-    *({"schedule": "random", "seed": seed} for seed in range(3)),
-)
+ORDERS = ({"schedule": "fair"}, *({"schedule": "random", "seed": seed} for seed in range(3)))
 THREADS = 128
 TURNS = 4
 

@@ -1,7 +1,5 @@
 """Texts that tests compare: what is kept, what is masked, and what a new run of tests replaces."""
 
-import subprocess
-import sys
 import tempfile
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from tests import golden
 from tests.golden import ROOT, refused, same_text
 from tests.golden.texts import Texts
+from tests.processes import ran
 
 
 @pytest.fixture
@@ -68,11 +67,6 @@ def test_a_run_replaces_what_it_saw_and_keeps_what_it_did_not_run():
 def test_the_command_writes_what_tests_see():
     """The file is what the command writes, for one file of tests."""
     before = Texts.read(golden.texts.PLACE)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.golden", "tests/symlab/test_describing.py"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = ran("-m", "tests.golden", "tests/symlab/test_describing.py", cwd=ROOT)
     assert done.returncode == 0, done.stdout
     assert Texts.read(golden.texts.PLACE) == before

@@ -17,15 +17,8 @@ Compiled = Callable[[KernelSpec, Case, str], Executable]
 
 def make_case(algorithm="one_shot", **changes):
     """A case of all_reduce: 8 ranks, bfloat16, accumulator float32, 1 MiB, unless changed."""
-    values = {
-        "op": "all_reduce",
-        "algorithm": algorithm,
-        "dtype": "bfloat16",
-        "accumulator": "float32",
-        "reduction": "sum",
-        "size_bytes": 1 << 20,
-        "world_size": 8,
-    }
+    types = {"dtype": "bfloat16", "accumulator": "float32", "reduction": "sum"}
+    values = {"op": "all_reduce", "algorithm": algorithm, **types, "size_bytes": 1 << 20, "world_size": 8}
     return Case(**{**values, **changes})
 
 

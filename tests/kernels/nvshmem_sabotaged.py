@@ -42,29 +42,22 @@ def body(frame):
     frame.keep_epoch()
 
 
+def mistaken(name, body, words, **how):
+    """A kernel without barriers; words: its workspaces, by name."""
+    how |= {"placements": ("out_of_place",), "options": lambda case: {"without_barriers": True}}
+    buffers = tuple(map(address, ("input", "output", *words)))
+    said = f"{name.partition('/')[0]} with a mistake"
+    return spec_with(name, body, TUNING, summary=said, buffers=buffers, work=Work(lambda case: 1), **how)
+
+
 def spec_of(mistake):
     """The kernel with a mistake; 0: none. All share one compiled code."""
 
     def workspaces(case):
         return Workspace("words", 2, "uint64"), Workspace("mistakes", 1, fill=mistake.to_bytes(4, "little"))
 
-    return spec_with(
-        "send_recv/sabotaged",
-        body,
-        TUNING,
-        summary="send_recv with a mistake",
-        placements=("out_of_place",),
-        buffers=(address("input"), address("output"), address("words"), address("mistakes")),
-        work=Work(lambda case: 1),
-        options=lambda case: {"without_barriers": True},
-        workspaces=workspaces,
-        nvshmem=(
-            "nvshmem_fence",
-            "nvshmemx_signal_op",
-            "nvshmem_signal_wait_until",
-            "nvshmemx_putmem_nbi_block",
-        ),
-    )
+    used = ("nvshmem_fence", "nvshmemx_signal_op", "nvshmem_signal_wait_until", "nvshmemx_putmem_nbi_block")
+    return mistaken("send_recv/sabotaged", body, ("words", "mistakes"), workspaces=workspaces, nvshmem=used)
 
 
 SPECS = {mistake: spec_of(mistake) for mistake in (0, UNFENCED, UNAWAITED, UNALLOWED, UNTOLD)}
@@ -88,15 +81,10 @@ def hasty_body(frame):
     frame.keep_epoch()
 
 
-HASTY = spec_with(
+HASTY = mistaken(
     "broadcast/hasty",
     hasty_body,
-    TUNING,
-    summary="a broadcast with a mistake",
-    placements=("out_of_place",),
-    buffers=(address("input"), address("output"), address("words")),
-    work=Work(lambda case: 1),
-    options=lambda case: {"without_barriers": True},
+    ("words",),
     workspaces=lambda case: (put_shares.words(case, TUNING.max_blocks),),
     nvshmem=put_shares.EXCHANGE,
 )

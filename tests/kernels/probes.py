@@ -40,17 +40,11 @@ LANES = 32
 
 def probe(name: str, body: Callable[[Frame], None], *, reduces: bool = False, **options: Any) -> KernelSpec:
     """The spec of a probe with buffers input, table and output; options are choices of its own."""
-    spec = spec_with(
-        f"all_reduce/{name}",
-        body,
-        Tuning((Step(threads=THREADS, blocks=1, loads_in_flight=1, reason="a test"),)),
-        summary="a probe",
-        placements=("out_of_place",),
-        buffers=(address("input"), address("table"), address("output")),
-        work=Work(lambda case: 1),
-        options=lambda case: options,
-        **({"fold": "rank_order"} if reduces else MOVING),
-    )
+    tuning = Tuning((Step(threads=THREADS, blocks=1, loads_in_flight=1, reason="a test"),))
+    how: dict[str, Any] = {"summary": "a probe", "placements": ("out_of_place",), "work": Work(lambda case: 1)}
+    how |= {"fold": "rank_order"} if reduces else MOVING
+    buffers = (address("input"), address("table"), address("output"))
+    spec = spec_with(f"all_reduce/{name}", body, tuning, buffers=buffers, options=lambda case: options, **how)
     return replace(spec, files=(*spec.files, str(Path(__file__).resolve())))
 
 

@@ -32,18 +32,12 @@ def _without_exit(frame):
     frame.leave = frame.keep_epoch
 
 
-BARRIERS = {
-    "entry": _without_entry,
-    "middle": _without_middle,
-    "rounds": _without_rounds,
-    "exit": _without_exit,
-}
+BARRIERS = {"entry": _without_entry, "middle": _without_middle, "rounds": _without_rounds, "exit": _without_exit}
 """How a frame loses a barrier."""
 
 
 PUSHED = replace(
-    retuned("all_reduce/two_shot", Tuning((Step(96, 3, 8, "small data, too", push=True),))),
-    algorithm="two_shot_pushed",
+    retuned("all_reduce/two_shot", Tuning((Step(96, 3, 8, "small data, too", push=True),))), algorithm="two_shot_pushed"
 )
 """No defect: two_shot as the catalogue has it for large buffers."""
 
@@ -104,13 +98,8 @@ def _sabotaged(spec, defect, sabotage):
         sabotage(kernel)
         return kernel
 
-    return replace(
-        spec,
-        algorithm=f"{spec.algorithm}_{defect}",
-        summary=f"{spec.summary}, with a defect: {defect}",
-        build=build,
-        files=(*spec.files, HERE),
-    )
+    said = {"algorithm": f"{spec.algorithm}_{defect}", "summary": f"{spec.summary}, with a defect: {defect}"}
+    return replace(spec, **said, build=build, files=(*spec.files, HERE))
 
 
 def _with_frame(spec, defect, change):

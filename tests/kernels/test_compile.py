@@ -19,6 +19,7 @@ from kernels.compile import cache_key, executable, with_relative_paths
 from kernels.sources import ROOT, sources_of
 from memory.fabric import Executable
 from tests.golden import refused, same_text
+from tests.processes import ran
 
 ONE_SHOT = find("all_reduce/one_shot")
 PROGRAM = """
@@ -267,13 +268,7 @@ print("it goes on")
 
 
 def test_a_process_that_is_ended_while_it_writes_leaves_a_whole_entry(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", ENDED, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran("-c", ENDED, str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "", "")
     assert [path.name for path in tmp_path.iterdir()] == ["entry.json"]
     assert json.loads((tmp_path / "entry.json").read_text())["key"] == "key"

@@ -15,17 +15,12 @@ from tests.golden import refused, same_text
 
 def case_for(spec, stress=NO_STRESS, size_bytes=3072, world_size=4):
     reduces = collective(spec.op).reduces
-    return Case(
-        op=spec.op,
-        algorithm=spec.algorithm,
-        dtype="float32" if "float32" in spec.dtypes else spec.dtypes[0],
-        accumulator="native" if reduces else "none",
-        reduction="sum" if reduces else "none",
-        size_bytes=4 if spec.op == "barrier" else size_bytes,
-        world_size=world_size,
-        placement=spec.placements[0],
-        stress=stress,
+    types = (
+        "float32" if "float32" in spec.dtypes else spec.dtypes[0],
+        *(("native", "sum") if reduces else ("none", "none")),
     )
+    size_bytes = 4 if spec.op == "barrier" else size_bytes
+    return Case(spec.op, spec.algorithm, *types, size_bytes, world_size, spec.placements[0], stress=stress)
 
 
 def refusal_of(spec, case):

@@ -109,20 +109,9 @@ def case_of(row):
     if spec.op == "barrier":
         numel, offset = (0 if row.shape == "none" else 1), 0
     root = {"first": 0, "middle": n // 2, "last": n - 1}[row.root] if collective.rooted else 0
-    return Case(
-        spec.op,
-        spec.algorithm,
-        row.dtype,
-        row.accumulator,
-        row.reduction,
-        numel * itemsize,
-        n,
-        placement=row.placement,
-        inputs=row.inputs,
-        root=root,
-        offset=offset,
-        counts=row.counts,
-    )
+    types = (row.dtype, row.accumulator, row.reduction)
+    how = {"placement": row.placement, "inputs": row.inputs, "root": root, "offset": offset, "counts": row.counts}
+    return Case(spec.op, spec.algorithm, *types, numel * itemsize, n, **how)
 
 
 def _counts(spec):

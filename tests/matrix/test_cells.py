@@ -9,17 +9,7 @@ from cases import ops
 from kernels import catalogue
 from kernels.matrix.codes import codes
 from tests.matrix.__main__ import main, proof
-from tests.matrix.cells import (
-    ARCHS,
-    WORLD_SIZES,
-    Row,
-    all_rows,
-    arch_of,
-    case_of,
-    cells,
-    refusal,
-    sample,
-)
+from tests.matrix.cells import ARCHS, WORLD_SIZES, Row, all_rows, arch_of, case_of, cells, refusal, sample
 from tests.matrix.results import Outcome
 
 REDUCED = 66

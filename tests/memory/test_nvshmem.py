@@ -7,15 +7,7 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
-from memory.fabric import (
-    DeadlineExceeded,
-    DeviceFault,
-    Executable,
-    FabricError,
-    HeapFull,
-    Launch,
-    NoMulticast,
-)
+from memory.fabric import DeadlineExceeded, DeviceFault, Executable, FabricError, HeapFull, Launch, NoMulticast
 from memory.library import probe
 from memory.meeting import Meeting
 from memory.pool import SymmetricPool
@@ -300,13 +292,8 @@ def test_two_ranks_of_one_gpu_are_named_before_anything_starts(monkeypatch):
 
 def test_ranks_that_may_share_a_gpu_share_its_memory():
     apart = StandInWorld(3, heap_bytes=0, gpu_free_bytes=dict.fromkeys(range(3), 8 << 30))
-    shared = StandInWorld(
-        3,
-        heap_bytes=0,
-        gpu_free_bytes=dict.fromkeys(range(3), 8 << 30),
-        gpus=("GPU-a", "GPU-b", "GPU-a"),
-        share_gpus=True,
-    )
+    free = dict.fromkeys(range(3), 8 << 30)
+    shared = StandInWorld(3, heap_bytes=0, gpu_free_bytes=free, gpus=("GPU-a", "GPU-b", "GPU-a"), share_gpus=True)
     assert (apart.fabric(0).traits.ranks_on_gpu, apart.fabric(0).traits.heap_bytes) == (1, 4 << 30)
     assert (shared.fabric(0).traits.ranks_on_gpu, shared.fabric(0).traits.heap_bytes) == (2, 2 << 30)
     assert shared.fabric(0).traits.description.endswith(", up to 2 ranks on a GPU")

@@ -24,12 +24,7 @@ COMMAND = "python -m tests.mutants --table --seeds 0"
 
 TABLE = Path(__file__).resolve().parent / "table.md"
 WRITTEN_BY = "`python -m tests.mutants --table` writes this page; [README](README.md) says what its words mean."
-CHECKED = (
-    Try("races"),
-    Try("races", is_patient=True),
-    Try("races", late=0),
-    Try("races", behind=0, is_patient=True),
-)
+CHECKED = (Try("races"), Try("races", is_patient=True), Try("races", late=0), Try("races", behind=0, is_patient=True))
 """How mutants run that are argued: so that each wait is reached, with flags that are there and flags that are not."""
 
 SEEDS = 6

@@ -43,18 +43,9 @@ def record(
 ):
     """A record on four invented GPUs; timing are changes to its Timing; changes are fields of Record, see of_case."""
     library = LIBRARIES.get(algorithm, "")
-    case = Case(
-        op="all_reduce",
-        algorithm=algorithm,
-        dtype=dtype,
-        accumulator="library" if library else accumulator,
-        reduction="sum",
-        size_bytes=size_bytes,
-        world_size=world_size,
-        placement="in_place" if algorithm == "torch/two_shot" else "out_of_place",
-        inputs="normal",
-        seed=0,
-    )
+    place = "in_place" if algorithm == "torch/two_shot" else "out_of_place"
+    accumulated = "library" if library else accumulator
+    case = Case("all_reduce", algorithm, dtype, accumulated, "sum", size_bytes, world_size, place)
     configuration = {"accumulator": accumulator, "timing": {"mode": "graph", "window": "kernel", "l2": "rotate"}}
     fields = {
         "status": Status.PASSED,

@@ -18,24 +18,11 @@ def owner(case, rank):
 
 
 def spec(order="rank_order", op="all_reduce", positive_zero=""):
-    return KernelSpec(
-        op=op,
-        algorithm="made_up",
-        summary="for tests",
-        dtypes=ALL,
-        accumulators=("native", "float32", "float16", NONE),
-        reductions=(*REDUCTIONS, NONE),
-        placements=("out_of_place",),
-        needs_multicast=order == "unordered",
-        fold=order,
-        parameters=(),
-        workspaces=lambda case: (),
-        launch=lambda case: Launch(1, 32),
-        build=lambda case: None,
-        files=(),
-        owner=owner if order == "from_next_rank" else None,
-        positive_zero=positive_zero,
-    )
+    takes = {"dtypes": ALL, "accumulators": ("native", "float32", "float16", NONE), "reductions": (*REDUCTIONS, NONE)}
+    runs = {"workspaces": lambda case: (), "launch": lambda case: Launch(1, 32), "build": lambda case: None}
+    promised = {"fold": order, "owner": owner if order == "from_next_rank" else None, "positive_zero": positive_zero}
+    plain = {"summary": "for tests", "placements": ("out_of_place",), "parameters": (), "files": ()}
+    return KernelSpec(op, "made_up", needs_multicast=order == "unordered", **plain, **takes, **runs, **promised)
 
 
 def parts_of(case, rank):

@@ -8,10 +8,7 @@ HEAD = """.version 8.0
 """
 
 SMALL = {"ranks": 2, "grid": 1, "block": 1}
-_PARTS = {
-    "flag": "st.relaxed.sys.global.u32 [%rd2+4], %r2;",
-    "data": "st.relaxed.sys.global.u32 [%rd2], %r3;",
-}
+_PARTS = {"flag": "st.relaxed.sys.global.u32 [%rd2+4], %r2;", "data": "st.relaxed.sys.global.u32 [%rd2], %r3;"}
 
 
 def handed_over(*order):

@@ -101,13 +101,8 @@ class Shell:
         self.process, self.terminal = pty.fork()
         if self.process == 0:
             os.chdir(folder)
-            environment = {
-                "PATH": f"{folder}:{os.environ['PATH']}",
-                "HOME": str(folder),
-                "TERM": "dumb",
-                "PS1": "$ ",
-                "LC_ALL": "C.UTF-8",
-            }
+            environment = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder), "TERM": "dumb"}
+            environment |= {"PS1": "$ ", "LC_ALL": "C.UTF-8"}
             options = ["--norc", "--noprofile"] if name == "bash" else ["-f"]
             os.execvpe(name, [name, *options, "-i"], environment)
         if name == "zsh":

@@ -21,14 +21,8 @@ FLAG = {"flag": (1, torch.int32, 0)}
 
 
 def scale(**how):
-    usual = {
-        "ranks": 2,
-        "grid": 1,
-        "block": 32,
-        "buffers": {"data": torch.ones(32)},
-        "arguments": ["data", ("f32", 2.5), ("u32", 32)],
-        "seeds": 2,
-    }
+    usual = {"ranks": 2, "grid": 1, "block": 32, "buffers": {"data": torch.ones(32)}, "seeds": 2}
+    usual |= {"arguments": ["data", ("f32", 2.5), ("u32", 32)]}
     return symlab.simulate(**{"kernel": SCALE, **usual, **how})
 
 
@@ -72,15 +66,9 @@ def test_each_seed_is_a_run_of_its_own():
 
 @pytest.mark.slow
 def test_outputs_that_depend_on_the_order_are_not_given_as_one():
-    done = symlab.simulate(
-        TICKET,
-        ranks=4,
-        grid=1,
-        block=1,
-        buffers={"counter": (1, torch.int32, 0), "slots": (4, torch.int32)},
-        arguments=[("peer", "counter", 0), ("peer", "slots", 0), ("u32", "rank")],
-        seeds=20,
-    )
+    buffers = {"counter": (1, torch.int32, 0), "slots": (4, torch.int32)}
+    arguments = [("peer", "counter", 0), ("peer", "slots", 0), ("u32", "rank")]
+    done = symlab.simulate(TICKET, ranks=4, grid=1, block=1, buffers=buffers, arguments=arguments, seeds=20)
     found = {tuple(run.outputs["slots"][0].tolist()) for run in done.runs}
     assert len(found) > 1
     assert all(sorted(one) == [0, 1, 2, 3] for one in found)
@@ -128,14 +116,9 @@ def test_a_compiled_kernel_of_a_case_brings_its_grid_and_block():
 
 
 def test_a_cute_function_runs_with_pointers_of_the_buffers_dtypes():
-    done = symlab.simulate(
-        scaled,
-        ranks=2,
-        grid=4,
-        buffers={"x": (512, "float32", "normal"), "y": (512, torch.float32, 0)},
-        arguments=["x", "y", ("s32", 500), ("f32", 3.0), ("s32", 4)],
-        seeds=2,
-    )
+    buffers = {"x": (512, "float32", "normal"), "y": (512, torch.float32, 0)}
+    arguments = ["x", "y", ("s32", 500), ("f32", 3.0), ("s32", 4)]
+    done = symlab.simulate(scaled, ranks=2, grid=4, buffers=buffers, arguments=arguments, seeds=2)
     for x, y in zip(done.outputs["x"], done.outputs["y"], strict=True):
         assert torch.equal(y[:500], x[:500] * 3)
         assert not y[500:].any()
@@ -185,15 +168,9 @@ def test_a_buffer_that_is_not_possible_is_named(data):
 
 def test_a_table_of_peers_reaches_all_ranks():
     data = [torch.full((40,), 2.0**rank) for rank in range(4)]
-    done = symlab.simulate(
-        SUM,
-        ranks=4,
-        grid=2,
-        block=32,
-        buffers={"data": data, "out": (40, torch.float32)},
-        arguments=[("peers", "data"), "out", ("u32", "world_size"), ("u32", 40)],
-        seeds=3,
-    )
+    buffers = {"data": data, "out": (40, torch.float32)}
+    arguments = [("peers", "data"), "out", ("u32", "world_size"), ("u32", 40)]
+    done = symlab.simulate(SUM, ranks=4, grid=2, block=32, buffers=buffers, arguments=arguments, seeds=3)
     assert [out.tolist() for out in done.outputs["out"]] == [[15.0] * 40] * 4
 
 

@@ -17,13 +17,8 @@ from tests.symlab import tensor_kernels
 @pytest.mark.parametrize("kind", ["tensor", "dynamic_tensor"])
 def test_a_reduction_through_shared_memory_with_a_constant(kind):
     rows = [torch.randint(-9, 9, (6, 300), generator=torch.Generator().manual_seed(rank)).float() for rank in range(2)]
-    done = symlab.simulate(
-        tensor_kernels.row_sums,
-        ranks=2,
-        buffers={"rows": rows, "sums": (6, "float32")},
-        arguments=[(kind, "rows"), (kind, "sums"), ("constexpr", 0.5)],
-        seeds=3,
-    )
+    buffers, arguments = {"rows": rows, "sums": (6, "float32")}, [(kind, "rows"), (kind, "sums"), ("constexpr", 0.5)]
+    done = symlab.simulate(tensor_kernels.row_sums, ranks=2, buffers=buffers, arguments=arguments, seeds=3)
     for rank in range(2):
         assert torch.equal(done.outputs["sums"][rank], rows[rank].sum(1) * 0.5)
 
@@ -35,34 +30,20 @@ def test_an_all_reduce_over_the_tensors_of_all_ranks(kind, ranks, dtype):
     expected = torch.zeros(1000)
     for one in data:
         expected = expected + one.float()
-    done = symlab.simulate(
-        tensor_kernels.total,
-        ranks=ranks,
-        buffers={"data": data, "out": (1000, dtype)},
-        arguments=[(kind, "data"), "out"],
-        seeds=2,
-    )
+    how = {"buffers": {"data": data, "out": (1000, dtype)}, "arguments": [(kind, "data"), "out"]}
+    done = symlab.simulate(tensor_kernels.total, ranks=ranks, seeds=2, **how)
     assert all(torch.equal(out, expected.to(dtype)) for out in done.outputs["out"])
 
 
 @pytest.mark.slow
 def test_a_tuple_of_tensors_and_one_rank_s_tensor():
     data = [torch.full((64,), float(rank + 1)) for rank in range(2)]
-    done = symlab.simulate(
-        tensor_kernels.total_of_pair,
-        ranks=2,
-        buffers={"data": data, "out": (64, "float32")},
-        arguments=[("tensors", "data"), "out"],
-        seeds=1,
-    )
+    how = {"buffers": {"data": data, "out": (64, "float32")}, "arguments": [("tensors", "data"), "out"]}
+    done = symlab.simulate(tensor_kernels.total_of_pair, ranks=2, seeds=1, **how)
     assert all(torch.equal(out, torch.full((64,), 3.0)) for out in done.outputs["out"])
-    done = symlab.simulate(
-        tensor_kernels.added,
-        ranks=2,
-        buffers={"data": [one.view(8, 8) for one in data], "out": ((8, 8), "float32")},
-        arguments=[("peer", "data", 1), "data", "out"],
-        seeds=1,
-    )
+    buffers = {"data": [one.view(8, 8) for one in data], "out": ((8, 8), "float32")}
+    arguments = [("peer", "data", 1), "data", "out"]
+    done = symlab.simulate(tensor_kernels.added, ranks=2, buffers=buffers, arguments=arguments, seeds=1)
     assert [float(out[0, 0]) for out in done.outputs["out"]] == [3.0, 4.0]
 
 

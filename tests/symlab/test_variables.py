@@ -26,17 +26,9 @@ GIVEN = ("pointer", [("u32", 5), ("u64", 6)])
 
 
 def told(variables, given=GIVEN, ranks=2, **more):
-    return symlab.simulate(
-        KERNEL,
-        ranks=ranks,
-        grid=1,
-        block=1,
-        schedule="fair",
-        buffers={"out": (40, "uint8", 0), "data": (8, "float32", 0)},
-        arguments=["out", given],
-        variables=variables,
-        **more,
-    )
+    buffers = {"out": (40, "uint8", 0), "data": (8, "float32", 0)}
+    how = {"ranks": ranks, "grid": 1, "block": 1, "schedule": "fair", "variables": variables, **more}
+    return symlab.simulate(KERNEL, buffers=buffers, arguments=["out", given], **how)
 
 
 def fields(done):
@@ -78,12 +70,7 @@ def test_a_pointer_leads_to_a_struct_of_this_rank():
 
 def test_a_world_sets_variables_of_each_launch():
     with symlab.world(ranks=2) as world:
-        how = {
-            "grid": 1,
-            "block": 1,
-            "buffers": {"out": (40, torch.uint8, 0)},
-            "arguments": ["out", GIVEN],
-        }
+        how = {"grid": 1, "block": 1, "buffers": {"out": (40, torch.uint8, 0)}, "arguments": ["out", GIVEN]}
         first = world.launch(KERNEL, **how, variables={"counter": ("u32", 7)})
         second = world.launch(KERNEL, **how)
         third = world.launch(KERNEL, **how, variables={"counter": ("u32", 1)})

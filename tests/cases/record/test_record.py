@@ -46,12 +46,10 @@ KERNEL = KernelInfo(
 )
 TIMING = dataclasses.replace(
     synthetic.record().timing,
-    bus_factor=1.5,
-    samples_us=((1.0, 2.5), (1.25, 3.0), (1.0, 2.75), (1.5, 2.0)),
+    **{"bus_factor": 1.5, "samples_us": ((1.0, 2.5), (1.25, 3.0), (1.0, 2.75), (1.5, 2.0))},
     **{"checked_before": 4096, "checked_after": 4096, "interleaved_with": ("nccl", "torch/two_shot")},
-    limit=LinkLimit(380.5, 369.25, 1 << 28),
+    **{"limit": LinkLimit(380.5, 369.25, 1 << 28), "l2_bytes": 50 << 20},
     devices=({"before": {"sm_clock_mhz": 1980}, "after": {"throttle": []}},) * 4,
-    l2_bytes=50 << 20,
 )
 
 
@@ -60,20 +58,11 @@ REFUSAL = Refusal("multicast", "no multicast", "take one_shot")
 
 
 def record(**changes):
-    fields = {
-        "id": ID,
-        "status": Status.PASSED,
-        "case": CASE,
-        "started": "2026-11-20T12:00:00.000+00:00",
-        "ended": "2026-11-20T12:00:01.500Z",
-        "duration_s": 1.5,
-        "fabric": SIMULATOR,
-        "kernel": KERNEL,
-        "check": CHECK,
-        "counters": {"instructions": 12, "bytes": {"peer_read": 3}},
-        "environment": RecordedEnvironment(git={"dirty": None}),
-        "request": RecordedRequest(overrides=("+exp=x",)),
-    }
+    when = {"started": "2026-11-20T12:00:00.000+00:00", "ended": "2026-11-20T12:00:01.500Z", "duration_s": 1.5}
+    ran = {"status": Status.PASSED, "fabric": SIMULATOR, "kernel": KERNEL, "check": CHECK}
+    ran |= {"counters": {"instructions": 12, "bytes": {"peer_read": 3}}}
+    asked = {"environment": RecordedEnvironment(git={"dirty": None}), "request": RecordedRequest(overrides=("+exp=x",))}
+    fields = {"id": ID, "case": CASE, **when, **ran, **asked}
     return Record(**(fields | changes))
 
 
@@ -338,13 +327,7 @@ SIMULATED = {
     "request": REQUEST,
 }
 
-TIMED = {
-    "fabric": GPUS,
-    "check": DIGESTED,
-    "counters": {},
-    "timing": TIMING,
-    "request": REQUEST,
-}
+TIMED = {"fabric": GPUS, "check": DIGESTED, "counters": {}, "timing": TIMING, "request": REQUEST}
 
 
 NCCL = "NCCL 2.28.9"

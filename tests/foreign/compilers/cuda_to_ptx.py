@@ -31,15 +31,11 @@ def to_ptx(request: dict[str, Any], folder: Path) -> dict[str, Any]:
         headers += [sglang / "include", sglang / "csrc" / "distributed", folder_of("tvm_ffi") / "include"]
     if request["source"] == "nccl_ll.cu":
         headers.append(folder_of("nvidia") / "nccl" / "include")
+    options = ["-ptx", f"-std={standard}", "-lineinfo", "--expt-relaxed-constexpr", f"-arch={request['arch']}"]
+    options += [*(f"-I{one}" for one in headers), *(f"-D{name}={value}" for name, value in request["define"].items())]
     command = [
         str(toolkit / "bin" / "nvcc"),
-        "-ptx",
-        f"-std={standard}",
-        "-lineinfo",
-        "--expt-relaxed-constexpr",
-        f"-arch={request['arch']}",
-        *(f"-I{one}" for one in headers),
-        *(f"-D{name}={value}" for name, value in request["define"].items()),
+        *options,
         str(SOURCES / request["source"]),
         "-o",
         str(folder / "module.ptx"),

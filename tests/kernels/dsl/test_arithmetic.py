@@ -33,18 +33,9 @@ def specials(dtype):
     form = FORMATS[DTYPES[dtype]]
     fraction = form.significand_bits - 1
     one = bits_of(torch.tensor([1.0, 1.5, 3.0], dtype=torch.float64).to(DTYPES[dtype])).tolist()
-    patterns = [
-        0,
-        1,
-        2,
-        3,
-        (1 << fraction) - 1,
-        1 << fraction,
-        (1 << fraction) + 1,
-        *(pattern + step for pattern in one for step in (-1, 0, 1)),
-        *range(highest - 3, highest + 1),
-        *(highest - (1 << fraction) + step for step in (-2, -1, 0, 1, 2)),
-    ]
+    step = 1 << fraction
+    patterns = [0, 1, 2, 3, step - 1, step, step + 1, *(pattern + at for pattern in one for at in (-1, 0, 1))]
+    patterns += [*range(highest - 3, highest + 1), *(highest - step + at for at in (-2, -1, 0, 1, 2))]
     positive = torch.tensor(patterns, dtype=torch.int64)
     return torch.cat([positive, positive ^ (-highest - 1)]).to(signed)
 
@@ -94,16 +85,9 @@ def test_reductions_are_the_folds_of_numerics(compiled, dtype, world_size):
     parts = contributions(dtype, world_size)
     vectors = parts[0].nbytes // 16
     kinds = probes.KINDS[dtype]
-    probed = probes.run(
-        executable,
-        spec,
-        grid=BLOCKS,
-        input=torch.cat([part.view(torch.uint8) for part in parts]),
-        output_bytes=len(kinds) * vectors * 16,
-        numel=vectors,
-        ranks=world_size,
-        arch=executable.arch,
-    )
+    sizes = {"output_bytes": len(kinds) * vectors * 16, "numel": vectors, "ranks": world_size}
+    given = torch.cat([part.view(torch.uint8) for part in parts])
+    probed = probes.run(executable, spec, grid=BLOCKS, input=given, arch=executable.arch, **sizes)
     rows = probed.output.view(len(kinds), -1)
     faults = {}
     for (accumulator, reduction), row in zip(kinds, rows, strict=True):
@@ -121,16 +105,8 @@ def test_a_sum_from_elsewhere_becomes_an_average(compiled, world_size):
     sums = [contributions(dtype, 2)[0].view(torch.uint8)[: 1 << 16] for dtype in ARITHMETIC]
     vectors = min(one.numel() for one in sums) // 16
     sums = [one[-vectors * 16 :] for one in sums]
-    probed = probes.run(
-        executable,
-        spec,
-        grid=BLOCKS,
-        input=torch.cat(sums),
-        output_bytes=len(sums) * vectors * 16,
-        numel=vectors,
-        ranks=world_size,
-        arch="sm_100a",
-    )
+    sizes = {"output_bytes": len(sums) * vectors * 16, "numel": vectors, "ranks": world_size}
+    probed = probes.run(executable, spec, grid=BLOCKS, input=torch.cat(sums), arch="sm_100a", **sizes)
     for dtype, total, row in zip(ARITHMETIC, sums, probed.output.view(len(sums), -1), strict=True):
         given = total.clone().view(DTYPES[dtype])
         if world_size == 1:

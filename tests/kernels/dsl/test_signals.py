@@ -101,8 +101,7 @@ def test_a_rank_that_never_comes_is_reported_by_all_others(launches, name, optio
 
 
 @pytest.mark.parametrize(
-    "name",
-    some_slow([name for name in WAITING if not name.startswith("barrier/")], quick=lambda name: name in SAMPLE),
+    "name", some_slow([name for name in WAITING if not name.startswith("barrier/")], quick=lambda name: name in SAMPLE)
 )
 def test_a_rank_that_leaves_no_sign_at_the_exit_is_reported(launches, compiled, sabotaged, name):
     """Of kernels that poll their inbox: no grants, the first of which is awaited before all banks are taken."""

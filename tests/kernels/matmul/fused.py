@@ -73,15 +73,9 @@ class Fused:
             ("u32", self.blocks),
         ]
         how = {"schedule": "fair", **how}
-        done = symlab.simulate(
-            self.kind(cutlass.BFloat16, size, self.tuning),
-            ranks=size,
-            arch="sm_90a",
-            buffers=buffers,
-            arguments=["a", "b", c, *more, *last],
-            launches=launches,
-            **how,
-        )
+        kernel, arguments = self.kind(cutlass.BFloat16, size, self.tuning), ["a", "b", c, *more, *last]
+        how = {"ranks": size, "arch": "sm_90a", "launches": launches, **how}
+        done = symlab.simulate(kernel, buffers=buffers, arguments=arguments, **how)
         return done.outputs["c"], self.expected(a, b), done.findings
 
     def expected(self, a, b):

@@ -164,14 +164,7 @@ def test_markdown_is_one_table_and_a_list():
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "--op allreduce",
-        "all_to_all_v",
-        "more",
-        "--readme --op barrier",
-        "--op matmul_all_reduce",
-        "--codes --verify",
-    ],
+    ["--op allreduce", "all_to_all_v", "more", "--readme --op barrier", "--op matmul_all_reduce", "--codes --verify"],
 )
 def test_a_wrong_request_is_one_line_and_code_2(line, capsys):
     assert door.main(line.split()) == 2

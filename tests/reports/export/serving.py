@@ -2,6 +2,7 @@
 which entry a communicator takes, and which sizes it then takes (vllm/distributed/device_communicators/symm_mem.py and
 custom_all_reduce.py, sglang/srt/distributed/device_communicators/torch_symm_mem.py, of June to November 2026)."""
 
+import functools
 from dataclasses import replace
 
 from tests.reports.export.sweeps import SIZES, timed
@@ -21,6 +22,7 @@ def us(algorithm, size_bytes):
     return delay_us + size_bytes / gbps / 1e3
 
 
+@functools.cache
 def serving_record(algorithm, size_bytes, multicast=True, **changes):
     made = record(algorithm, size_bytes, **changes)
     fabric = replace(made.fabric, multicast=multicast, multicast_reason="" if multicast else "none")

@@ -1,5 +1,6 @@
 """Invented sweeps over NCCL's settings, and invented times of what vLLM and SGLang choose among."""
 
+import functools
 from dataclasses import replace
 
 from cases.record.nccl_settings import NcclAlgorithm, NcclProtocol, NcclSettings
@@ -41,6 +42,7 @@ def timed(made, time_us):
     return replace(made, timing=replace(made.timing, samples_us=samples))
 
 
+@functools.cache
 def nccl_record(settings, size_bytes, world=0, **changes):
     """One case of NCCL's, under settings, as a command writes it."""
     kernels = {"kernels": ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL",)}

@@ -109,14 +109,8 @@ class Reader(HTMLParser):
         return "\n".join(" ".join(line.split()) for line in lines if line.strip(" |"))
 
 
-EXACT = {
-    "max_absolute_error": 0.0,
-    "max_relative_error": 0.0,
-    "rms_relative_error": 0.0,
-    "max_ulp_error": 0,
-    "rms_ulp_error": 0.0,
-    "bound_used": 0.0,
-}
+EXACT = {**dict.fromkeys(("max_absolute_error", "max_relative_error", "rms_relative_error"), 0.0), "max_ulp_error": 0}
+EXACT |= {"rms_ulp_error": 0.0, "bound_used": 0.0}
 
 
 def in_jobs(dtypes, worlds=1):
@@ -180,10 +174,7 @@ PAGES = {
         [record(), refused("ll", reason="too large"), refused("ll", reason="no multicast")],
         "reasons",
     ),
-    "exact": (
-        [dataclasses.replace(one, check=dataclasses.replace(one.check, **EXACT)) for one in SIMULATED],
-        "first",
-    ),
+    "exact": ([dataclasses.replace(one, check=dataclasses.replace(one.check, **EXACT)) for one in SIMULATED], "first"),
     "two folders": ([*SIMULATED, *of_request(SIMULATED, "again")], "simulated"),
     "jobs in worlds": (in_jobs(DTYPES[:2], worlds=2), "asked"),
     "a job": (in_jobs(DTYPES[:1]), "asked"),
@@ -255,14 +246,8 @@ def planted():
     fabric = FabricInfo("nvshmem", "sm_90a", 4, 1, False, EVIL, False, EVIL, {EVIL: EVIL})
     environment = {"host": {EVIL: [EVIL]}, "gpus": [{"model": EVIL}], "git": {"commit": EVIL}}
     configuration = {EVIL: EVIL, "nested": {EVIL: [EVIL, {EVIL: EVIL}]}}
-    request = {
-        "command": EVIL,
-        "command_line": [EVIL],
-        "experiment": EVIL,
-        "overrides": [EVIL],
-        "resolved": {EVIL: EVIL},
-    }
-    request |= {"configuration": configuration}
+    request = {"command": EVIL, "command_line": [EVIL], "experiment": EVIL, "overrides": [EVIL]}
+    request |= {"resolved": {EVIL: EVIL}, "configuration": configuration}
     changes = {"environment": environment, "request": request, "fabric": fabric}
     case = encoded(base.case) | dict.fromkeys(("op", "dtype", "inputs", "reduction"), EVIL)
     return [

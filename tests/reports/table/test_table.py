@@ -46,12 +46,7 @@ def record(algorithm="one_shot", size_bytes=1024, **changes):
 WRONG = dataclasses.replace(
     CHECK, wrong=12, first_mismatch=Mismatch(1, 0, 5, 1.0, 2.0, "0x3f80", "0x4000"), max_absolute_error=math.nan
 )
-REFUSED = {
-    "status": Status.REFUSED,
-    "check": None,
-    "counters": {},
-    "reason": "no multicast:\n  [no switch]",
-}
+REFUSED = {"status": Status.REFUSED, "check": None, "counters": {}, "reason": "no multicast:\n  [no switch]"}
 
 
 SMALL = "all_reduce/ll is for small messages"

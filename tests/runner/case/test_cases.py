@@ -125,11 +125,7 @@ def test_what_is_left_open_suits_op_and_dtype():
 
 def kernels(op, **algorithms):
     """kernels(op, algorithm={field: value}, ..): the op's kernels are these and no others, like one_shot else."""
-    like = {
-        "dtypes": ALL,
-        "accumulators": ("native", "float32", "none"),
-        "placements": ("out_of_place", "in_place"),
-    }
+    like = {"dtypes": ALL, "accumulators": ("native", "float32", "none"), "placements": ("out_of_place", "in_place")}
     like |= {"reductions": (*REDUCTIONS, "none"), "workspaces": lambda case: ()}
     base = dataclasses.replace(find("all_reduce/one_shot"), op=op, **like)
     return tuple(dataclasses.replace(base, algorithm=name, **fields) for name, fields in algorithms.items())

@@ -41,13 +41,7 @@ def job_of(*arguments):
     with hydra_over():
         (composed,) = compose_jobs([TWO, *arguments], multirun=False)
     request = on_its_fabric(composed.request)
-    return Job(
-        request,
-        cases_of(request),
-        {"seed": 0},
-        lambda: HERE,
-        RecordedRequest(command="c"),
-    )
+    return Job(request, cases_of(request), {"seed": 0}, lambda: HERE, RecordedRequest(command="c"))
 
 
 ONE = ("sizes=8", "algorithms=one_shot")

@@ -10,6 +10,7 @@ from reports.record.bundle import read
 from runner.__main__ import main
 from symlab.command import main as command
 from tests.golden import same_text
+from tests.runner.conftest import refusals
 
 SMALL = ("m=140", "n=128", "k=72", "fabric=simulator", "track=none")
 
@@ -74,27 +75,30 @@ def test_a_rank_that_tells_nothing_is_a_deadlock_with_the_line_of_the_wait(monke
     assert "/* at " not in find(record.case.name).made(record.case, "sm_90a").ptx
 
 
-def test_what_does_not_belong_together_is_refused_in_one_line(capsys):
-    said = []
-    for arguments in (
-        ("op=all_gather", "m=256"),
-        ("op=all_gather_matmul", "m=256", "k=128"),
-        ("op=all_gather_matmul", "m=256", "n=128", "k=128", "sizes=[1K]"),
-        ("op=all_gather_matmul", "m=257", "n=128", "k=128"),
-        ("op=all_gather_matmul", "m=256", "n=12", "k=128"),
-        ("op=all_gather_matmul", "m=0", "n=12", "k=128"),
-        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "inputs=edge"),
-        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "dtype=float32"),
-        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "offset=1"),
-        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "world_size=1"),
-        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "algorithms=best"),
-        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "algorithms=[inbox@d]"),
-        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "timing.dependent_launch=true"),
-        ("op=matmul_all_reduce", "m=256", "n=128", "k=128", "fabric.heap_bytes=64K"),
-    ):
-        assert main(["fabric=simulator", "track=none", *arguments]) == 2
-        said.append(" ".join(arguments) + ": " + capsys.readouterr().err.strip())
-    same_text("\n".join(said))
+LARGER = "fabric=simulator m=256 n=128 k=128 dtype=bfloat16"
+REFUSED = [
+    *("op=all_gather m=256 fabric=simulator", "op=all_gather_matmul m=256 k=128 fabric=simulator"),
+    *(f"{LARGER} op=all_gather_matmul {one}" for one in ("sizes=[1K]", "m=257", "m=0")),
+    *(
+        f"{LARGER} op=matmul_all_reduce {one}"
+        for one in ("inputs=edge", "dtype=float32", "timing.dependent_launch=true")
+    ),
+    *(f"{LARGER} op=matmul_all_reduce algorithms={one}" for one in ("best", "[inbox@d]")),
+]
+BY_ALL_KERNELS = [
+    f"{LARGER} op=all_gather_matmul n=12",
+    *(f"{LARGER} op=matmul_all_reduce {one}" for one in ("offset=1", "world_size=1", "fabric.heap_bytes=64K")),
+]
+
+
+def test_what_does_not_belong_together_is_refused_in_one_line():
+    same_text(refusals(" / ".join(REFUSED)))
+
+
+@pytest.mark.parametrize("line", BY_ALL_KERNELS)
+def test_what_no_kernel_takes_is_refused_in_one_line(line, capsys):
+    assert main([*line.split(), "track=none"]) == 2
+    same_text(capsys.readouterr().err)
 
 
 @pytest.mark.slow
@@ -113,5 +117,8 @@ def test_a_case_has_gemm_in_place_of_a_size():
     assert (found.gemm, found.dtype, found.size_bytes) == ((256, 128, 64), "bfloat16", 2 * 256 * 128)
     with pytest.raises(ValueError, match="give a number of bytes, or gemm"):
         symlab.case("all_gather_matmul/push")
-    for verb in ("tune", "predict"):
-        assert command([verb, "op=all_gather_matmul", "m=256", "n=128", "k=64", "fabric=simulator"]) == 2
+
+
+@pytest.mark.parametrize("verb", ["tune", "predict"])
+def test_what_is_not_simulated_is_refused(verb):
+    assert command([verb, "op=all_gather_matmul", "m=256", "n=128", "k=64", "fabric=simulator"]) == 2

@@ -66,14 +66,9 @@ def test_nothing_is_left_behind_by_an_error(script, database, mlflow_runs, tmp_p
         return followers[-1]
 
     script.connect = connect
+    tracked = (f"track.uri={database}", f"track.experiment={experiment}")
     with pytest.raises(type(error)) as caught:
-        run(
-            script,
-            FailingConsole(error),
-            f"records={tmp_path}/records",
-            f"track.uri={database}",
-            f"track.experiment={experiment}",
-        )
+        run(script, FailingConsole(error), f"records={tmp_path}/records", *tracked)
     assert caught.value is error
     assert [world.closed for world in script.worlds] == [True]
     command = command_in(tmp_path / "records")

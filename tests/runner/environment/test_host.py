@@ -46,13 +46,8 @@ def groups(tmp_path, files, own):
 
 
 def test_control_groups_of_version_2_count_upwards(tmp_path):
-    files = {
-        "cgroup.controllers": "cpu memory",
-        "slurm/cpu.max": "350000 100000",
-        "slurm/memory.max": "max",
-        "slurm/job/cpu.max": "max 100000",
-        "slurm/job/memory.max": "1048576",
-    }
+    files = {"slurm/cpu.max": "350000 100000", "slurm/job/cpu.max": "max 100000"}
+    files |= {"slurm/memory.max": "max", "slurm/job/memory.max": "1048576", "cgroup.controllers": "cpu memory"}
     assert groups(tmp_path, files, "0::/slurm/job/step\n") == {"cores": 3.5, "memory_bytes": 1 << 20, "why": ""}
     assert groups(tmp_path, files, "0::/\n") == {"cores": None, "memory_bytes": None, "why": ""}
 

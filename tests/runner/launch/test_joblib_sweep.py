@@ -20,14 +20,8 @@ from tests.runner.launch.held_jobs import HeldJobs
 
 pytestmark = pytest.mark.slow
 
-SWEEP = (
-    "world_size=2",
-    "sizes=[64]",
-    "algorithms=[one_shot]",
-    "fabric=simulator",
-    "track.uri=sqlite:///t.db",
-    "seed=1,2,3,4",
-)
+SWEEP = ("world_size=2", "sizes=[64]", "algorithms=[one_shot]", "fabric=simulator")
+SWEEP += ("track.uri=sqlite:///t.db", "seed=1,2,3,4")
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 

@@ -36,14 +36,7 @@ IN_THE_DIFFERENCE = "plugh-9d41-difference"
 SAID_BY_A_RANK = "plugh-9d41-rank"
 HOME_NAME = "home-of-xyzzy"
 SOMEBODY = "somebody-else-xyzzy"
-SECRETS = (
-    IN_A_VARIABLE,
-    IN_AN_ALLOWED_VARIABLE,
-    IN_THE_URI,
-    IN_AN_OVERRIDE,
-    IN_THE_DIFFERENCE,
-    SAID_BY_A_RANK,
-)
+SECRETS = (IN_A_VARIABLE, IN_AN_ALLOWED_VARIABLE, IN_THE_URI, IN_AN_OVERRIDE, IN_THE_DIFFERENCE, SAID_BY_A_RANK)
 PLANTED = (*SECRETS, HOME_NAME, SOMEBODY)
 
 
@@ -141,19 +134,10 @@ def test_nothing_planted_is_written_anywhere(place, tmp_path, capsys):
     configurations = tmp_path / f"conf-{IN_A_VARIABLE}"
     shutil.copytree(CONF, configurations)
     tale = Tale(tmp_path)
-    code = main(
-        [
-            "--config-dir",
-            str(configurations),
-            "algorithms=[one_shot,two_shot]",
-            "world_size=2",
-            "sizes=[64]",
-            f"records={place.records}",
-            f"cache_dir='{place.home}/api_key={IN_AN_OVERRIDE}/kernels'",
-            f"track.uri=sqlite:///{place.written}/mlflow.db",
-        ],
-        tale.tools(place.repository),
-    )
+    places = [f"records={place.records}", f"cache_dir='{place.home}/api_key={IN_AN_OVERRIDE}/kernels'"]
+    places += [f"track.uri=sqlite:///{place.written}/mlflow.db"]
+    asked = ["--config-dir", str(configurations), "algorithms=[one_shot,two_shot]", "world_size=2", "sizes=[64]"]
+    code = main([*asked, *places], tale.tools(place.repository))
     assert code == 1
     assert SAID_BY_A_RANK in tale.failures[0], "the test must have planted what it looks for"
     assert IN_A_VARIABLE in tale.failures[0]

@@ -22,15 +22,8 @@ ID = "all_reduce-one_shot-float32-native-sum-n2-4B-out_of_place-normal-s0"
 
 def refused(algorithm="one_shot", reason="no multicast"):
     case = Case("all_reduce", algorithm, "float32", "native", "sum", 4, 2)
-    return Record(
-        id=case.id,
-        status=Status.REFUSED,
-        reason=reason,
-        case=case,
-        started="2026-11-20T12:00:00Z",
-        ended="2026-11-20T12:00:00Z",
-        duration_s=0.0,
-    )
+    when = {"started": "2026-11-20T12:00:00Z", "ended": "2026-11-20T12:00:00Z", "duration_s": 0.0}
+    return Record(id=case.id, status=Status.REFUSED, reason=reason, case=case, **when)
 
 
 def names(folder):
@@ -116,8 +109,7 @@ class FullFile:
 
 
 @pytest.mark.parametrize(
-    ("where", "stand_in"),
-    [("os.fsync", full_disk), ("os.replace", full_disk), ("open", full_disk), ("open", FullFile)],
+    ("where", "stand_in"), [("os.fsync", full_disk), ("os.replace", full_disk), ("open", full_disk), ("open", FullFile)]
 )
 def test_full_disk(where, stand_in, tmp_path, monkeypatch):
     store = Store(tmp_path)

@@ -17,10 +17,7 @@ FORMS = {
     "check.results=false": (False, False),
     "check={races:true}": (True, True),
 }
-IN_FILES = {
-    "check: false": (False, False),
-    "check: {results: false, races: true}": (False, True),
-}
+IN_FILES = {"check: false": (False, False), "check: {results: false, races: true}": (False, True)}
 
 
 def checks(*lines, multirun=False):

@@ -151,39 +151,18 @@ def test_forms_of_sizes_in_a_file(tmp_path):
             assert one_asked(composer, f"+exp=mine{number} sizes=[16]").sizes_bytes == (16,)
 
 
-WRONG_FILES = {
-    "YAML": (
-        HEADER + "seed: 1\nworld_size: [3\n",
-        HEADER + "seed: 1\nseed: 2\n",
-        HEADER + "seed: 1\n\tlaunches: 2\n",
-        HEADER + "op: @all\n",
-        HEADER + "op: a: b\n",
-        HEADER + "seed: 1\n---\nseed: 2\n",
-        HEADER + "null: 2\n",
-        "\ufeff" + HEADER + "seed: 1\n",
-    ),
-    "first line": ("# @package\nseed: 1\n", "", "seed: 3\n", "# text first\n# @package _global_\nseed: 3\n"),
-    "sections": (
-        HEADER + "- 4K\n",
-        HEADER + "just words\n",
-        HEADER + "fabric: simulator\n",
-        HEADER + "timing:\n",
-        HEADER + "hydra: null\n",
-        HEADER + "hydra: {mode: FAST}\n",
-        HEADER + "hydra: {sweeper: {params: [1]}}\n",
-        HEADER + "defaults: simulator\n",
-        HEADER + "wurld_size: 3\n",
-    ),
-    "values": (
-        HEADER + "world_size: [3]\n",
-        HEADER + "fabric: {seed: abc}\n",
-        HEADER + "sizes: true\n",
-        HEADER + "sizes: null\n",
-        HEADER + "timing: {mode: grph}\n",
-        HEADER + "world_size: two\n",
-        HEADER + "op: null\n",
-    ),
+BELOW = {
+    "YAML": "seed: 1\nworld_size: [3 / seed: 1\nseed: 2 / seed: 1\n\tlaunches: 2 / op: @all / op: a: b / "
+    "seed: 1\n---\nseed: 2 / null: 2",
+    "sections": "- 4K / just words / fabric: simulator / timing: / hydra: null / hydra: {mode: FAST} / "
+    "hydra: {sweeper: {params: [1]}} / defaults: simulator / wurld_size: 3",
+    "values": "world_size: [3] / fabric: {seed: abc} / sizes: true / sizes: null / timing: {mode: grph} / "
+    "world_size: two / op: null",
 }
+"""What is wrong below the header."""
+WRONG_FILES = {kind: [f"{HEADER}{one}\n" for one in texts.split(" / ")] for kind, texts in BELOW.items()}
+WRONG_FILES["YAML"] += [f"\ufeff{HEADER}seed: 1\n"]
+WRONG_FILES["first line"] = ["# @package\nseed: 1\n", "", "seed: 3\n", "# text first\n# @package _global_\nseed: 3\n"]
 
 
 @pytest.mark.parametrize("kind", WRONG_FILES)

@@ -39,18 +39,9 @@ def measurement(of, *outputs, rank=1, is_kernel=True, has_output=True):
     if is_kernel:
         kernel = replace(promises.spec(op=of.op), algorithm="tried")
         contestant = Contestant(of, kernel, Executable(of.name, "", "", "", ""))
-    return Measurement(
-        name=of.name,
-        label=of.id,
-        slots=len(outputs),
-        slot_bytes=24,
-        calls=4,
-        contestant=contestant,
-        opened=opened,
-        data=data,
-        before_call=before,
-        has_output=has_output,
-    )
+    who = {"name": of.name, "label": of.id, "contestant": contestant, "opened": opened}
+    how = {"slots": len(outputs), "slot_bytes": 24, "calls": 4, "data": data, "before_call": before}
+    return Measurement(**who, **how, has_output=has_output)
 
 
 def test_out_of_place_only_the_poison_of_a_rank_that_is_given_none_matters():

@@ -115,9 +115,7 @@ def test_slots_fit_the_heap_with_guards_tables_and_structs(job, inputs):
     assert world.run(program, two_slots_bytes - 1, NEVER_S) == [1, 1]
 
 
-def test_with_declared_bytes_there_is_a_bandwidth_and_the_links_are_measured_where_asked(
-    job,
-):
+def test_with_declared_bytes_there_is_a_bandwidth_and_the_links_are_measured_where_asked(job):
     _, timed, _, limit = measured(job(bytes="4K"), link=True)
     timing = timed.timing
     assert (timing.moved_bytes, timing.has_bandwidth, timing.limit) == (4096, True, limit)

@@ -79,14 +79,8 @@ BEFORE = {"space": space.BEFORE, "control": control.BEFORE}
 @lru_cache(maxsize=32)
 def bench_of(family):
     parameters = control.PARAMETERS if family in ("parameter", "space") else ()
-    return Bench(
-        FAMILIES[family](),
-        SHARED.get(family, ""),
-        parameters,
-        BEFORE.get(family, ""),
-        TARGETS.get(family, ARCH),
-        CLUSTERS.get(family, 1),
-    )
+    before, target, cluster = BEFORE.get(family, ""), TARGETS.get(family, ARCH), CLUSTERS.get(family, 1)
+    return Bench(FAMILIES[family](), SHARED.get(family, ""), parameters, before, target, cluster)
 
 
 @lru_cache(maxsize=1)

@@ -4,10 +4,10 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Format:
     """A binary IEEE format: precision counts the hidden bit. quiet is PTX's canonical NaN."""
 
@@ -16,27 +16,27 @@ class Format:
     precision: int
     quiet: int
 
-    @property
+    @cached_property
     def mantissa_bits(self):
         return self.precision - 1
 
-    @property
+    @cached_property
     def exponent_bits(self):
         return self.bits - self.precision
 
-    @property
+    @cached_property
     def bias(self):
         return (1 << (self.exponent_bits - 1)) - 1
 
-    @property
+    @cached_property
     def infinity(self):
         return ((1 << self.exponent_bits) - 1) << self.mantissa_bits
 
-    @property
+    @cached_property
     def sign(self):
         return 1 << (self.bits - 1)
 
-    @property
+    @cached_property
     def one(self):
         return self.bias << self.mantissa_bits
 
@@ -61,6 +61,7 @@ def is_infinite(bits, kind):
     return bits & ~kind.sign == kind.infinity
 
 
+@cache
 def value(bits, kind):
     """The exact value of a finite pattern."""
     mantissa, power = dyadic(bits, kind)

@@ -13,10 +13,7 @@ def counting():
 
     for kind in ("b32", "b64"):
         bits = width(kind)
-        words = {
-            "popc": lambda a: bin(a).count("1"),
-            "clz": lambda a, bits=bits: bits - a.bit_length(),
-        }
+        words = {"popc": lambda a: bin(a).count("1"), "clz": lambda a, bits=bits: bits - a.bit_length()}
         for word, function in words.items():
             yield from vectors_of(f"{word}.{kind}", function, 32, (bits,))
         yield from vectors_of(f"brev.{kind}", lambda a, bits=bits: reverse(a, bits), bits, (bits,))

@@ -79,30 +79,17 @@ def waits():
     overwrite = "".join(f"st.shared.b32 [s+{4 * number}], b; " for number in range(4))
     first, second = f"{STORE} [o], [s], 16; ", f"{STORE} [o+16], [s+16], 16; "
     commit, all_done, back = "cp.async.bulk.commit_group; ", "cp.async.bulk.wait_group 0; ", "ld.global.b32 d, [o+12]; "
+    are_read = "cp.async.bulk.wait_group.read 0; "
     texts = {
-        "cp.async.bulk.commit_group": SEEN
-        + first
-        + commit
-        + second
-        + commit
-        + "cp.async.bulk.wait_group 1; "
-        + back
-        + all_done,
-        "cp.async.bulk.wait_group": SEEN + first + second + commit + all_done + back,
+        "cp.async.bulk.commit_group": [first, commit, second, commit, "cp.async.bulk.wait_group 1; ", back, all_done],
+        "cp.async.bulk.wait_group": [first, second, commit, all_done, back],
         # The source may be overwritten once it has been read: what arrives is what it held before.
-        "cp.async.bulk.wait_group.read": SEEN
-        + first
-        + second
-        + commit
-        + "cp.async.bulk.wait_group.read 0; "
-        + overwrite
-        + all_done
-        + back,
+        "cp.async.bulk.wait_group.read": [first, second, commit, are_read, overwrite, all_done, back],
     }
-    for key, text in texts.items():
+    for key, parts in texts.items():
         place = {"to": Store(np.repeat(a, 8).view(np.uint8).reshape(SAMPLES, 32), OFFSETS, SAMPLES * ROW_BYTES)}
         inputs, outputs, registers = (("a", "b32", a),), (("d", "b32", a),), f"{REGISTERS} .reg .b32 b;"
-        yield Vector(key, "read_back", begin + text, inputs, outputs, {}, place, registers)
+        yield Vector(key, "read_back", "".join([begin, SEEN, *parts]), inputs, outputs, {}, place, registers)
 
 
 def reductions():

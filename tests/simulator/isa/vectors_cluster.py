@@ -81,14 +81,8 @@ def addresses():
         )
         outputs = (("d", "b32", np.full(SAMPLES, 5)), ("e", "b32", np.zeros(SAMPLES)))
         yield Vector(key, "both", PLACES + text, (), outputs, registers=REGISTERS)
-        yield Vector(
-            key,
-            "variable",
-            f"{PLACES} {key} d, pool+8; sub.u32 d, d, me;",
-            (),
-            (("d", "b32", np.zeros(SAMPLES)),),
-            registers=REGISTERS,
-        )
+        text = f"{PLACES} {key} d, pool+8; sub.u32 d, d, me;"
+        yield Vector(key, "variable", text, (), (("d", "b32", np.zeros(SAMPLES)),), registers=REGISTERS)
     generic = "cvt.u64.u32 v, s; cvta.shared.u64 v, v; "
     text = f"st.shared.b32 [s], a; {generic} mapa.u64 w, v, you; {SYNC} ld.b32 got, [w]; "
     yield sent("mapa.u64", "generic", text, "b32", a, a)
@@ -232,9 +226,8 @@ def counted(key, name, begin, issue, value, size, received, **how):
     place = Store(rows, np.arange(SAMPLES, dtype=np.int64) * 4, SAMPLES * 4)
     text = f"{PLACES} {INIT.format(count=1)} {EXPECT.format(size=size)} {begin} {SYNC} {issue} {WAIT} {value} {SYNC} {GONE} {to_neighbour(32)}"
     inputs, blobs = how.get("inputs", ()), how.get("blobs", {})
-    return Vector(
-        key, name, text, inputs, (), blobs, {"to": place}, f"{REGISTERS} .reg .b32 got; {how.get('registers', '')}"
-    )
+    registers = f"{REGISTERS} .reg .b32 got; {how.get('registers', '')}"
+    return Vector(key, name, text, inputs, (), blobs, {"to": place}, registers)
 
 
 def copies():
@@ -250,31 +243,23 @@ def copies():
         yield counted(key, f"word_{number}", fill, issue, read, 16, ROWS[:, number], blobs=held)
     load = f"cp.async.bulk.shared::cluster.global.{COUNTED}"
     begin = "mad.lo.u64 v, %lane64, 16, %in; "
-    yield counted(
-        load,
-        "to_the_neighbour",
-        begin,
-        f"{load} [r], [v+{{from}}], 16, [n]; ",
-        "ld.shared.b32 got, [s+8]; ",
-        16,
-        ROWS[:, 2],
-        blobs=held,
-    )
+    issue, read = f"{load} [r], [v+{{from}}], 16, [n]; ", "ld.shared.b32 got, [s+8]; "
+    yield counted(load, "to_the_neighbour", begin, issue, read, 16, ROWS[:, 2], blobs=held)
     # Both samples of a pair send to both blocks, each to its own half of the 32 bytes.
     key = f"{load}.multicast::cluster"
-    half = "shl.b32 t, me, 4; add.u32 s, s, t; "
+    half, both = "shl.b32 t, me, 4; add.u32 s, s, t; ", ".reg .b16 both;"
     for hint, policy in (("", ""), (".L2::cache_hint", ", w")):
         name = f"{key}{hint}"
         mask = "mov.u64 w, 0; mov.u16 both, 3; "
         issue = f"{mask} {name} [s], [v+{{from}}], 16, [m], both{policy}; "
         read = "xor.b32 s, s, 16; ld.shared.b32 got, [s+4]; "
-        yield counted(
-            key, f"both{hint}", begin + half, issue, read, 32, ROWS[:, 1], blobs=held, registers=".reg .b16 both;"
-        )
+        yield counted(key, f"both{hint}", begin + half, issue, read, 32, ROWS[:, 1], blobs=held, registers=both)
     issue = f"mov.u16 both, 1; shl.b16 both, both, you; {key} [s], [v+{{from}}], 16, [m], both; "
-    yield counted(
-        key, "one", begin, issue, "ld.shared.b32 got, [s+12]; ", 16, ROWS[:, 3], blobs=held, registers=".reg .b16 both;"
-    )
+    read = "ld.shared.b32 got, [s+12]; "
+    yield counted(key, "one", begin, issue, read, 16, ROWS[:, 3], blobs=held, registers=both)
+
+
+GENERIC = "cvt.u64.u32 v, r; cvta.shared::cluster.u64 v, v; cvt.u64.u32 w, n; cvta.shared::cluster.u64 w, w; "
 
 
 def stores():
@@ -294,11 +279,7 @@ def stores():
                 key = f"st.async.{space}{COUNTED}.{vector}{kind}"
                 spelled = key if space else key.replace("st.async.", "st.async.weak.")
                 places = ("r", "n") if space else ("v", "w")
-                generic = (
-                    ""
-                    if space
-                    else "cvt.u64.u32 v, r; cvta.shared::cluster.u64 v, v; cvt.u64.u32 w, n; cvta.shared::cluster.u64 w, w; "
-                )
+                generic = "" if space else GENERIC
                 issue = f"{generic} {spelled} [{places[0]}], {listed}, [{places[1]}]; "
                 read = f"ld.shared.b32 got, [s+{size - 4}]; "
                 yield counted(key, "sent", "", issue, read, size, last, inputs=inputs)
@@ -306,16 +287,8 @@ def stores():
 
 def reductions():
     """The cell's first value is the sender's, too: the neighbour finds what becomes of it."""
-    forms = {
-        "add": "u32 s32 u64 s64",
-        "inc": "u32",
-        "dec": "u32",
-        "min": "u32 s32",
-        "max": "u32 s32",
-        "and": "b32",
-        "or": "b32",
-        "xor": "b32",
-    }
+    forms = {"add": "u32 s32 u64 s64", **dict.fromkeys(("inc", "dec"), "u32")}
+    forms |= {**dict.fromkeys(("min", "max"), "u32 s32"), **dict.fromkeys(("and", "or", "xor"), "b32")}
     for word, kinds in forms.items():
         for kind in kinds.split():
             bits = bits_of(kind)
@@ -328,11 +301,7 @@ def reductions():
                 key = f"red.async.{space}{COUNTED}.{word}.{kind}"
                 spelled = key.replace("red.async.", "red.async.relaxed.cluster.")
                 places = ("r", "n") if space else ("v", "w")
-                generic = (
-                    ""
-                    if space
-                    else "cvt.u64.u32 v, r; cvta.shared::cluster.u64 v, v; cvt.u64.u32 w, n; cvta.shared::cluster.u64 w, w; "
-                )
+                generic = "" if space else GENERIC
                 issue = f"st.shared::cluster.b{bits} [r], first; {generic} {spelled} [{places[0]}], a, [{places[1]}]; "
                 read = f"ld.shared.b32 got, [s+{bits // 8 - 4}]; "
                 yield counted(key, "sent", "", issue, read, bits // 8, last, inputs=inputs)

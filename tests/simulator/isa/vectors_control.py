@@ -113,13 +113,8 @@ def fences():
     }
     for key, spelled in forms.items():
         for one in spelled:
-            yield Vector(
-                key,
-                one.replace(" ", "_"),
-                f"add.u32 d, a, 1; {one}; add.u32 d, d, 1;",
-                (("a", "b32", a),),
-                (("d", "b32", a + np.uint32(2)),),
-            )
+            name, text = one.replace(" ", "_"), f"add.u32 d, a, 1; {one}; add.u32 d, d, 1;"
+            yield Vector(key, name, text, (("a", "b32", a),), (("d", "b32", a + np.uint32(2)),))
 
 
 def endings():

@@ -2,6 +2,7 @@
 
 import math
 import random
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -99,6 +100,7 @@ def limits(kind):
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
 
 
+@cache
 def as_large_as_integers(kind):
     """Anything, and numbers with fractions up to those of more than 64 bits."""
     rng = random.Random(f"integers {kind.name}")
@@ -148,6 +150,7 @@ def to_integers():
             )
 
 
+@cache
 def near_ties_of_integers(bits, target):
     """Anything, and integers on ties of the format, just below and just above."""
     rng = random.Random(f"{bits}")
@@ -211,14 +214,8 @@ def canonical_only_where_seen():
     inputs = (("a", "b32", nan), ("b", "b32", column(F32, 1)))
     yield Vector("cvt.rn.bf16.f32", "nan_chain", text, inputs, outputs, registers=".reg .f32 x;")
     guarded = "mov.b32 x, a; @g add.f32 x, a, b; add.f32 x, x, 0f3F800000; mov.b32 e, x;"
-    yield Vector(
-        "cvt.rn.bf16.f32",
-        "nan_chain_guarded",
-        guarded + "cvt.rn.bf16.f32 d, x;",
-        (*inputs, ("g", "pred", GUARD)),
-        outputs,
-        registers=".reg .f32 x;",
-    )
+    text, given = guarded + "cvt.rn.bf16.f32 d, x;", (*inputs, ("g", "pred", GUARD))
+    yield Vector("cvt.rn.bf16.f32", "nan_chain_guarded", text, given, outputs, registers=".reg .f32 x;")
 
 
 def family():

@@ -11,8 +11,6 @@ from tests.simulator.bench import SAMPLES
 from tests.simulator.isa.oracle import FORMATS, cleared, is_infinite, is_nan
 from tests.simulator.isa.vectors_integer import alone, vectors_of
 
-_cache = {}
-
 
 def edges(kind):
     """Patterns around everything that is special in a format."""
@@ -21,12 +19,8 @@ def edges(kind):
     values = [0, 1, 2, 3, step - 1, step, step + 1, one, one + 1, one - 1, one + step, one - step, one + step // 2]
     values += [kind.infinity - 1, kind.infinity - 2, kind.infinity - step, kind.infinity]
     values += [kind.infinity + 1, kind.infinity | step >> 1, (1 << (kind.bits - 1)) - 1]
-    values += [
-        one + (kind.precision - 1) * step,
-        one + kind.precision * step,
-        one + kind.precision * step + 1,
-        one | 0x55,
-    ]
+    large = one + kind.precision * step
+    values += [large - step, large, large + 1, one | 0x55]
     return [*values, *(value | kind.sign for value in values)]
 
 
@@ -46,13 +40,11 @@ def random_bits(kind, rng):
     return sign | exponent << kind.mantissa_bits | mantissa
 
 
+@cache
 def patterns(kind, role, count=SAMPLES):
-    key = (kind.name, role)
-    if key not in _cache:
-        rng = random.Random(f"{kind.name} {role}")
-        table = edges(kind)
-        _cache[key] = [rng.choice(table) if rng.random() < 0.45 else random_bits(kind, rng) for _ in range(count)]
-    return _cache[key]
+    rng = random.Random(f"{kind.name} {role}")
+    table = edges(kind)
+    return [rng.choice(table) if rng.random() < 0.45 else random_bits(kind, rng) for _ in range(count)]
 
 
 def column(kind, role):

@@ -1,6 +1,7 @@
 """Vectors of integer arithmetic, shifts, logic and selection. The oracle is Python's own integers."""
 
 import random
+from functools import cache
 
 import numpy as np
 
@@ -8,7 +9,6 @@ from tests.simulator.bench import SAMPLES, Vector
 from tests.simulator.isa.oracle import divide, signed, wrap
 
 INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
-_cache = {}
 
 
 def width(kind):
@@ -24,24 +24,22 @@ def edges(bits):
     return [value % top for value in values]
 
 
+@cache
 def samples(bits, role):
     """Edges against edges for the first operands, then random bits (short numbers too, so that divisions say something)."""
-    key = (bits, role)
-    if key not in _cache:
-        rng = random.Random(f"{bits} {role}")
-        table = edges(bits)
-        out = []
-        for number in range(SAMPLES):
-            if number < len(table) ** 2 and role < 2:
-                out.append(table[number % len(table)] if role == 0 else table[number // len(table)])
-            elif rng.random() < 0.3:
-                out.append(rng.choice(table))
-            elif rng.random() < 0.3:
-                out.append(wrap(rng.getrandbits(6) - 32, bits))
-            else:
-                out.append(rng.getrandbits(bits))
-        _cache[key] = np.array(out, np.uint64).astype(f"u{bits // 8}")
-    return _cache[key]
+    rng = random.Random(f"{bits} {role}")
+    table = edges(bits)
+    out = []
+    for number in range(SAMPLES):
+        if number < len(table) ** 2 and role < 2:
+            out.append(table[number % len(table)] if role == 0 else table[number // len(table)])
+        elif rng.random() < 0.3:
+            out.append(rng.choice(table))
+        elif rng.random() < 0.3:
+            out.append(wrap(rng.getrandbits(6) - 32, bits))
+        else:
+            out.append(rng.getrandbits(bits))
+    return np.array(out, np.uint64).astype(f"u{bits // 8}")
 
 
 GUARD = np.array([random.Random(f"guard {i}").getrandbits(1) for i in range(SAMPLES)], np.uint32)
@@ -87,13 +85,8 @@ def vectors_of(key, function, to_bits, from_bits, columns=None, literals=None):
             fixed = [np.full(SAMPLES, bits, c.dtype) if p == position else c for p, c in enumerate(columns)]
             written = ", ".join(text if p == position else n for p, n in enumerate(names))
             kept = tuple(one for p, one in enumerate(inputs) if p != position)
-            yield Vector(
-                key,
-                f"literal_{names[position]}={text}",
-                f"{key} d, {written};",
-                kept,
-                (("d", to, apply(function, fixed, to_bits)),),
-            )
+            output = ("d", to, apply(function, fixed, to_bits))
+            yield Vector(key, f"literal_{names[position]}={text}", f"{key} d, {written};", kept, (output,))
 
 
 def _guarded(key, names, inputs, to, good):
@@ -149,20 +142,13 @@ def arithmetic():
         yield from vectors_of(f"mad.lo.{kind}", lambda a, b, c: a * b + c, bits, (bits,) * 3, literals=mad)
         if bits < 64:
             wide = 2 * bits
-            yield from vectors_of(
-                f"mul.wide.{kind}",
-                lambda a, b, of=of: of(a) * of(b),
-                wide,
-                (bits, bits),
-                literals={1: literals_for(kind)},
-            )
-            yield from vectors_of(
-                f"mad.wide.{kind}",
-                lambda a, b, c, of=of: of(a) * of(b) + c,
-                wide,
-                (bits, bits, wide),
-                literals={1: literals_for(kind)[:2], 2: literals_for(f"{kind[0]}{wide}")[:2]},
-            )
+
+            def product(a, b, c=0, of=of):
+                return of(a) * of(b) + c
+
+            yield from vectors_of(f"mul.wide.{kind}", product, wide, (bits,) * 2, literals={1: literals_for(kind)})
+            mad = {1: literals_for(kind)[:2], 2: literals_for(f"{kind[0]}{wide}")[:2]}
+            yield from vectors_of(f"mad.wide.{kind}", product, wide, (bits, bits, wide), literals=mad)
         if kind[0] == "s":
             yield from vectors_of(f"neg.{kind}", lambda a: -a, bits, (bits,))
             yield from vectors_of(f"abs.{kind}", lambda a, of=of: abs(of(a)), bits, (bits,))
@@ -201,13 +187,8 @@ def selections():
         bits = width(kind)
         number = f"0f{0x7FC12345:08X}" if kind == "f32" else f"0d{0xFFF8000000000001:016X}" if kind == "f64" else "77"
         value = {"f32": 0x7FC12345, "f64": 0xFFF8000000000001}.get(kind, 77)
-        yield from vectors_of(
-            f"selp.{kind}",
-            lambda a, b, p: a if p else b,
-            bits,
-            (bits, bits, 1),
-            literals={0: [(number, value)], 1: [(number, value)]},
-        )
+        literals = {at: [(number, value)] for at in (0, 1)}
+        yield from vectors_of(f"selp.{kind}", lambda a, b, p: a if p else b, bits, (bits, bits, 1), literals=literals)
 
 
 def permutations():

@@ -78,15 +78,8 @@ def _load(key, words, pattern, kind, count, width, home):
         outputs.append((name, f"b{home}", np.array(extended, np.uint64)))
     head, rest = key.split(".", 1)
     text = f"add.s64 p, at, %in; {head}.{words}{rest} {listed(names)}, [p+{{data}}];"
-    return Vector(
-        key,
-        f"{pattern}_r{home}_{words or 'bare'}",
-        text,
-        (("at", "b64", at),),
-        tuple(outputs),
-        {"data": table},
-        registers=".reg .b64 p;",
-    )
+    name, inputs = f"{pattern}_r{home}_{words or 'bare'}", (("at", "b64", at),)
+    return Vector(key, name, text, inputs, tuple(outputs), {"data": table}, registers=".reg .b64 p;")
 
 
 def devices():
@@ -144,15 +137,9 @@ def negative_offsets():
     values = np.array(fields(table[at[:, None] + np.arange(8)], 1)[0], np.uint64)
     for number, spelled in enumerate(("+-4096", "-4096", " + -0x1000", "-0X1000", " - 4096", "+-010000")):
         text = f"add.s64 p, at, %in; add.s64 p, p, {{data}}; ld.global.b64 d, [p{spelled}];"
-        yield Vector(
-            "ld.global.b64",
-            f"before_{number}",
-            text,
-            (("at", "b64", before),),
-            (("d", "b64", values),),
-            {"data": table},
-            registers=".reg .b64 p;",
-        )
+        inputs, outputs = (("at", "b64", before),), (("d", "b64", values),)
+        how = {"registers": ".reg .b64 p;"}
+        yield Vector("ld.global.b64", f"before_{number}", text, inputs, outputs, {"data": table}, **how)
 
 
 def in_place():
@@ -188,12 +175,8 @@ def round_trip(count, kind, home, names="sd"):
     columns = [samples(home, one) for one in range(count)]
     back = [[wrap(signed(v, bits) if kind[0] == "s" else wrap(v, bits), home) for v in c.tolist()] for c in columns]
     inputs = tuple((n, f"b{home}", c) for n, c in zip(s, columns, strict=True))
-    return (
-        listed(s),
-        listed(d),
-        inputs,
-        tuple((n, f"b{home}", np.array(c, np.uint64)) for n, c in zip(d, back, strict=True)),
-    )
+    outputs = tuple((n, f"b{home}", np.array(c, np.uint64)) for n, c in zip(d, back, strict=True))
+    return listed(s), listed(d), inputs, outputs
 
 
 def held(contents, at, count, kind):

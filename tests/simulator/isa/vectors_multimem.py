@@ -121,14 +121,12 @@ def reduce_floats(ranks):
                     for one in used
                 }
                 good[model] = np.array([[results[int(s) + e] for e in range(elements)] for s in first], np.uint64)
+            bits = kind.bits * packed
+            good = {model: by_register(values, registers, bits) for model, values in good.items()}
+            mnemonic = f"ld_reduce.{REDUCE_WORDS[number % 6]}add.{accumulator}{vector}{name}"
+            data = table.view(np.uint8).reshape(ranks, -1)
             yield reduction(
-                f"multimem.{accumulator}add.ld_reduce.{vector}{name}",
-                f"ld_reduce.{REDUCE_WORDS[number % 6]}add.{accumulator}{vector}{name}",
-                pattern,
-                table.view(np.uint8).reshape(ranks, -1),
-                at,
-                {model: by_register(values, registers, kind.bits * packed) for model, values in good.items()},
-                kind.bits * packed,
+                f"multimem.{accumulator}add.ld_reduce.{vector}{name}", mnemonic, pattern, data, at, good, bits
             )
 
 
@@ -186,15 +184,12 @@ def reduce_integers(ranks):
             at = places(("affine", "scattered", "uniform")[number % 3], bits // 8)
             results = [integer(word, kind, [int(x) for x in table[:, at_one // (bits // 8)]]) for at_one in at.tolist()]
             good = np.array(results, np.uint64).astype(f"u{bits // 8}").reshape(-1, 1)
-            yield reduction(
-                f"multimem.{word}.ld_reduce.{kind}" if word < "ld" else f"multimem.ld_reduce.{word}.{kind}",
+            key = f"multimem.{word}.ld_reduce.{kind}" if word < "ld" else f"multimem.ld_reduce.{word}.{kind}"
+            mnemonic, data = (
                 f"ld_reduce.{REDUCE_WORDS[number % 6]}{word}.{kind}",
-                "integer",
                 table.view(np.uint8).reshape(ranks, -1),
-                at,
-                {"exact": good, "stated": good},
-                bits,
             )
+            yield reduction(key, mnemonic, "integer", data, at, {"exact": good, "stated": good}, bits)
 
 
 MINE = "add.s64 p, at, %mccells; setp.ne.u32 q, mine, 0;"
@@ -260,14 +255,11 @@ def reductions(ranks):
                         after[replica, cell] = integer(
                             word, kind, [int(after[replica, cell]), int(values[rank, sample])]
                         )
-            yield MultimemVector(
-                f"multimem.{word}.red.{kind}" if word < "red" else f"multimem.red.{word}.{kind}",
-                "all_replicas",
-                f"add.s64 p, at, %mccells; multimem.red.{RED_WORDS[number % 6]}{word}.{kind} [p+{{cells}}], a;",
-                {"at": ("b64", np.tile(at, (ranks, 1))), "a": (f"b{bits}", values)},
-                before=before.view(np.uint8),
-                after=after.view(np.uint8),
-            )
+            key = f"multimem.{word}.red.{kind}" if word < "red" else f"multimem.red.{word}.{kind}"
+            text = f"add.s64 p, at, %mccells; multimem.red.{RED_WORDS[number % 6]}{word}.{kind} [p+{{cells}}], a;"
+            given = {"at": ("b64", np.tile(at, (ranks, 1))), "a": (f"b{bits}", values)}
+            kept = {"before": before.view(np.uint8), "after": after.view(np.uint8)}
+            yield MultimemVector(key, "all_replicas", text, given, **kept)
 
 
 def family(ranks):

@@ -9,22 +9,9 @@ from functools import cache
 import numpy as np
 
 import tests.simulator.isa.oracle as oracle
+from tests.simulator.isa import vectors_multimem
 from tests.simulator.isa.oracle import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, Fraction
 from tests.simulator.isa.vectors_float import edges, random_bits
-from tests.simulator.isa.vectors_multimem import (
-    COUNT,
-    MINE,
-    RED_WORDS,
-    REDUCE_WORDS,
-    MultimemVector,
-    by_register,
-    dealt,
-    listed,
-    places,
-    reduction,
-    sources,
-    store,
-)
 
 PERIOD = 512
 SHORT = ((2, 1), (4, 1), (8, 1), (1, 2), (2, 2), (4, 2))
@@ -132,30 +119,23 @@ def reductions(ranks):
         size = 2 if kind else 1
         table = halves(kind, ranks) if kind else codes(oracle.FORMATS8[name], ranks)
         elements = registers * packed
-        at = places(("affine", "scattered", "uniform")[number % 3], elements * size)
-        repeats = -(-2 * COUNT * elements // PERIOD)
+        at = vectors_multimem.places(("affine", "scattered", "uniform")[number % 3], elements * size)
+        repeats = -(-2 * vectors_multimem.COUNT * elements // PERIOD)
         data = np.ascontiguousarray(np.tile(table, (1, repeats))).view(np.uint8).reshape(ranks, -1)
         columns = (at[:, None] // size + np.arange(elements)) % PERIOD
         bits = 8 * size * packed
         good = {
-            model: by_register(results(name, ranks, word, model)[columns], registers, bits)
+            model: vectors_multimem.by_register(results(name, ranks, word, model)[columns], registers, bits)
             for model in ("exact", "stated")
         }
         ending = spelled(name, registers, packed)
-        yield reduction(
-            f"multimem.ld_reduce.{word}.{ending}",
-            f"ld_reduce.{REDUCE_WORDS[number % 6]}{word}.{ending}",
-            "short",
-            data,
-            at,
-            good,
-            bits,
-        )
+        mnemonic = f"ld_reduce.{vectors_multimem.REDUCE_WORDS[number % 6]}{word}.{ending}"
+        yield vectors_multimem.reduction(f"multimem.ld_reduce.{word}.{ending}", mnemonic, "short", data, at, good, bits)
 
 
 def stores(ranks):
     for number, (name, (registers, packed)) in enumerate((kind.name, one) for kind in (E4M3, E5M2) for one in TINY):
-        yield store(ranks, spelled(name, registers, packed), registers, packed, number + 1)
+        yield vectors_multimem.store(ranks, spelled(name, registers, packed), registers, packed, number + 1)
 
 
 def additions(ranks):
@@ -165,25 +145,27 @@ def additions(ranks):
     for number, (kind, (registers, packed)) in enumerate(layouts):
         rng = random.Random(f"red {number} {ranks}")
         elements, size = registers * packed, kind.bits // 8
-        at = places("affine" if number % 2 else "scattered", elements * size)
+        at = vectors_multimem.places("affine" if number % 2 else "scattered", elements * size)
         table = [rng.choice(edges(kind)) if rng.random() < 0.3 else random_bits(kind, rng) for _ in range(512)]
-        drawn = rng.choices(table, k=(2 * ranks + 1) * COUNT * elements)
-        before, values = np.split(np.array(drawn, np.uint64).astype(f"u{size}"), [2 * ranks * COUNT * elements])
-        before, values = before.reshape(ranks, -1), values.reshape(COUNT, elements)
+        drawn = rng.choices(table, k=(2 * ranks + 1) * vectors_multimem.COUNT * elements)
+        before, values = np.split(
+            np.array(drawn, np.uint64).astype(f"u{size}"), [2 * ranks * vectors_multimem.COUNT * elements]
+        )
+        before, values = before.reshape(ranks, -1), values.reshape(vectors_multimem.COUNT, elements)
         after = before.copy()
         for sample, start in enumerate((at // size).tolist()):
             for one in range(elements):
                 for replica in range(ranks):
                     old = int(before[replica, start + one])
                     after[replica, start + one] = oracle.add(old, int(values[sample, one]), kind)
-        words = by_register(values, registers, kind.bits * packed)
-        inputs = sources(words, kind.bits * packed, ranks)
+        words = vectors_multimem.by_register(values, registers, kind.bits * packed)
+        inputs = vectors_multimem.sources(words, kind.bits * packed, ranks)
         ending = spelled(kind.name, registers, packed)
-        yield MultimemVector(
+        yield vectors_multimem.MultimemVector(
             f"multimem.red.add.{ending}",
             "once",
-            f"{MINE} @q multimem.red.{RED_WORDS[number % 6]}add.{ending} [p+{{cells}}], {listed(list(inputs))};",
-            {**inputs, **dealt(at, ranks)},
+            f"{vectors_multimem.MINE} @q multimem.red.{vectors_multimem.RED_WORDS[number % 6]}add.{ending} [p+{{cells}}], {vectors_multimem.listed(list(inputs))};",
+            {**inputs, **vectors_multimem.dealt(at, ranks)},
             before=before.view(np.uint8),
             after=after.view(np.uint8),
         )
@@ -191,22 +173,18 @@ def additions(ranks):
 
 def contended(ranks):
     """Small integers from all ranks to cells that four samples share: every sum is exact, in whatever order."""
-    at = places("scattered", 16)[np.arange(COUNT) // 4]
-    values = np.random.default_rng(ranks).integers(-8, 9, (ranks, COUNT, 4)).astype(np.float32)
-    before = np.tile(np.arange(2 * COUNT * 4, dtype=np.float32), (ranks, 1))
+    at = vectors_multimem.places("scattered", 16)[np.arange(vectors_multimem.COUNT) // 4]
+    values = np.random.default_rng(ranks).integers(-8, 9, (ranks, vectors_multimem.COUNT, 4)).astype(np.float32)
+    before = np.tile(np.arange(2 * vectors_multimem.COUNT * 4, dtype=np.float32), (ranks, 1))
     after = before.copy()
     for one in range(4):
         np.add.at(after, (slice(None), at // 4 + one), values[:, :, one].sum(axis=0))
     names = [f"s{one}" for one in range(4)]
     inputs = {one: ("b32", values[:, :, n].view(np.uint32)) for n, one in enumerate(names)}
-    yield MultimemVector(
-        "multimem.red.add.v4.f32",
-        "contended",
-        f"add.s64 p, at, %mccells; multimem.red.add.v4.f32 [p+{{cells}}], {{{', '.join(names)}}};",
-        {**inputs, "at": ("b64", np.tile(at, (ranks, 1)))},
-        before=before.view(np.uint8),
-        after=after.view(np.uint8),
-    )
+    text = f"add.s64 p, at, %mccells; multimem.red.add.v4.f32 [p+{{cells}}], {{{', '.join(names)}}};"
+    kept = {"before": before.view(np.uint8), "after": after.view(np.uint8)}
+    given = {**inputs, "at": ("b64", np.tile(at, (ranks, 1)))}
+    yield vectors_multimem.MultimemVector("multimem.red.add.v4.f32", "contended", text, given, **kept)
 
 
 def family(ranks):

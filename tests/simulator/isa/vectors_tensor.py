@@ -11,15 +11,7 @@ from memory.fabric import DeviceFault
 from simulator.isa import key_of
 from simulator.ptx.parse import parse_kernel
 from tests.simulator.harness import ARCH, executable, get, make_world, module, put, start, succeed
-from tests.simulator.isa.tensor_maps import (
-    SIZES,
-    Map,
-    case_of,
-    encoded,
-    loaded,
-    pairwise_cases,
-    stored,
-)
+from tests.simulator.isa.tensor_maps import SIZES, Map, case_of, encoded, loaded, pairwise_cases, stored
 from tests.simulator.isa.vectors_bulk import TO_GLOBAL
 
 STAGE_BYTES = 8192
@@ -224,12 +216,8 @@ def reductions():
 
 
 def refused_reductions():
-    return [
-        (_small(2, element), word)
-        for word, kinds in REDUCTIONS.items()
-        for element in sorted(SIZES)
-        if element not in kinds.split()
-    ]
+    elements = {word: sorted({*SIZES} - {*kinds.split()}) for word, kinds in REDUCTIONS.items()}
+    return [(_small(2, element), word) for word, some in elements.items() for element in some]
 
 
 def first_unit(made):

@@ -89,13 +89,8 @@ def votes():
                 flags = column if not sign else 1 - column
                 text = f"vote.sync.{word}.pred d, {sign}a, -1;"
                 found = np.array(by_warp(function, flags))
-                yield Vector(
-                    f"vote.sync.{word}.pred",
-                    f"{name}{'_not' if sign else ''}",
-                    text,
-                    (("a", "pred", column),),
-                    (("d", "pred", found),),
-                )
+                inputs, outputs = (("a", "pred", column),), (("d", "pred", found),)
+                yield Vector(f"vote.sync.{word}.pred", f"{name}{'_not' if sign else ''}", text, inputs, outputs)
         bits = by_warp(lambda places, values: sum(v << p for p, v in zip(places, values, strict=True)), column)
         text = "vote.sync.ballot.b32 d, a, 0xffffffff; and.b32 d, d, 0xdddddddd;"
         yield Vector("vote.sync.ballot.b32", name, text, (("a", "pred", column),), (("d", "b32", np.array(bits)),))
@@ -137,24 +132,10 @@ def elections():
 
 
 def reductions():
-    neutral = {
-        "add": 0,
-        "min.u32": 2**32 - 1,
-        "min.s32": 2**31 - 1,
-        "max.u32": 0,
-        "max.s32": 2**31,
-        "and": 2**32 - 1,
-        "or": 0,
-        "xor": 0,
-    }
-    folds = {
-        "add": sum,
-        "min": min,
-        "max": max,
-        "and": lambda v: int(np.bitwise_and.reduce(v)),
-        "or": lambda v: int(np.bitwise_or.reduce(v)),
-        "xor": lambda v: int(np.bitwise_xor.reduce(v)),
-    }
+    neutral = {"min.u32": 2**32 - 1, "min.s32": 2**31 - 1, "max.s32": 2**31, "and": 2**32 - 1}
+    folds = {"add": sum, "min": min, "max": max}
+    for word in ("and", "or", "xor"):
+        folds[word] = lambda v, word=word: int(getattr(np, f"bitwise_{word}").reduce(v))
     for word, fold in folds.items():
         for kind in ("u32", "s32") if word in ("add", "min", "max") else ("b32",):
             away = neutral.get(f"{word}.{kind}", neutral.get(word, 0))
@@ -251,14 +232,8 @@ def blocks():
             text = f"{bar}.red.{word}.pred d, 2, !a;"
             yield Vector(f"{bar}.red.{word}.pred", "zeros", text, (("a", "pred", same),), (("d", "pred", same * 0),))
         text = f"mov.u32 e, %tid.x; and.b32 e, e, 3; setp.eq.u32 q, e, 2; {bar}.red.popc.u32 d, 2, q; mov.u32 e, %ntid.x; shr.u32 e, e, 2; sub.u32 d, d, e;"
-        yield Vector(
-            f"{bar}.red.popc.u32",
-            "a_quarter",
-            text,
-            (),
-            (("d", "b32", LANES * 0),),
-            registers=".reg .b32 e; .reg .pred q;",
-        )
+        zero, registers = (("d", "b32", LANES * 0),), ".reg .b32 e; .reg .pred q;"
+        yield Vector(f"{bar}.red.popc.u32", "a_quarter", text, (), zero, registers=registers)
         text = f"mov.u32 d, 7; @never {bar}.arrive 6, 64; add.u32 d, d, 1;"
         yield Vector(
             f"{bar}.arrive", "passed_by", text, (("never", "pred", LANES * 0),), (("d", "b32", LANES * 0 + 8),)

@@ -101,13 +101,9 @@ def test_poison_stored_beside_a_payload_or_its_kept_piece_is_seen_in_the_first_l
             kept = changed_pieces(fabric, buffer, [Piece(8, 16, None)], data, "mine", 0)
             return kept + changed_guards(fabric, buffer, "mine", 0)
 
-    assert (
-        run(make_world(2), program).results
-        == [
-            [
-                "mine changed at byte 15 in launch 0: 0xff, was never written (1 bytes changed)",
-                "mine's guard after the buffer changed at byte 16 in launch 0: 0xff, was never written (1 bytes changed)",
-            ]
-        ]
-        * 2
-    )
+    told = ["mine", "mine's guard after the buffer"]
+    said = [
+        f"{one} changed at byte {at} in launch 0: 0xff, was never written (1 bytes changed)"
+        for at, one in enumerate(told, 15)
+    ]
+    assert run(make_world(2), program).results == [said] * 2

@@ -43,15 +43,8 @@ def launch(body, base, ranks=1, grid=1, block=1, guilty=None, **options):
         half = fabric.allocate(1 << 20, 256, "half")
         fabric.write(half, 0, torch.zeros(1 << 19, dtype=torch.uint8))
         fabric.free(hole)
-        places = Places(
-            data.address,
-            hole.address,
-            fresh.address,
-            half.address,
-            fabric.peer_address(data, (fabric.rank + 1) % ranks),
-            fabric.multicast_address(data),
-            fabric.world_size,
-        )
+        peers = fabric.peer_address(data, (fabric.rank + 1) % ranks), fabric.multicast_address(data)
+        places = Places(data.address, hole.address, fresh.address, half.address, *peers, fabric.world_size)
         mine = guilty is None or fabric.rank == guilty
         start(fabric, executable(ptx), grid, block, [base(places) if mine else places.half])
         fabric.synchronize()

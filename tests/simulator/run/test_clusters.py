@@ -7,22 +7,9 @@ import pytest
 
 from memory.fabric import Deadlock, DeviceFault, Launch
 from tests.golden import refused, same_text
-from tests.simulator.harness import (
-    executable,
-    failed,
-    get,
-    in_orders,
-    make_world,
-    module,
-    orders,
-    put,
-    ran,
-    start,
-    stored,
-    succeed,
-)
+from tests.simulator import harness
 
-schedules = in_orders(6)
+schedules = harness.in_orders(6)
 SYNC = "barrier.cluster.arrive; barrier.cluster.wait;"
 NEXT = (
     "mov.u32 %r10, %cluster_ctarank; mov.u32 %r11, %cluster_nctarank; add.u32 %r10, %r10, 1; rem.u32 %r10, %r10, %r11;"
@@ -53,15 +40,15 @@ def places(grid, cluster, directives=""):
     )
     stores = "".join(f"{read} st.global.b32 [%d1+{4 * at}], %r1;\n" for at, read in enumerate(reads))
     body = f"{number} mul.wide.u32 %d1, %r2, {4 * len(PLACES)}; add.s64 %d1, %d1, %out;\n{stores}"
-    code = executable(module(body, ["u64 out"]).replace(")\n{", f")\n{directives}\n{{", 1))
+    code = harness.executable(harness.module(body, ["u64 out"]).replace(")\n{", f")\n{directives}\n{{", 1))
 
     def program(fabric):
         out = fabric.allocate(4 * len(PLACES) * int(np.prod(grid)), 256, "out")
         for _ in range(2):
-            start(fabric, code, grid, 1, [out.address], cluster=cluster)
-        return get(fabric, out, "u4").reshape(-1, len(PLACES)).tolist()
+            harness.start(fabric, code, grid, 1, [out.address], cluster=cluster)
+        return harness.get(fabric, out, "u4").reshape(-1, len(PLACES)).tolist()
 
-    return succeed(make_world(2), program).results
+    return harness.succeed(harness.make_world(2), program).results
 
 
 @pytest.mark.parametrize(
@@ -111,19 +98,19 @@ HISTOGRAM = """
 
 def histogram(ranks, cluster, sync=SYNC, **options):
     """Each block of a cluster has 16 of its bins; all ranks add to the bins of rank 0."""
-    code = executable(module(HISTOGRAM.replace("SYNC", sync), ["u64 data", "u64 out"]))
+    code = harness.executable(harness.module(HISTOGRAM.replace("SYNC", sync), ["u64 data", "u64 out"]))
     data = [np.random.default_rng(rank).integers(0, 16 * cluster, 16 * 32, np.uint32) for rank in range(ranks)]
 
     def program(fabric):
-        given = put(fabric, "data", data[fabric.rank])
-        out = put(fabric, "out", np.zeros(16 * cluster, np.uint32))
+        given = harness.put(fabric, "data", data[fabric.rank])
+        out = harness.put(fabric, "out", np.zeros(16 * cluster, np.uint32))
         fabric.barrier()
-        start(fabric, code, 16, 32, [given.address, fabric.peer_address(out, 0)], cluster=cluster)
+        harness.start(fabric, code, 16, 32, [given.address, fabric.peer_address(out, 0)], cluster=cluster)
         fabric.synchronize()
         fabric.barrier()
-        return get(fabric, out, "u4")
+        return harness.get(fabric, out, "u4")
 
-    found = succeed(make_world(ranks, **options), program).results[0]
+    found = harness.succeed(harness.make_world(ranks, **options), program).results[0]
     assert np.array_equal(found, np.bincount(np.concatenate(data), minlength=16 * cluster))
 
 
@@ -156,7 +143,7 @@ def test_generic_addresses_reach_other_blocks(options):
       isspacep.shared::cluster %p1, %d8; @!%p1 trap; isspacep.shared::cta %p2, %d8; @%p2 trap; isspacep.shared::cta %p3, %d4; @!%p3 trap;
       {SYNC}
     """
-    found = stored(body, 6, 32, 3, **options)
+    found = harness.stored(body, 6, 32, 3, **options)
     assert found == [
         1000 * ((rank + 2) % 3) + 32 * (3 * cluster + (rank + 2) % 3) + thread
         for cluster, rank, thread in itertools.product(range(2), range(3), range(32))
@@ -168,7 +155,7 @@ def test_an_address_of_the_own_block_works_for_both_spaces():
       .shared .align 4 .b32 word; mov.u32 %r1, %cluster_ctarank; mapa.shared::cluster.u32 %r3, word, %r1;
       st.shared::cta.u32 [%r3], %lane; ld.shared::cluster.u32 %r2, [word];
     """
-    assert stored(body, 4, 1, 2) == [0, 1, 2, 3]
+    assert harness.stored(body, 4, 1, 2) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +173,7 @@ def test_an_address_of_the_own_block_works_for_both_spaces():
     ids=["pairs", "pairs_generic", "other_block", "no_such_rank", "not_generic", "no_such_block", "outside", "poison"],
 )
 def test_what_is_wrong_with_an_address(body):
-    same_text(failed(f".shared .align 4 .b32 word; {body}", 2, cluster=2))
+    same_text(harness.failed(f".shared .align 4 .b32 word; {body}", 2, cluster=2))
 
 
 def test_the_shared_memory_of_a_block_that_returned_is_gone():
@@ -195,13 +182,13 @@ def test_the_shared_memory_of_a_block_that_returned_is_gone():
       mov.u32 %r5, 200; LOOP: sub.u32 %r5, %r5, 1; setp.ne.u32 %p2, %r5, 0; @%p2 bra LOOP;
       mapa.shared::cluster.u32 %r1, word, 1; ld.shared::cluster.u32 %r2, [%r1];
     """
-    same_text(failed(body.replace("LOOP:", "setp.ne.u32 %p3, %block, 2; @%p3 ret; LOOP:"), 4, cluster=2))
+    same_text(harness.failed(body.replace("LOOP:", "setp.ne.u32 %p3, %block, 2; @%p3 ret; LOOP:"), 4, cluster=2))
 
 
 def test_a_block_may_not_have_begun_before_a_barrier_of_the_cluster():
     body = ".shared .align 4 .b32 word; mapa.shared::cluster.u32 %r1, word, 1; st.shared::cluster.u32 [%r1], 7;"
     body += SYNC
-    said = [str(ran(body, {}, 2, cluster=2, schedule="random", seed=seed).errors[0]) for seed in range(8)]
+    said = [str(harness.ran(body, {}, 2, cluster=2, schedule="random", seed=seed).errors[0]) for seed in range(8)]
     assert any("shared memory of block 1, which may not have begun: no barrier of the cluster" in one for one in said)
 
 
@@ -214,8 +201,8 @@ def test_threads_wait_for_a_word_that_another_block_stores():
       mapa.shared::cluster.u32 %r3, word, 1; st.release.cluster.shared::cluster.u32 [%r3], 6;
       END: {SYNC}
     """
-    for options in orders(6):
-        assert stored(body, 4, 1, 2, **options) == [5, 6, 5, 6]
+    for options in harness.orders(6):
+        assert harness.stored(body, 4, 1, 2, **options) == [5, 6, 5, 6]
 
 
 # Barriers
@@ -234,7 +221,7 @@ def test_phases_follow_each_other(options):
     total = 0
     for turn in range(10):
         total = 3 * total + turn
-    assert stored(body, 8, 40, 4, **options) == [total] * 320
+    assert harness.stored(body, 8, 40, 4, **options) == [total] * 320
 
 
 @schedules
@@ -244,7 +231,7 @@ def test_threads_that_returned_are_not_waited_for(options):
       mov.u32 %r1, %cluster_ctarank; setp.eq.u32 %p1, %r1, 1; @%p1 ret; setp.eq.u32 %p2, %r1, 2; setp.gt.u32 %p3, %r0, 31;
       and.pred %p2, %p2, %p3; mov.u32 %r2, 3; @%p2 bra END; {SYNC} mov.u32 %r2, 4; END:
     """
-    assert stored(body, 4, 64, 4, **options) == [4] * 64 + [99] * 64 + [4] * 32 + [3] * 32 + [4] * 64
+    assert harness.stored(body, 4, 64, 4, **options) == [4] * 64 + [99] * 64 + [4] * 32 + [3] * 32 + [4] * 64
 
 
 @schedules
@@ -253,7 +240,7 @@ def test_an_arrival_counts_though_its_thread_returns(options):
       mov.u32 %r2, %cluster_ctarank; barrier.cluster.arrive.relaxed; setp.eq.u32 %p1, %r2, 1; @%p1 bra END;
       barrier.cluster.wait; END:
     """
-    assert stored(body, 4, 32, 2, **options) == [0] * 32 + [1] * 32 + [0] * 32 + [1] * 32
+    assert harness.stored(body, 4, 32, 2, **options) == [0] * 32 + [1] * 32 + [0] * 32 + [1] * 32
 
 
 def test_a_wait_at_the_end_of_a_long_way_passes_a_phase_that_is_over():
@@ -261,15 +248,15 @@ def test_a_wait_at_the_end_of_a_long_way_passes_a_phase_that_is_over():
       barrier.cluster.arrive; mov.u32 %r2, 0; setp.eq.u32 %p1, %r0, 5; @!%p1 bra MEET;
       LOOP: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 100; @%p2 bra LOOP; MEET: barrier.cluster.wait;
     """
-    for options in orders(6):
-        assert stored(body, 2, 32, 2, **options) == [100 if thread % 32 == 5 else 0 for thread in range(64)]
+    for options in harness.orders(6):
+        assert harness.stored(body, 2, 32, 2, **options) == [100 if thread % 32 == 5 else 0 for thread in range(64)]
 
 
 @schedules
 def test_a_block_that_misses_the_barrier_ends_in_a_report(options):
     """Thread 33 of the second cluster's middle block goes to a barrier of its block that no other comes to."""
     body = f"setp.eq.u32 %p1, %lane, 289; @%p1 bra ELSE; {SYNC} ret; ELSE: bar.sync 1, 64;"
-    said = failed(body, grid=6, block=64, cluster=3, **options)
+    said = harness.failed(body, grid=6, block=64, cluster=3, **options)
     assert said.startswith("Deadlock")
     same_text(said)
     assert "cluster 0" not in said
@@ -277,7 +264,7 @@ def test_a_block_that_misses_the_barrier_ends_in_a_report(options):
 
 def test_a_report_names_blocks_in_three_dimensions_and_says_how_many_are_missing():
     body = f"mov.u32 %r1, %ctaid.y; setp.eq.u32 %p1, %r1, 1; @%p1 bra ELSE; {SYNC} ret; ELSE: bar.sync 1, 64;"
-    error = ran(body, {}, (2, 2, 1), 32, cluster=(1, 2, 1)).error()
+    error = harness.ran(body, {}, (2, 2, 1), 32, cluster=(1, 2, 1)).error()
     assert isinstance(error, Deadlock)
     same_text(str(error))
     assert {(one.block, one.thread) for one in error.places} == {(0, 0), (1, 0), (2, 0), (3, 0)}
@@ -288,12 +275,12 @@ def test_a_report_names_blocks_in_three_dimensions_and_says_how_many_are_missing
     ["barrier.cluster.wait;", "barrier.cluster.arrive; barrier.cluster.arrive;", f"{SYNC} barrier.cluster.wait;"],
 )
 def test_arrivals_and_waits_take_turns(body):
-    same_text(failed(body, 2, cluster=2))
+    same_text(harness.failed(body, 2, cluster=2))
 
 
 def test_a_block_without_a_cluster_is_one_of_its_own():
     body = f".shared .align 4 .b32 word; mapa.shared::cluster.u32 %r1, word, 0; st.shared::cluster.u32 [%r1], %block; {SYNC} ld.shared.u32 %r2, [word];"
-    assert stored(body, 3, 2, 1) == [0, 0, 1, 1, 2, 2]
+    assert harness.stored(body, 3, 2, 1) == [0, 0, 1, 1, 2, 2]
 
 
 # What a launch can't be
@@ -310,13 +297,13 @@ def test_a_block_without_a_cluster_is_one_of_its_own():
     ],
 )
 def test_a_cluster_that_the_kernel_can_not_have(directives, grid, cluster):
-    code = executable(module("").replace(")\n{", f")\n{directives}\n{{", 1))
+    code = harness.executable(harness.module("").replace(")\n{", f")\n{directives}\n{{", 1))
     with refused(ValueError):
-        make_world(1).fabric(0).launch(code, Launch(grid, 32, cluster=cluster), [])
+        harness.make_world(1).fabric(0).launch(code, Launch(grid, 32, cluster=cluster), [])
 
 
 def test_an_older_gpu_has_no_clusters():
-    code = executable(module("", target="sm_80"), arch="sm_80")
+    code = harness.executable(harness.module("", target="sm_80"), arch="sm_80")
 
     def program(fabric):
         fabric.launch(code, Launch(4, 32), [])
@@ -324,4 +311,4 @@ def test_an_older_gpu_has_no_clusters():
             fabric.launch(code, Launch(4, 32, cluster=2), [])
         fabric.synchronize()
 
-    succeed(make_world(1, arch="sm_80"), program)
+    harness.succeed(harness.make_world(1, arch="sm_80"), program)

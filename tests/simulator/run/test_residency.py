@@ -12,19 +12,7 @@ from simulator.gpu import Fit
 from simulator.ptx import assembler
 from simulator.run.residency import Places, Resident
 from tests.golden import refused, same_text
-from tests.simulator.harness import (
-    PEER,
-    executable,
-    get,
-    launching,
-    make_world,
-    module,
-    put,
-    ran,
-    run,
-    start,
-    succeed,
-)
+from tests.simulator.harness import PEER, executable, get, launching, make_world, module, put, ran, run, start, succeed
 
 ORDERS = [{}, *({"schedule": "random", "seed": seed} for seed in range(6))]
 ORDER_IDS = ["fair", *(f"seed{seed}" for seed in range(6))]

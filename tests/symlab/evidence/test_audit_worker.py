@@ -299,14 +299,8 @@ def test_a_kernel_beside_the_user_runs_again_and_from_elsewhere_the_reason_is_to
     (tmp_path / "my" / "kernels.yaml").write_text(OWN, encoding="utf-8")
     shutil.copy(ROOT / "conf" / "exp" / "own" / "one_shot.ptx", tmp_path / "my")
     monkeypatch.chdir(tmp_path)
-    words = [
-        "-q",
-        "op=all_reduce",
-        "algorithms=[my/kernels.yaml:sum]",
-        "sizes=[64]",
-        "world_size=2",
-        "check.races=false",
-    ]
+    words = ["-q", "op=all_reduce", "algorithms=[my/kernels.yaml:sum]", "sizes=[64]"]
+    words += ["world_size=2", "check.races=false"]
     assert main([*words, "fabric=simulator", "track=none"]) == 0
     records = read([tmp_path / "records"])
     assert "data VERIFIED: 1 of 1 cases recomputed" in asked(records, [tmp_path / "records"], rerun=Rerun(1))

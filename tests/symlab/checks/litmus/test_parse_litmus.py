@@ -4,23 +4,9 @@ import dataclasses
 
 import pytest
 
+from symlab.checks.litmus import program
 from symlab.checks.litmus.outcomes import judged
 from symlab.checks.litmus.parse import LitmusError, expression_of, parsed, read
-from symlab.checks.litmus.program import (
-    Access,
-    Address,
-    Barrier,
-    Branch,
-    BulkCopy,
-    Combined,
-    Compare,
-    Compute,
-    Fence,
-    Place,
-    ProxyFence,
-    Seen,
-    WaitGroup,
-)
 from tests.golden import refused
 
 HEAD = "# A title\n# in two lines.\nmemory x = 5, y\nalias z of x\nmulticast m of x, y\n"
@@ -37,37 +23,43 @@ def test_a_program():
     assert (one.name, one.title) == ("name", "A title in two lines.")
     assert one.memory.initial["x"][:2] == (5, 0)
     assert one.memory.aliases == {"z": ("x",), "m": ("x", "y")}
-    assert [thread.place for thread in one.threads] == [Place(0, 0), Place(1, 3, 2)]
+    assert [thread.place for thread in one.threads] == [program.Place(0, 0), program.Place(1, 3, 2)]
     assert one.conditions[0].text == END
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("ld.acquire.sys r0, [x+4]", Access("ld", "acquire", "sys", Address("x", 1), 32, ("r0",))),
-        ("ld r0, [x]", Access("ld", "weak", "", Address("x"), 32, ("r0",))),
-        ("ld.volatile.u64 r0, [x]", Access("ld", "relaxed", "sys", Address("x"), 64, ("r0",))),
-        ("st.mmio.relaxed.sys [x], 3", Access("st", "relaxed", "sys", Address("x"), 32, (), (3,))),
-        ("st.weak.v2.b64 [x], {r1, 2}", Access("st", "weak", "", Address("x"), 64, (), ("r1", 2))),
-        ("atom.add r0, [x], 1", Access("atom", "relaxed", "gpu", Address("x"), 32, ("r0",), (1,), "add")),
+        ("ld.acquire.sys r0, [x+4]", program.Access("ld", "acquire", "sys", program.Address("x", 1), 32, ("r0",))),
+        ("ld r0, [x]", program.Access("ld", "weak", "", program.Address("x"), 32, ("r0",))),
+        ("ld.volatile.u64 r0, [x]", program.Access("ld", "relaxed", "sys", program.Address("x"), 64, ("r0",))),
+        ("st.mmio.relaxed.sys [x], 3", program.Access("st", "relaxed", "sys", program.Address("x"), 32, (), (3,))),
+        ("st.weak.v2.b64 [x], {r1, 2}", program.Access("st", "weak", "", program.Address("x"), 64, (), ("r1", 2))),
+        (
+            "atom.add r0, [x], 1",
+            program.Access("atom", "relaxed", "gpu", program.Address("x"), 32, ("r0",), (1,), "add"),
+        ),
         (
             "atom.acq_rel.cta.cas r0, [x], 1, 2",
-            Access("atom", "acq_rel", "cta", Address("x"), 32, ("r0",), (2,), "cas", 1),
+            program.Access("atom", "acq_rel", "cta", program.Address("x"), 32, ("r0",), (2,), "cas", 1),
         ),
-        ("red.release.cluster.max [x], 4", Access("red", "release", "cluster", Address("x"), 32, (), (4,), "max")),
+        (
+            "red.release.cluster.max [x], 4",
+            program.Access("red", "release", "cluster", program.Address("x"), 32, (), (4,), "max"),
+        ),
         (
             "multimem.ld_reduce.acquire.sys.add r0, [m]",
-            Access("ld", "acquire", "sys", Address("m"), 32, ("r0",), (), "add", 0, True),
+            program.Access("ld", "acquire", "sys", program.Address("m"), 32, ("r0",), (), "add", 0, True),
         ),
-        ("fence.sys", Fence("acq_rel", "sys")),
-        ("membar.gl", Fence("sc", "gpu")),
-        ("fence.proxy.async", ProxyFence("async")),
-        ("bar.sync r1, 2", Barrier("sync", "r1", 2)),
-        ("bar.sync 0", Barrier("sync", 0, None)),
-        ("cp.async.bulk [x], [y], 8", BulkCopy(Address("x"), Address("y"), 2)),
-        ("cp.async.bulk.wait_group.read 1", WaitGroup(1, True)),
-        ("sub r1, r0, 0x10", Compute("sub", "r1", ("r0", 16))),
-        ("bra end if r0 != 1", Branch("end", "!=", "r0", 1)),
+        ("fence.sys", program.Fence("acq_rel", "sys")),
+        ("membar.gl", program.Fence("sc", "gpu")),
+        ("fence.proxy.async", program.ProxyFence("async")),
+        ("bar.sync r1, 2", program.Barrier("sync", "r1", 2)),
+        ("bar.sync 0", program.Barrier("sync", 0, None)),
+        ("cp.async.bulk [x], [y], 8", program.BulkCopy(program.Address("x"), program.Address("y"), 2)),
+        ("cp.async.bulk.wait_group.read 1", program.WaitGroup(1, True)),
+        ("sub r1, r0, 0x10", program.Compute("sub", "r1", ("r0", 16))),
+        ("bra end if r0 != 1", program.Branch("end", "!=", "r0", 1)),
     ],
 )
 def test_an_instruction(line, expected):
@@ -115,12 +107,12 @@ def test_a_jump_needs_its_label():
 
 
 def test_a_condition_binds_not_before_and_before_or():
-    x = Compare("==", Seen("", "x"), 1)
-    assert expression_of("not x == 1 and x == 1 or x == 1") == Combined(
-        "or", (Combined("and", (Combined("not", (x,)), x)), x)
+    x = program.Compare("==", program.Seen("", "x"), 1)
+    assert expression_of("not x == 1 and x == 1 or x == 1") == program.Combined(
+        "or", (program.Combined("and", (program.Combined("not", (x,)), x)), x)
     )
-    assert expression_of("not (x == 1 or x == 1)") == Combined("not", (Combined("or", (x, x)),))
-    assert expression_of("T0.r1 <= 0x10") == Compare("<=", Seen("T0", "r1"), 16)
+    assert expression_of("not (x == 1 or x == 1)") == program.Combined("not", (program.Combined("or", (x, x)),))
+    assert expression_of("T0.r1 <= 0x10") == program.Compare("<=", program.Seen("T0", "r1"), 16)
 
 
 def test_a_file_is_named(tmp_path):

@@ -55,17 +55,10 @@ def ran(access, decides, launches, declared, **order):
     text = MODULE.replace("ACCESS", access).replace("DECIDES", decides)
     for name, number in launches.items():
         text = text.replace(name.upper(), str(number))
-    return symlab.simulate(
-        text,
-        ranks=2,
-        grid=1,
-        block=1,
-        buffers={"data": (1, torch.int32, 0), "flags": (2, torch.int32, 0)},
-        arguments=[("peers", "data"), ("peers", "flags"), "rank", "launch"],
-        launches=3,
-        assumptions=["kernel_end"] if declared else [],
-        **order,
-    )
+    buffers = {"data": (1, torch.int32, 0), "flags": (2, torch.int32, 0)}
+    arguments = [("peers", "data"), ("peers", "flags"), "rank", "launch"]
+    how = {"ranks": 2, "grid": 1, "block": 1, "launches": 3, "assumptions": ["kernel_end"] * declared, **order}
+    return symlab.simulate(text, buffers=buffers, arguments=arguments, **how)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,7 @@ class TestSizes:
     """Strong accesses that overlap in part alone are not morally strong with each other: they race."""
 
     @pytest.mark.parametrize(
-        ("writer", "reader"),
-        [("b32 [%peer+4], %r1", "b64 %d1"), ("b64 [%peer], %d1", "b32 %r3"), (PAIR, "b64 %d1")],
+        ("writer", "reader"), [("b32 [%peer+4], %r1", "b64 %d1"), ("b64 [%peer], %d1", "b32 %r3"), (PAIR, "b64 %d1")]
     )
     def test_of_two_sizes_there_is(self, writer, reader):
         assert overlapping(writer, reader) == {("race", ONE_SIZE)}

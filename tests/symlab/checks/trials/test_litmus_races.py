@@ -32,19 +32,22 @@ def compilable(path):
     return True
 
 
+COMPILABLE = [one for one in PROGRAMS if compilable(one)]
+
+
 def check(program, **how):
     has_race = any(one.has_race for one in judged(program, is_explained=False).allowed)
     findings = races_of(program, SimulatorOptions(heap_bytes=1 << 20, races=True, **how))
     assert has_race == any(one.severity != "advisory" for one in findings), [one.sentence() for one in findings]
 
 
-@pytest.mark.parametrize("path", [one for one in PROGRAMS if compilable(one)][::EVERY], ids=lambda one: one.stem)
+@pytest.mark.parametrize("path", COMPILABLE[::EVERY], ids=lambda one: one.stem)
 def test_programs(path):
     check(read(path))
 
 
 @pytest.mark.parametrize("how", HOWS[1:], ids=lambda how: f"{how['schedule']}-{how['memory']}")
-@pytest.mark.parametrize("path", [one for one in PROGRAMS if compilable(one)][::40], ids=lambda one: one.stem)
+@pytest.mark.parametrize("path", COMPILABLE[::40], ids=lambda one: one.stem)
 def test_programs_in_other_orders(path, how):
     check(read(path), **how)
 
@@ -53,9 +56,8 @@ def test_programs_in_other_orders(path, how):
 @pytest.mark.parametrize("how", HOWS, ids=lambda how: "-".join(map(str, how.values())) or "fair")
 def test_all_programs(how):
     """157 of 169; the others have a second address of a location on one rank."""
-    paths = [one for one in PROGRAMS if compilable(one)]
-    assert len(paths) == 157
-    for path in paths:
+    assert len(COMPILABLE) == 157
+    for path in COMPILABLE:
         check(read(path), **how)
 
 

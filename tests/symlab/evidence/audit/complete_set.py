@@ -84,32 +84,14 @@ def records(worlds=4):
     found = []
     for world in range(worlds):
         for algorithm, other, us in (("one_shot", "nccl", 10.123), ("nccl", "one_shot", 20.127)):
-            request = {
-                "command": f"command{world}",
-                "command_line": ["python", "-m", "runner", "+exp=x"],
-                "job": 0,
-                "jobs": 1,
-                "overrides": ["+exp=x"],
-                "configuration": CONFIGURATION,
-            }
-            timing = {
-                "interleaved_with": (other,),
-                "devices": tuple({"before": STATE | {"uuid": uuid}, "after": STATE | {"uuid": uuid}} for uuid in UUIDS),
-            }
+            request = {"command": f"command{world}", "command_line": ["python", "-m", "runner", "+exp=x"]}
+            request |= {"job": 0, "jobs": 1, "overrides": ["+exp=x"], "configuration": CONFIGURATION}
+            states = [STATE | {"uuid": uuid} for uuid in UUIDS]
+            devices = tuple({"before": state, "after": state} for state in states)
             made: dict[str, Any] = {"kernel": kernel()} if algorithm == "one_shot" else {"library": "NCCL 2.28.9"}
-            environment = copy.deepcopy(ENVIRONMENT)
-            found.append(
-                one(
-                    algorithm,
-                    KIB,
-                    world=world,
-                    us=us + 0.0131 * world,
-                    timing=timing,
-                    request=request,
-                    environment=environment,
-                    **made,
-                )
-            )
+            made |= {"timing": {"interleaved_with": (other,), "devices": devices}, "request": request}
+            made |= {"environment": copy.deepcopy(ENVIRONMENT), "us": us + 0.0131 * world}
+            found.append(one(algorithm, KIB, world=world, **made))
     return found
 
 

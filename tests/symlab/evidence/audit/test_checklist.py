@@ -63,10 +63,7 @@ SETS = {
     "a finding": {"said": answer(cases=[Point(Outcome.FINDING, "a case is missing")])},
     "cases not compared": {"said": answer(cases=[Point(Outcome.NOT_COMPARABLE, "no configuration")])},
     "a changed tree": {"members": with_a_changed_tree()},
-    "nothing checked": {
-        "members": each(check=None, timing=None, reason=CHECK_WAS_OFF),
-        "said": answer(Recomputed()),
-    },
+    "nothing checked": {"members": each(check=None, timing=None, reason=CHECK_WAS_OFF), "said": answer(Recomputed())},
     "simulated": {"members": on_a_simulator()},
     "on GPUs without times": {"members": each(timing=None)},
     "no worker": {"said": answer(problem="it took longer than 5 s")},

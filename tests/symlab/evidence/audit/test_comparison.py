@@ -170,10 +170,7 @@ OTHER_PLACE = {
     "gpus": [{"model": "Invented GPU", "driver": "2"}],
     "capture_s": 0.5,
 }
-OTHER_REQUEST = {
-    "command": "other",
-    "configuration": {"seed": 1, "records": "elsewhere", "timing": {"mode": "graph"}},
-}
+OTHER_REQUEST = {"command": "other", "configuration": {"seed": 1, "records": "elsewhere", "timing": {"mode": "graph"}}}
 
 
 def joined(*sets):

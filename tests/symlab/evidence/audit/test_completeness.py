@@ -7,15 +7,7 @@ import pytest
 from reports.record.bundle import read, write
 from reports.record.seal import MANIFEST, seal
 from symlab.evidence.audit.items import Outcome
-from tests.symlab.evidence.audit.complete_set import (
-    audited,
-    evidence,
-    kept,
-    records,
-    tells,
-    with_command,
-    with_request,
-)
+from tests.symlab.evidence.audit.complete_set import audited, evidence, kept, records, tells, with_command, with_request
 
 FINDING, NOT_COMPARABLE, NOT_CAPTURED = Outcome.FINDING, Outcome.NOT_COMPARABLE, Outcome.NOT_CAPTURED
 CAPTURED = Outcome.CAPTURED
@@ -111,8 +103,7 @@ def test_absurd_json_of_a_command_is_named_in_one_line(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [*(f'{{"exit_code": {code}, "verdict": "x"}}' for code in ("0", "1", "2", '"0"', "false")), "[]", "{"],
+    "text", [*(f'{{"exit_code": {code}, "verdict": "x"}}' for code in ("0", "1", "2", '"0"', "false")), "[]", "{"]
 )
 def test_a_replays_verdict_is_read(text, tmp_path):
     place = kept(tmp_path / "records", records(1))

@@ -6,8 +6,6 @@ import lzma
 import os
 import resource
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from reports.record.seal import MANIFEST, broken, seal
 from symlab.evidence.audit.items import Outcome
 from tests.golden import refused
 from tests.patience import PATIENCE_S, within
+from tests.processes import ran
 from tests.symlab.evidence.audit.complete_set import audited, kept, records
 
 MOST_BYTES = 500 << 20
@@ -177,15 +176,8 @@ def test_memory_is_bounded(make, tmp_path, monkeypatch):
     folder.mkdir()
     make(folder)
     root = Path(__file__).parents[4]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder)],
-        cwd=root,
-        env=os.environ | {"PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)),
-    )
+    limited = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))}
+    done = ran("-c", PROGRAM, str(folder), cwd=root, timeout=PATIENCE_S, **limited)
     *said, peak = done.stderr.strip().splitlines()
     assert done.returncode == 2, done.stderr
     assert len([line for line in said if not line.startswith("reading ")]) == 1

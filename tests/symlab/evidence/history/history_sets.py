@@ -26,16 +26,12 @@ def world(at, us, commit=COMMITS[0], nccl="2.28.9", **changes):
 def stepping(count=12, step=1.1, at=6, spread=0.002, seed=0, **changes):
     """Worlds of one case whose time changes by a factor, with another commit and NCCL from then on."""
     draw = random.Random(seed)
-    return [
-        world(
-            index,
-            10 * (step if index >= at else 1) * (1 + draw.gauss(0, spread)),
-            COMMITS[index >= at],
-            "2.29.0" if index >= at else "2.28.9",
-            **changes,
-        )
-        for index in range(count)
-    ]
+
+    def at_step(index):
+        us = 10 * (step if index >= at else 1) * (1 + draw.gauss(0, spread))
+        return world(index, us, COMMITS[index >= at], "2.29.0" if index >= at else "2.28.9", **changes)
+
+    return [at_step(index) for index in range(count)]
 
 
 def without_times(bits):

@@ -458,10 +458,6 @@ def test_a_plan_comes_back_as_it_was_written_and_is_no_record(tmp_path):
 def test_the_command_line_reaches_it_and_names_wrong_options(tmp_path, capsys):
     folder = str(tmp_path / "set")
     barrier = (folder, "-e", "barrier")
-    for arguments in (
-        [folder],
-        [*barrier, "--worlds", "0"],
-        [*barrier, "--limit-minutes", "nan"],
-    ):
+    for arguments in ([folder], [*barrier, "--worlds", "0"], [*barrier, "--limit-minutes", "nan"]):
         assert main(["publish", *arguments]) == 2
         same_text(capsys.readouterr().err)

@@ -48,24 +48,12 @@ def stand_in_us(probe):
 def record(probe, ranks=2, time_us=None, **changes):
     """A record of a probe with an invented time."""
     us = stand_in_us(probe) if time_us is None else time_us
+    commit = {"commit": "0123456789abcdef", "dirty": False}
     fields = {
-        "case": Case(
-            op="custom",
-            algorithm=probe.name,
-            dtype="int32",
-            accumulator="none",
-            reduction="none",
-            size_bytes=128,
-            world_size=ranks,
-            placement="out_of_place",
-            inputs="normal",
-            seed=0,
-        ),
+        "case": Case("custom", probe.name, "int32", "none", "none", 128, ranks),
         "kernel": KernelInfo(f"custom/{probe.name}", "entry", "sm_90a", "", "", "", "", probe.blocks, 128),
         "started": "2026-12-01T08:00:00.000+00:00",
-        "environment": RecordedEnvironment(
-            gpus=({"model": "NVIDIA H200"},) * ranks, git={"commit": "0123456789abcdef", "dirty": False}
-        ),
+        "environment": RecordedEnvironment(gpus=({"model": "NVIDIA H200"},) * ranks, git=commit),
         "request": RecordedRequest(configuration={"custom": probe.section(ON_GPUS)}),
     }
     timing = {"bus_factor": 1.0, "l2": "hot", "limit": None}
@@ -184,11 +172,7 @@ def test_floors_go_into_a_committed_file_and_nothing_else_changes(tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"push_128": {"time_us": 60.0}},
-        {"ping_pong_release_1": {"time_us": 150.0}},
-        {"push_1": {"is_timed": False}},
-    ],
+    [{"push_128": {"time_us": 60.0}}, {"ping_pong_release_1": {"time_us": 150.0}}, {"push_1": {"is_timed": False}}],
     ids=" ".join,
 )
 def test_floors_that_cannot_be_are_not_written(tmp_path, capsys, changes):

@@ -72,20 +72,26 @@ def test_predictions_are_near_what_was_measured_on_2_h200(lines_of):
     assert times["lamport", 1024] < 0.6 * times["one_shot", 1024]
 
 
-def test_a_matmul_is_predicted_where_it_was_measured_and_nothing_is_simulated(capsys, tmp_path):
-    copied = "from dataclasses import *\nSPEC = replace(find('matmul/tiles'), algorithm='x')"
-    (tmp_path / "own.py").write_text(f"from kernels.catalogue import find\n{copied}")
-    sizes = ("m=4096", "n=5120", "k=8192", "dtype=bfloat16")
-    assert main(["predict", "op=matmul_reduce_scatter", "world_size=8", *sizes, "fabric.gpu=h200"]) == 0
+MATMUL = ("m=4096", "n=5120", "k=8192", "dtype=bfloat16")
+
+
+def test_a_matmul_is_predicted_where_it_was_measured_and_nothing_is_simulated(capsys):
+    assert main(["predict", "op=matmul_reduce_scatter", "world_size=8", *MATMUL, "fabric.gpu=h200"]) == 0
     said = capsys.readouterr()
     assert said.err == ""
     same_text(said.out)
-    assert main(["predict", "op=matmul", "world_size=1", *sizes, "fabric.gpu=h100"]) == 2
+    assert main(["predict", "op=matmul", "world_size=1", *MATMUL, "fabric.gpu=h100"]) == 2
     same_text(capsys.readouterr().err)
+
+
+def test_a_matmul_that_was_not_measured_is_refused_and_operations_a_second_are_told(capsys, tmp_path):
+    copied = "from dataclasses import *\nSPEC = replace(find('matmul/tiles'), algorithm='x')"
+    (tmp_path / "own.py").write_text(f"from kernels.catalogue import find\n{copied}")
+    alone = ["predict", "op=matmul", "world_size=1", *MATMUL, "fabric.gpu=h200"]
     brought = f"algorithms=[tiles,{tmp_path}/own.py:SPEC]"
-    assert main(["predict", "op=matmul", "world_size=1", *sizes, "fabric.gpu=h200", brought]) == 0
+    assert main([*alone, brought]) == 0
     assert "refused: matmul/x 40M" in capsys.readouterr().out
-    assert main(["predict", "op=matmul", "world_size=1", *sizes, "fabric.gpu=h200", "--format", "json"]) == 0
+    assert main([*alone, "--format", "json"]) == 0
     (line,) = json.loads(capsys.readouterr().out)
     assert line["tflops"] == pytest.approx(2 * 4096 * 5120 * 8192 / line["time_us"] / 1e6)
 

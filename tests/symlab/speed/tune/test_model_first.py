@@ -151,12 +151,7 @@ def test_where_nothing_is_predicted_in_time_all_are_measured(tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "gpu"),
-    [
-        ((), "NVIDIA A100-SXM4-80GB"),
-        ((), "an unknown GPU"),
-        (("timing.mode=eager",), GPU),
-        (("timing.l2=hot",), GPU),
-    ],
+    [((), "NVIDIA A100-SXM4-80GB"), ((), "an unknown GPU"), (("timing.mode=eager",), GPU), (("timing.l2=hot",), GPU)],
 )
 def test_without_a_model_all_are_measured_and_the_reason_is_said(tmp_path, more, gpu, capsys):
     _, bench, invented = ranked(tmp_path, "sizes=[16K]", *more, device=gpu)

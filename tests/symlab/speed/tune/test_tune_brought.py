@@ -41,13 +41,8 @@ def searched(folder, *more, bench=None, **options):
     """Search the entry beside lamport in a folder, the working one."""
     write_entries(folder / "own", sum=ENTRY)
     there, finals, seams = bench or Clocked(us), Finals(folder, us=us), options.pop("seams", {})
-    asked, made = on_gpus(
-        finals,
-        *(more or ("sizes=[4K]",)),
-        algorithms=("lamport", PLACE),
-        bench=lambda worlds, request, compiler: there,
-        **seams,
-    )
+    there_alone = {"algorithms": ("lamport", PLACE), "bench": lambda worlds, request, compiler: there}
+    asked, made = on_gpus(finals, *(more or ("sizes=[4K]",)), **there_alone, **seams)
     asked = tuple("dtype=float32" if one.startswith("dtype") else one for one in asked)
     usual = {"output": Path("mine.json"), "processes": 1, "exhaustive": not seams}
     return tune(Options(asked, **usual | options), asked, made), there, finals

@@ -227,11 +227,6 @@ def machine():
 def on_gpus(finals, *more, algorithms=("lamport", "two_shot"), **seams):
     """Overrides of a search on two GPUs, and what stands for these; seams: what is otherwise."""
     asked = ("op=all_reduce", f"algorithms=[{','.join(algorithms)}]", "dtype=bfloat16", "fabric=nvshmem", *more)
-    usual = {
-        "bench": lambda worlds, request, compiler: Clocked(),
-        "worlds": lambda request, say: Place(),
-        "finals": finals,
-        "machine": machine,
-        "gpu": lambda: GPU,
-    }
+    usual = {"bench": lambda worlds, request, compiler: Clocked(), "worlds": lambda request, say: Place()}
+    usual |= {"finals": finals, "machine": machine, "gpu": lambda: GPU}
     return asked, Seams(**usual | seams)
