@@ -36,11 +36,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 70_025,
-    "the core, code lines": 52_100,
+    "product, code lines": 69_980,
+    "the core, code lines": 52_055,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_036,
-    "tests, code lines": 65_932,
+    f"loaded by symlab {COMMAND}, code lines": 23_029,
+    "tests, code lines": 65_118,
     "Markdown, words": 29_556,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,
