@@ -189,6 +189,7 @@ PAGES = {
     ),
     "no multicast": ([without_multicast(one) for one in study(("one_shot", "nccl"), (KIB,), worlds=1)], "first"),
     "no library": ([record()], "first"),
+    "no fabric": ([record(), failed(fabric=None)], "ran"),
 }
 """Records, and the chapters of their page that are compared."""
 

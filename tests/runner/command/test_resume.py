@@ -268,6 +268,7 @@ def test_jobs_are_counted_from_1_and_of_the_whole_command(folder, script, monkey
         ('"fabric": "simulator"', '"fabric": "nvshmem"'),
         ('"launches"', '"lunches"'),
         ('"plan": {', '"other": {'),
+        ('"jobs": [', '"jobs": [], "gone": ['),
         ("{", "{{"),
     ],
 )
