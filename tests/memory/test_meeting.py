@@ -80,35 +80,6 @@ def test_different_kinds_are_a_disagreement_on_all_ranks(stores):
         assert str(outcome) == "the ranks called different things: ranks 0, 2: barrier; rank 1: free data"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("ValueError: its own fault", "rank 1 failed: ValueError: its own fault"),
-        ("", "rank 1 left, and 'barrier' needs all"),
-    ],
-)
-def test_a_rank_that_fails_or_leaves_is_named(stores, text, message):
-    def program(meeting):
-        meeting.begin(0)
-        meeting.exchange("barrier", "")
-        if meeting.rank == 1:
-            meeting.leave(text)
-            return
-        if meeting.rank == 2:
-            time.sleep(0.1)  # by now, rank 0 has given up, and says so too: it began with rank 1 nevertheless
-        try:
-            meeting.exchange("barrier", "")
-        except PeerLost as error:
-            meeting.leave(f"PeerLost: {error}")
-            raise
-
-    with within():
-        outcomes = met(stores, 3, program)
-    for outcome in (outcomes[0], outcomes[2]):
-        assert isinstance(outcome, PeerLost)
-        assert message in str(outcome)
-
-
 @pytest.mark.parametrize("has_looked", [False, True])
 def test_a_failure_is_named_before_a_rank_that_left_in_good_order(stores, has_looked):
     """Also to a rank that has looked for failures before either was gone, and then finds both while it waits."""

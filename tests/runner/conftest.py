@@ -8,6 +8,7 @@ import textwrap
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -47,11 +48,16 @@ def on_its_fabric(request, specs=SPECS):
     return resolved(request, replace(fabric, name=FabricName.simulator) if fabric.name == "auto" else fabric, specs)
 
 
+@cache
+def usual_composer():
+    """One for all tests of a process: composing with one each takes ten times as long."""
+    return Composer()
+
+
 def asked(*lines):
-    """What each command line asks for, by one composer: composing with one each takes ten times as long."""
+    """What each command line asks for."""
     with hydra_over():
-        composer = Composer()
-        return [one_asked(composer, line) for line in lines]
+        return [one_asked(usual_composer(), line) for line in lines]
 
 
 def one_asked(composer, line):
@@ -62,10 +68,9 @@ def refusals(lines):
     """What is said of each wrong command line, up to its algorithms; " / " stands between two of them."""
     said = []
     with hydra_over():
-        composer = Composer()
         for line in lines.split(" / "):
             with pytest.raises(RequestError) as caught:
-                check_against_catalogue(on_its_fabric(one_asked(composer, line)))
+                check_against_catalogue(on_its_fabric(one_asked(usual_composer(), line)))
             said.append(f"{line.strip()}: {caught.value}")
             assert "\n" not in said[-1]
     return "\n".join(said)

@@ -16,17 +16,15 @@ from memory.fabric import Traits
 from runner.case.cases import cases_of, check_against_catalogue, names_of, resolved, sizes_of
 from runner.case.host_memory import check_host_memory
 from runner.case.memory_needed import heap_bytes_needed, heap_bytes_to_measure, measured_in_turns
-from runner.request.compose import compose_jobs, hydra_over
 from runner.request_error import RequestError
 from tests.golden import refused, same_text
-from tests.runner.conftest import TWO, on_its_fabric
+from tests.runner.conftest import TWO, asked, on_its_fabric
 
 
 def request(*arguments):
     """The first job's request, resolved; two algorithms, where neither an experiment nor a key says which."""
     own = any(part in " ".join(arguments) for part in ("algorithms=", "exp="))
-    with hydra_over():
-        return on_its_fabric(compose_jobs([*([] if own else [TWO]), *arguments], multirun=False)[0].request)
+    return on_its_fabric(still_open(*([] if own else [TWO]), *arguments))
 
 
 def test_sizes_outside_algorithms_inside():
@@ -87,8 +85,8 @@ def as_asked(*arguments, specs=SPECS):
 
 
 def still_open(*arguments):
-    with hydra_over():
-        return compose_jobs(arguments, multirun=False)[0].request
+    (found,) = asked(" ".join(arguments))
+    return found
 
 
 def test_nothing_is_left_open_in_a_resolved_request():

@@ -15,22 +15,21 @@ from runner.__main__ import main
 from runner.case import host_memory, inputs, reference
 from runner.case.host_memory import NOTHING_KEPT, Kept, check_host_memory, host_bytes_needed, lane_bytes
 from runner.command import plan
-from runner.request.compose import compose_jobs, hydra_over
 from runner.request.configured import configured, plain_configuration
 from runner.request.schema import HostMemory
 from runner.request.validate import validate
 from runner.request_error import RequestError
 from simulator.run.decode import SPECIAL, decode
 from tests.golden import refused, same_text
-from tests.runner.conftest import on_its_fabric
+from tests.runner.conftest import asked, on_its_fabric
 
 GIB, MIB = 1 << 30, 1 << 20
 LARGE = ("world_size=72", "sizes=[1K,100M]", "fabric.heap_bytes=1G", "algorithms=[one_shot,two_shot]")
 
 
 def request(*arguments):
-    with hydra_over():
-        return on_its_fabric(compose_jobs(["fabric=simulator", "track=none", *arguments], multirun=False)[0].request)
+    (found,) = asked(" ".join(("fabric=simulator", "track=none", *arguments)))
+    return on_its_fabric(found)
 
 
 def refusal(wanted, available_bytes):

@@ -16,7 +16,6 @@ from cases.case import Case
 from cases.ops import collective
 from kernels.baselines import find_baseline
 from memory.fabric import LibraryCall
-from memory.pool import SymmetricPool
 from runner.case import libraries
 from runner.case.inputs import make_inputs
 from runner.case.libraries import fused_call, nccl_call, nvshmem_call, open_baseline, staged_call
@@ -116,31 +115,6 @@ def test_pytorchs_fused_matmuls_get_the_matrices_of_a_case(op, monkeypatch):
 def test_slots_have_room_for_what_the_op_gives_and_takes(op, source, target):
     case = Case(op, "nccl", "bfloat16", "library", "none", 200, RANKS)
     assert slices_of(case) == (source, target)
-
-
-@pytest.mark.parametrize("placement", ["out_of_place", "in_place"])
-def test_nvshmem_reads_the_input_and_writes_the_output_and_each_call_is_noted(on_ranks, placement):
-    from tests.memory.nvshmem_stand_in import StandInWorld
-
-    case = Case("all_reduce", "nvshmem", "float32", "library", "sum", 20, RANKS, placement=placement)
-    noted = []
-
-    def program(fabric):
-        note = fabric.note_queued
-        fabric.note_queued = lambda name: [noted.append(name), note(name)]
-        with SymmetricPool(fabric) as pool, open_baseline("nvshmem", fabric, pool, case, 2) as opened:
-            for slot in range(2):
-                opened.write(slot, torch.full((5,), 1.0 + slot))
-            fabric.synchronize()
-            fabric.barrier()
-            opened.launch(1)
-            fabric.synchronize()
-            found = opened.output(1).tolist()
-            fabric.barrier()
-            return found
-
-    assert on_ranks(StandInWorld(RANKS), program) == [[2.0 * RANKS] * 5] * RANKS
-    assert noted == [case.name] * RANKS
 
 
 PROGRAM = """

@@ -9,7 +9,6 @@ import torch
 from cases.case import Case
 from cases.dtypes import ALL, DTYPES, FLOATS, INTEGERS, ITEMSIZES, NONE, accumulators_of, reductions_of
 from cases.ops import COLLECTIVES, collective
-from kernels.catalogue import SPECS
 from kernels.numeric.formats import FORMATS, bits_of, is_nan, narrow, to_float64
 from kernels.numeric.numerics import average_of_sum, fold
 from runner.case import reference
@@ -200,18 +199,6 @@ def test_an_empty_message(op, order, inputs):
             assert (found.faults, found.elements, found.rms_ulp_error) == ((), 0, 0.0)
             assert found.method == method_of(one, promise, collective(op))
             assert (found.bound != "") == (found.method == "bound")
-
-
-@pytest.mark.parametrize("kernel", SPECS, ids=lambda one: one.name)
-@pytest.mark.parametrize("inputs", ["exact", "normal", "edge"])
-def test_every_spec_of_the_catalogue_can_be_checked(kernel, inputs):
-    for dtype in kernel.dtypes:
-        reduction = next((one for one in reversed(kernel.reductions) if one in reductions_of(dtype)), NONE)
-        accumulator = (*accumulators_of(dtype, reduction), NONE)[0]
-        for numel in (3, 999):
-            one = case(kernel.op, dtype, accumulator, reduction, inputs, 3, 1 if kernel.op == "barrier" else numel)
-            outputs = honest(replace(one, algorithm=kernel.algorithm), kernel)
-            assert checked(replace(one, algorithm=kernel.algorithm), kernel, outputs).faults == ()
 
 
 def test_positive_zeros_are_demanded_where_they_are_promised():

@@ -23,10 +23,9 @@ from runner.command.job import run_job
 from runner.command.kernel_info import kernel_info
 from runner.command.plan import Job
 from runner.records.store import StoreError
-from runner.request.compose import compose_jobs, hydra_over
 from runner.world.world import WorldFailure
 from tests.processes import ran
-from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld, on_its_fabric
+from tests.runner.conftest import BAD, GOOD, PTX, TWO, Script, StubWorld, asked, on_its_fabric
 from tests.runner.shelf import Shelf
 
 HERE = RecordedEnvironment(host={"name": "here"})
@@ -38,9 +37,7 @@ def shelf_for(job, full_after=1000):
 
 @functools.cache
 def job_of(*arguments):
-    with hydra_over():
-        (composed,) = compose_jobs([TWO, *arguments], multirun=False)
-    request = on_its_fabric(composed.request)
+    (request,) = map(on_its_fabric, asked(" ".join((TWO, *arguments))))
     return Job(request, cases_of(request), {"seed": 0}, lambda: HERE, RecordedRequest(command="c"))
 
 

@@ -18,12 +18,11 @@ from runner.command.means import Means, usual_means
 from runner.command.plan import Job
 from runner.interrupt import interruptible
 from runner.records.command_json import exit_code_for
-from runner.request.compose import compose_jobs, hydra_over
 from runner.timing.combine import TimedResult
 from runner.timing.measure import measure
 from runner.world.world import WorldFailure
 from tests.reports.synthetic import record
-from tests.runner.conftest import BAD, GOOD, TWO, Script, on_its_fabric
+from tests.runner.conftest import BAD, GOOD, TWO, Script, asked, on_its_fabric
 from tests.runner.shelf import Shelf as Kept
 
 LIMIT = LinkLimit(380.0, 370.0, 1 << 28)
@@ -86,9 +85,8 @@ TOGETHER = ("one_shot", "two_shot", "nccl")
 
 @functools.cache
 def asked_for(*arguments):
-    with hydra_over():
-        (composed,) = compose_jobs(["fabric=nvshmem", "baselines=[nccl]", TWO, *arguments], multirun=False)
-    return on_its_fabric(composed.request)
+    (request,) = map(on_its_fabric, asked(" ".join(("fabric=nvshmem baselines=[nccl]", TWO, *arguments))))
+    return request
 
 
 def done(shelf, script, *arguments, late=None):

@@ -14,7 +14,7 @@ from runner.request.compose import compose_jobs, hydra_over
 from runner.world.fabrics import HostOffer
 from simulator.world import SimulatedWorld, SimulatorOptions
 from tests.golden import same_text
-from tests.runner.conftest import on_its_fabric
+from tests.runner.conftest import asked, on_its_fabric
 
 GREEDY = """
 from dataclasses import replace
@@ -28,12 +28,8 @@ SPEC = replace(OURS, algorithm="greedy", launch=lambda case: Launch(1, 128, shar
 @pytest.mark.slow
 @pytest.mark.parametrize("multicast", ["true", "false"])
 def test_a_simulated_world_refuses_what_was_expected(multicast):
-    lines = ["algorithms=all", "sizes=[0,1K,1M]", f"fabric.multicast={multicast}", "world_size=4", "fabric=simulator"]
-    with hydra_over():
-        requests = [
-            on_its_fabric(compose_jobs([f"op={op}", *lines], False)[0].request)
-            for op in [one.op for one in COLLECTIVES]
-        ]
+    line = f"algorithms=all sizes=[0,1K,1M] fabric.multicast={multicast} world_size=4 fabric=simulator"
+    requests = map(on_its_fabric, asked(*(f"op={one.op} {line}" for one in COLLECTIVES)))
     world = SimulatedWorld(4, SimulatorOptions(multicast=multicast == "true"))
     found = set()
     for request in requests:

@@ -12,6 +12,7 @@ from runner.world.fabrics import HostOffer, NvshmemOpener, look, resolve, settin
 from runner.world.launcher import Outer
 from tests.golden import refused
 from tests.rooms import needs
+from tests.runner import conftest
 
 FOUR = HostOffer(4, "", True)
 ONE = HostOffer(1, "", True)
@@ -23,9 +24,8 @@ SHARED = ("fabric.share_gpus=true", "timing.mode=none")
 
 
 def asked(name, *overrides):
-    with hydra_over():
-        (job,) = compose_jobs([f"fabric={name}", *overrides], False)
-    return job.request.fabric
+    (found,) = conftest.asked(" ".join((f"fabric={name}", *overrides)))
+    return found.fabric
 
 
 def resolved(name, machine, world_size, outer=None):

@@ -15,12 +15,12 @@ from runner.world.preload import LOADED_FIRST, Preloaded, loaded_first, nccl_of
 from tests.golden import refused
 from tests.memory.test_nccl import library
 from tests.patience import NEVER_S
-from tests.runner.request.test_validate import composed
+from tests.runner.conftest import asked
 
 
 def request(*arguments):
-    (job,) = composed(*arguments)
-    return job.request
+    (found,) = asked(" ".join(arguments))
+    return found
 
 
 ONE = Preloaded("/elsewhere/libnccl.so.2", "2.32.3")

@@ -17,14 +17,13 @@ from symlab.speed import best
 from symlab.speed.best import chooser_for
 from tests.golden import refused, same_text
 from tests.reports.synthetic import record, with_request
-from tests.runner.conftest import on_its_fabric
+from tests.runner.conftest import asked, on_its_fabric
 from tests.symlab.speed.tuned.test_tuned_table import H200, TABLE, case
 
 
 def fabric(**changes):
-    with hydra_over():
-        (job,) = compose_jobs(["fabric=simulator"], False)
-    return replace(job.request.fabric, **changes)
+    (found,) = asked("fabric=simulator")
+    return replace(found.fabric, **changes)
 
 
 def kept(folder, name, **changes):
@@ -84,9 +83,8 @@ def test_a_hostile_table_is_one_line(tmp_path, said, text):
 
 def request_of(tmp_path, *overrides):
     path = kept(tmp_path, "t.json", gpu="simulated")
-    with hydra_over():
-        (job,) = compose_jobs(["op=all_reduce", "dtype=bfloat16", f"tuned='{path}'", *overrides], False)
-    return on_its_fabric(job.request)
+    (found,) = asked(" ".join(("op=all_reduce dtype=bfloat16", f"tuned='{path}'", *overrides)))
+    return on_its_fabric(found)
 
 
 def cases(tmp_path, *overrides):

@@ -19,21 +19,27 @@ ROOT = Path(__file__).parents[4]
 STEADY = (10.0, 10.01, 10.02, 9.99, 10.03)
 
 
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
+    """A folder with sets of records."""
+    folder = tmp_path_factory.mktemp("sets")
+    before, same = in_turns(STEADY, STEADY)
+    slow = in_turns(STEADY, tuple(1.1 * us for us in STEADY))[1]
+    others = {"other": [one(world=5, check=check("other"))], "elsewhere": [one("nccl")]}
+    for name, records in {"before": before, "same": same, "slow": slow, **others}.items():
+        bundle.write(records, folder / f"{name}.jsonl.xz")
+    (folder / "newer.json").write_text('{"schema": 99}', encoding="utf-8")
+    (folder / "folder.md").mkdir()
+    kept(folder / "records")
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    """The working folder, with sets of records; the worker is one that finds nothing."""
+def place(sets, tmp_path, monkeypatch):
+    """The working folder, with copies of them; the worker is one that finds nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(worker, "ask", lambda *_: answer())
-    before, same = in_turns(STEADY, STEADY)
-    bundle.write(before, tmp_path / "before.jsonl.xz")
-    bundle.write(same, tmp_path / "same.jsonl.xz")
-    bundle.write(in_turns(STEADY, tuple(1.1 * us for us in STEADY))[1], tmp_path / "slow.jsonl.xz")
-    bundle.write([one(world=5, check=check("other"))], tmp_path / "other.jsonl.xz")
-    bundle.write([one("nccl")], tmp_path / "elsewhere.jsonl.xz")
-    (tmp_path / "newer.json").write_text('{"schema": 99}', encoding="utf-8")
-    (tmp_path / "folder.md").mkdir()
-    kept(tmp_path / "records")
-    return tmp_path
+    return shutil.copytree(sets, tmp_path, dirs_exist_ok=True)
 
 
 COMMANDS = """\
