@@ -40,7 +40,7 @@ LIMITS = {
     "the core, code lines": 52_055,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_029,
-    "tests, code lines": 65_118,
+    "tests, code lines": 65_029,
     "Markdown, words": 29_556,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,
