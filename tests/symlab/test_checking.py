@@ -5,7 +5,7 @@ import torch
 
 import symlab
 from cases.ops import collective
-from kernels.catalogue import NAMES
+from kernels.catalogue import MATMUL_FILES, NAMES
 from tests.golden import refused
 
 
@@ -24,6 +24,16 @@ def test_the_reference_of_every_kernel_passes_and_a_changed_bit_does_not(name):
     found = symlab.check(case, outputs)
     assert found.wrong == 1
     assert (found.first_mismatch.rank, found.first_mismatch.index) == (rank, bits.numel() - 1)
+
+
+@pytest.mark.parametrize("name", MATMUL_FILES)
+def test_the_reference_of_every_matmul_is_the_product_and_a_changed_number_is_found(name):
+    case = symlab.case(name, gemm=(16, 16, 24), ranks=1 if name.startswith("matmul/") else 2, inputs="exact")
+    outputs, factors = symlab.make_reference(case), collective(case.op).factors(case, symlab.make_inputs(case), 0)
+    assert torch.equal(outputs[0].double(), sum(a.double() @ b.double().T for a, b in factors).flatten())
+    assert symlab.check(case, outputs).faults == ()
+    outputs[-1][-1] += 100
+    assert symlab.check(case, outputs).wrong == 1
 
 
 def test_inputs_and_references_are_copies():

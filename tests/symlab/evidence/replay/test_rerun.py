@@ -86,13 +86,14 @@ def by_commit(gives, reason=""):
     return lambda records, say: Answers({0: gives} if gives else {}, {0: reason} if gives is None else {})
 
 
-SCENES = []
-
-
 def scene(function):
-    """What is run again in some situations: each as its name, and what came of it."""
-    SCENES.append(function)
-    return function
+    """A test of what is run again in some situations: the function yields each as its name and what came of it."""
+
+    def test(made, again, script):
+        said = "\n".join(told(name, found) for name, found in function(made, again, script))
+        same_text(said, r"sha256:[0-9a-f]{20,}\.\.\.", r"conftest\.py:\d+", r"(?<=9\.9 there, )\S+(?= here)")
+
+    return test
 
 
 def told(name, found):
@@ -104,7 +105,7 @@ def told(name, found):
 
 
 @scene
-def every_case_agrees_and_one_that_comes_out_wrong_here_differs(made, again, script):
+def test_every_case_agrees_and_one_that_comes_out_wrong_here_differs(made, again, script):
     yield "right", again(made("sizes=[8,64]", "world_size=3"))
     assert all(world.closed for world in script.worlds), "no world is left open"
     records = made("sizes=[8]")
@@ -113,7 +114,7 @@ def every_case_agrees_and_one_that_comes_out_wrong_here_differs(made, again, scr
 
 
 @scene
-def an_edited_figure(made, again, script):
+def test_an_edited_figure(made, again, script):
     first, *others = made("sizes=[8]")
     for changes in (
         *({"elements": 63}, {"max_absolute_error": 0.125}, {"max_ulp_error": 1}, {"rms_ulp_error": 0.5}),
@@ -123,7 +124,7 @@ def an_edited_figure(made, again, script):
 
 
 @scene
-def an_edited_kernel(made, again, script):
+def test_an_edited_kernel(made, again, script):
     script.outcomes["one_shot"] = replace(GOOD, method="bitwise_fold")
     first, *_ = made("sizes=[8]")
     liar = edited(first, "kernel", code_digest="sha256:0")
@@ -137,7 +138,7 @@ def an_edited_kernel(made, again, script):
 
 
 @scene
-def the_reference_decides_where_no_order_enters_whatever_code_ran(made, again, script):
+def test_the_reference_decides_where_no_order_enters_whatever_code_ran(made, again, script):
     """The record is right, by other code; what runs today is wrong."""
     record = published("bulk", 1024)
     script.outcomes["all_gather"] = replace(BAD, elements=record.check.elements)
@@ -146,7 +147,7 @@ def the_reference_decides_where_no_order_enters_whatever_code_ran(made, again, s
 
 
 @scene
-def a_bound_kept_in_the_simulator_needs_todays_simulator(made, again, script):
+def test_a_bound_kept_in_the_simulator_needs_todays_simulator(made, again, script):
     first, *_ = made("sizes=[8]")
     bound = {"method": "bound", "bound": "a formula", "bound_value": 0.5, "bound_used": 0.25}
     record = with_sources(edited(first, **bound))
@@ -156,7 +157,7 @@ def a_bound_kept_in_the_simulator_needs_todays_simulator(made, again, script):
 
 
 @scene
-def counters_are_compared_where_the_simulator_is_todays(made, again, script):
+def test_counters_are_compared_where_the_simulator_is_todays(made, again, script):
     first, *_ = made("sizes=[8]")
     here = with_sources(first)
     more = edited(here, "counters", instructions=1)
@@ -167,7 +168,7 @@ def counters_are_compared_where_the_simulator_is_todays(made, again, script):
 
 
 @scene
-def at_the_commit_nothing_is_hidden_by_changed_sources(made, again, script):
+def test_at_the_commit_nothing_is_hidden_by_changed_sources(made, again, script):
     """Code, counters and data of an older record against what the code of its commit gave."""
     script.outcomes["one_shot"] = replace(GOOD, method="bitwise_fold")
     first, *_ = made("sizes=[8]")
@@ -189,7 +190,7 @@ def at_the_commit_nothing_is_hidden_by_changed_sources(made, again, script):
 
 
 @scene
-def what_the_commit_can_not_say_stays_stated_with_the_reason(made, again, script):
+def test_what_the_commit_can_not_say_stays_stated_with_the_reason(made, again, script):
     first, *_ = made("sizes=[8]")
     older = edited(with_sources(first, simulator="sha256:0", kernels="sha256:0"), "kernel", source_digest="sha256:0")
     yield "no commit", again([older], at_commit=True, ask=by_commit(None, "git does not have it"))
@@ -204,7 +205,7 @@ def what_the_commit_can_not_say_stays_stated_with_the_reason(made, again, script
 
 
 @scene
-def worlds_of_one_case_count_once_and_each_is_compared(made, again, script):
+def test_worlds_of_one_case_count_once_and_each_is_compared(made, again, script):
     first, *_ = made("sizes=[8]")
     second = edited(first, "request", command="another")
     yield "alike", again([first, second])
@@ -212,7 +213,7 @@ def worlds_of_one_case_count_once_and_each_is_compared(made, again, script):
 
 
 @scene
-def without_a_check_a_configuration_or_a_kernel(made, again, script):
+def test_without_a_check_a_configuration_or_a_kernel(made, again, script):
     first, second = made("sizes=[8]")
     unchecked = replace(second, check=None, reason="check was off")
     yield "check, configuration", again([edited(first, "request", configuration=None), unchecked])
@@ -220,7 +221,7 @@ def without_a_check_a_configuration_or_a_kernel(made, again, script):
 
 
 @scene
-def records_of_gpus_are_compared_with_the_reference(made, again, script):
+def test_records_of_gpus_are_compared_with_the_reference(made, again, script):
     record = published("one_shot", 262144)
     assert record.case.size_bytes > SMALL_BYTES
     yield "larger than wanted", again([record], up_to_bytes=1024)
@@ -232,7 +233,7 @@ def records_of_gpus_are_compared_with_the_reference(made, again, script):
 
 
 @scene
-def an_invented_bound_does_not_hide_errors_of_gpus(made, again, script):
+def test_an_invented_bound_does_not_hide_errors_of_gpus(made, again, script):
     """The kernel promises each bit: a record of it that says a bound was kept does not count as recomputed."""
     invented = {"method": "bound", "bound": "x", "bound_value": 100.0, "bound_used": 0.9}
     errors = {"max_absolute_error": 90.0, "max_ulp_error": 99, "rms_ulp_error": 50.0}
@@ -241,7 +242,7 @@ def an_invented_bound_does_not_hide_errors_of_gpus(made, again, script):
 
 
 @scene
-def a_case_that_passes_here_and_is_said_to_have_ended_otherwise(made, again, script):
+def test_a_case_that_passes_here_and_is_said_to_have_ended_otherwise(made, again, script):
     first, second = map(with_sources, made("sizes=[8]"))
     for status in (Status.REFUSED, Status.FAILED, Status.DEADLOCK):
         liar = ended(first, status, kernel=None if status is Status.REFUSED else first.kernel)
@@ -253,7 +254,7 @@ def a_case_that_passes_here_and_is_said_to_have_ended_otherwise(made, again, scr
 
 
 @scene
-def a_case_that_breaks_here(made, again, script):
+def test_a_case_that_breaks_here(made, again, script):
     passed, _ = map(with_sources, made("sizes=[8]"))
     script.outcomes["one_shot"] = RuntimeError("it breaks")
     yield "and passed there", again([passed], up_to_bytes=MIB)
@@ -264,7 +265,7 @@ FORMAL = finding("formal", "an acquire")
 
 
 @scene
-def races_are_found_again(made, again, script):
+def test_races_are_found_again(made, again, script):
     script.findings["one_shot"] = (FORMAL,)
     records = made("check.races=true", "sizes=[8]")
     first = records[0]
@@ -276,12 +277,6 @@ def races_are_found_again(made, again, script):
     yield "unchecked here", again([edited(first, "request", configuration=unasked)])
     script.findings["one_shot"] = (replace(FORMAL, second=replace(LOAD, line=56)),)
     yield "others", again(records)
-
-
-@pytest.mark.parametrize("scene", SCENES, ids=lambda one: one.__name__)
-def test_what_comes_of_it(scene, made, again, script):
-    said = "\n".join(told(name, found) for name, found in scene(made, again, script))
-    same_text(said, r"sha256:[0-9a-f]{20,}\.\.\.", r"conftest\.py:\d+", r"(?<=9\.9 there, )\S+(?= here)")
 
 
 def test_as_many_as_wanted_with_one_of_each_kernel_first(made, again, script):
