@@ -16,7 +16,7 @@ from runner.command.ending import report
 from runner.command.plan import Command
 from runner.command.running import Asked, Earlier, JobRunner, Tools
 from runner.command.to_mlflow import Mirrored, short_path
-from runner.environment.host import load, now_text
+from runner.environment.host import now_text
 from runner.environment.of_command import Surroundings, added_digest
 from runner.interrupt import exit_code_of, is_first, name_of
 from runner.records.command_json import COMMAND_JSON, EXIT_FAILED, AskedJob, CommandDocument, JobPlan, exit_code_for
@@ -298,7 +298,6 @@ class _Session:
             exit_code=exit_code,
             signal=signal,
             stopped=scrubbed(self._stopped),
-            load=load() or (),
         )
         try:
             self._store.write_command_json(ended)

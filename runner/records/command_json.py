@@ -74,8 +74,7 @@ class Resumption:
 class End:
     """How a command ended. outcome: complete (every case ran), interrupted (why: the signal) or stopped (why).
 
-    ended is ISO 8601 in UTC; counts are numbers of cases by status; cases_not_run are pairs of job and case id. load is
-    how busy the machine was then (runner.environment.host.load); records say how busy it was at the start.
+    ended is ISO 8601 in UTC; counts are numbers of cases by status; cases_not_run are pairs of job and case id.
     """
 
     ended: str
@@ -84,7 +83,6 @@ class End:
     why: str
     counts: Mapping[str, int]
     cases_not_run: tuple[tuple[int, str], ...]
-    load: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +123,7 @@ class CommandDocument:
         return tuple(missing)
 
     def ending(
-        self,
-        records: Iterable[Record],
-        *,
-        ended: str,
-        exit_code: int,
-        signal: str,
-        stopped: str,
-        load: Iterable[float] = (),
+        self, records: Iterable[Record], *, ended: str, exit_code: int, signal: str, stopped: str
     ) -> CommandDocument:
         """The same with its end. signal is "" without an interrupt, stopped is why the work was given up, or ""."""
         records = list(records)
@@ -141,7 +132,7 @@ class CommandDocument:
         outcome = COMPLETE if not missing else INTERRUPTED if signal else STOPPED
         why = "" if not missing else signal or stopped or "no reason was given"
         counts = dict(Counter(str(record.status) for record in records))
-        return replace(self, end=End(ended, exit_code, outcome, why, counts, missing, tuple(load)))
+        return replace(self, end=End(ended, exit_code, outcome, why, counts, missing))
 
     def in_order(self, records: Iterable[Record]) -> list[Record]:
         """These records in the order in which their cases were asked for."""
@@ -254,7 +245,7 @@ def _decoded(document: dict[str, Any]) -> CommandDocument:
     if "ended" in document:
         missing = tuple((case["job"], case["case"]) for case in document["cases_not_run"])
         rest = {key: document[key] for key in ("ended", "exit_code", "outcome", "why", "counts")}
-        end = End(**rest, cases_not_run=missing, load=tuple(document.get("load", ())))
+        end = End(**rest, cases_not_run=missing)
     return CommandDocument(
         command=document["command"],
         command_line=tuple(document["command_line"]),
