@@ -36,11 +36,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 69_980,
-    "the core, code lines": 52_055,
+    "product, code lines": 69_973,
+    "the core, code lines": 52_048,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 23_029,
-    "tests, code lines": 65_029,
+    f"loaded by symlab {COMMAND}, code lines": 23_022,
+    "tests, code lines": 65_037,
     "Markdown, words": 29_556,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,

@@ -15,7 +15,8 @@ are not derived. Subnormal factors count with the exponent of the smallest norma
 
 *The sum of ranks.* Of one rank that is all. Added in float32, in any order, the sum of x_r errs by (n - 1) 2**-24 sum
 |x_r| (kernels/numeric/bounds.py), and is rounded once more. Added in the dtype, by bulk copies or by a library, it errs
-by (n - 1) u sum |x_r|, and is one of the dtype's numbers: the ends go to those outside.
+by (n - 1) u sum |x_r|, and is one of the dtype's numbers: the ends go to those outside. The exact sum rounded once is
+always within: a kernel that rounds less than promised is not wrong.
 
 The float64 products here cost K * 2**-52 S_r, which is added. Where x_r may be beyond the dtype's largest number,
 nothing is demanded.
@@ -83,6 +84,8 @@ def product_bound(factors: Factors, is_wide: bool) -> Bound:
         low, high = on_grid(low, dtype, torch.round), on_grid(high, dtype, torch.round)
         formula = f"round(sum x - F) <= out <= round(sum x + F), {text}"
         formula = formula if count > 1 else f"round(S - E) <= out <= round(S + E), {text}"
+    nearest = on_grid(exact, dtype, torch.round)
+    low, high = torch.minimum(low, nearest), torch.maximum(high, nearest)
     beyond = (beyond | (torch.maximum(low.abs(), high.abs()) > form.largest)).flatten()
     low, high = torch.where(beyond, -math.inf, low.flatten()), torch.where(beyond, math.inf, high.flatten())
     return Bound(exact.flatten(), low, high, formula, beyond if bool(beyond.any()) else None)

@@ -1,5 +1,7 @@
 """symlab.make_inputs, make_reference and check: the project's own judgement on tensors of one's own."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -34,6 +36,8 @@ def test_the_reference_of_every_matmul_is_the_product_and_a_changed_number_is_fo
     assert symlab.check(case, outputs).faults == ()
     outputs[-1][-1] += 100
     assert symlab.check(case, outputs).wrong == 1
+    inexact = dataclasses.replace(case, inputs="normal")
+    assert symlab.check(inexact, symlab.make_reference(inexact)).faults == ()
 
 
 def test_inputs_and_references_are_copies():
