@@ -40,7 +40,7 @@ LIMITS = {
     "the core, code lines": 52_048,
     "files of the core that import a room": 0,
     f"loaded by symlab {COMMAND}, code lines": 23_022,
-    "tests, code lines": 65_037,
+    "tests, code lines": 65_054,
     "Markdown, words": 29_556,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,

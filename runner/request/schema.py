@@ -312,7 +312,7 @@ class PlainKeys:
 
 @dataclass(kw_only=True)
 class Schema(PlainKeys):
-    """Every key that a configuration can have; conf/config.yaml gives the values that they start from.
+    """Every key that a configuration can have, with the value that it starts from.
 
     The keys of custom are those of runner/custom/description.py.
     """

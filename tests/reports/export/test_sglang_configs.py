@@ -9,6 +9,9 @@ from reports.commands import export
 from reports.export.sglang_configs import sglang_configs
 from reports.record.bundle import PUBLISHED, read
 from tests.depends import ROOT
+from tests.reports.export.serving import serving, serving_record, us
+from tests.reports.export.sweeps import SIZES
+from tests.reports.synthetic import with_case
 
 PLACE = ROOT / PUBLISHED / "h200-x4-2026-11-28"
 KERNELS = ("nccl", "sglang/push", "sglang/pull")
@@ -36,6 +39,25 @@ def test_each_size_has_the_fastest_that_sglang_has_there(published):
         assert one["backend"] == ("nccl" if fastest == "nccl" else "custom_allreduce")
         assert one["time_us"] == pytest.approx(times[fastest], abs=1e-3)
     assert {one["backend"] for one in chosen.values()} == {"nccl", "custom_allreduce"}
+
+
+def backends(multicast):
+    """Of invented records, whose own kernels lead at first, then symmetric memory, then NCCL."""
+    own = [serving_record("flashinfer/vllm_one_shot", size, multicast=multicast) for size in SIZES]
+    found = [*serving(multicast=multicast), *(with_case(one, algorithm="sglang/push") for one in own)]
+    return {one["size_bytes"]: one for one in json.loads(sglang_configs(found))["configs"]}
+
+
+def test_symmetric_memory_counts_where_sglang_takes_it():
+    chosen = backends(multicast=True)
+    order = ["custom_allreduce", "torch_symm_mem", "nccl"]
+    assert list(dict.fromkeys(chosen[size]["backend"] for size in sorted(chosen))) == order
+    ranks = next(iter(chosen.values()))["tp_size"]
+    taken = "torch/multimem_staged" if ranks in (4, 6, 8) else "torch/two_shot_staged"
+    for size, one in chosen.items():
+        if one["backend"] == "torch_symm_mem":
+            assert one["time_us"] == pytest.approx(us(taken, size), abs=1e-3)
+    assert {one["backend"] for one in backends(multicast=False).values()} == {"custom_allreduce", "nccl"}
 
 
 def test_the_command_writes_it_and_says_what_it_is_of(tmp_path, capsys):
