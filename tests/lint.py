@@ -53,6 +53,9 @@ SPEED = {
     rf"^( *)(?:\w+\.)?sleep\(.*\n(?:\1.*\n){{0,3}}?\1.*(?:{SIGNALS})\(": (
         "a sleep before a signal: press Ctrl-C with pressed(), once it has begun"
     ),
+    r"^(?!.*--rerun).*\"audit\", .*\n(?:.*\n){0,4}?.*run again here": (
+        "an audit begins cases only within 20 s: give --rerun all to count them"
+    ),
     r"\bTimer\(": "a timer may outlive its test: pressed() ends with its block",
 }
 """Patterns of what a busy machine would refuse, or which would hang it."""

@@ -46,10 +46,12 @@ def test_what_a_busy_machine_would_refuse_is_found(line, count):
     [
         ("time.sleep(3)\nprocess.send_signal(signal.SIGINT)", [1]),
         ("    sleep(0.3)\n    say()\n    if x: os.kill(pid, 2)", [1]),
+        ('main(["audit", "records"])\nsaid = out()\nassert "1 case run again here" in said', [1]),
+        ('main(["audit", "records", "--rerun", "all"])\nassert "1 case run again here" in out()', []),
         ("while not begun():\n    time.sleep(0.05)\nos.kill(pid, 2)", []),
     ],
 )
-def test_a_sleep_before_a_signal_is_found(text, lines):
+def test_what_of_several_lines_a_busy_machine_would_refuse_is_found(text, lines):
     assert [number for number, _ in lint.speed(text)] == lines
 
 

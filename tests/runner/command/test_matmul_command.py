@@ -10,9 +10,11 @@ from reports.record.bundle import read
 from runner.__main__ import main
 from symlab.command import main as command
 from tests.golden import same_text
+from tests.patience import NEVER_S
 from tests.runner.conftest import refusals
 
-SMALL = ("m=140", "n=128", "k=72", "fabric=simulator", "track=none")
+SIMULATED = ("fabric=simulator", "track=none", f"deadline_s={NEVER_S}")
+SMALL = ("m=140", "n=128", "k=72", *SIMULATED)
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +29,7 @@ def run(*arguments):
 def ended(name, *more):
     """The exit code of a kernel."""
     op, algorithm = name.split("/")
-    return main([f"op={op}", f"algorithms=[{algorithm}]", "fabric=simulator", "track=none", *more])
+    return main([f"op={op}", f"algorithms=[{algorithm}]", *SIMULATED, *more])
 
 
 @pytest.mark.parametrize(("op", "kind"), [("matmul_reduce_scatter", "exact"), ("all_gather_matmul", "normal")])
@@ -104,7 +106,7 @@ def test_what_no_kernel_takes_is_refused_in_one_line(line, capsys):
 @pytest.mark.slow
 def test_records_are_audited_and_replayed_to_the_bit(capsys):
     assert run("op=matmul_all_reduce", "inputs=exact") == 0
-    assert command(["audit", "records"]) == 0
+    assert command(["audit", "records", "--rerun", "all"]) == 0
     said = capsys.readouterr().out
     assert "1 of 1 cases that configurations ask for: all agree" in said
     assert "1 case run again here from the records alone" in said

@@ -27,7 +27,7 @@ def test_replay_and_audit_need_no_table(tmp_path, monkeypatch, capsys):
     assert given["tuning"]["threads"] == given["choices"]["threads"] == 512
     assert names == {"lamport@t128b4l8", "two_shot@t512b64l8p", "ll"}
     capsys.readouterr()
-    assert main(["audit", str(folder)]) == 0
+    assert main(["audit", str(folder), "--rerun", "all"]) == 0
     said = capsys.readouterr().out
     assert "4 of 4 cases that configurations ask for: all agree" in said
     assert "4 cases run again here from the records alone" in said
