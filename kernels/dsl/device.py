@@ -6,10 +6,10 @@ becomes `ld.global.nc` (outside the memory model, never right on symmetric memor
 merged with another, and no scope is lost. Addresses are Int64 byte addresses; a "word" is an Int32 with raw bits, a
 "vector" a tuple of four.
 
-Order. Payload accesses are weak: they are ordered by the barriers of kernels/dsl/signals.py around them and by nothing
-else. Signals are release stores, release reductions and acquire loads at system scope, the only scope that holds
-threads of another GPU. Multimem payload is relaxed at system scope, because an access that reaches all GPUs' replicas
-is meant for threads there.
+Order. Payload accesses are weak: they are ordered by the barriers of kernels/dsl/rank_barriers.py around them and by
+nothing else. Signals are release stores, release reductions and acquire loads at system scope, the only scope that
+holds threads of another GPU. Multimem payload is relaxed at system scope, because an access that reaches all GPUs'
+replicas is meant for threads there.
 """
 
 from __future__ import annotations

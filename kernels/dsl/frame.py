@@ -23,7 +23,7 @@ import cutlass.cute as cute
 from kernels.dsl import device
 from kernels.dsl.arithmetic import Reduction
 from kernels.dsl.peers import Peers, Rows
-from kernels.dsl.signals import OverMulticast, OverPeers, Watch
+from kernels.dsl.rank_barriers import OverMulticast, OverPeers, Watch
 from kernels.dsl.status import ENTRY, EXIT, MIDDLE
 from kernels.dsl.traverse import Span, either, line_slice_of, slice_of, when
 from kernels.multimem import reduce_form

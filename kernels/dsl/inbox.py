@@ -47,7 +47,7 @@ from kernels.dsl import device
 from kernels.dsl.arithmetic import join, split
 from kernels.dsl.messages import Message, each_unit
 from kernels.dsl.peers import Peers, accumulate, reduced
-from kernels.dsl.signals import LOOK_EVERY, report
+from kernels.dsl.rank_barriers import LOOK_EVERY, report
 from kernels.dsl.slots import LINE_LANES, LINE_TILE_BYTES, TILE_BYTES, UNIT_BYTES, sentinel
 from kernels.dsl.traverse import when
 from kernels.shares import BATCH
@@ -357,7 +357,7 @@ def received(
     agreed: cutlass.Constexpr,
 ) -> list[cutlass.Int64]:
     """Look until nothing is absent, or patience is over. The first looks do nothing else; without patience, those that
-    follow have no state but what is looked at, as in kernels/dsl/signals.py."""
+    follow have no state but what is looked at, as in kernels/dsl/rank_barriers.py."""
     halves = look()
     looks = cutlass.Int32(1)
     while absent(halves) & (looks < PLAIN_LOOKS):

@@ -10,9 +10,10 @@ and the others add what peers have sent before. Two ways to send:
 Either way a thread that adds has all its vectors of a round in flight.
 
 Protocol. Block b of a rank sends to block b of its peers, and counts rounds on the flags and by the epochs of the
-barriers over ranks (kernels/dsl/signals.py): round r of a launch has arrived when the sender's flag is r + 1 beyond the
-launch's first epoch, and the exit barrier takes the epoch after the last round's. The number of rounds follows from the
-message's bytes and the grid alone, so all ranks count alike; it is one at least, also where there are no bytes.
+barriers over ranks (kernels/dsl/rank_barriers.py): round r of a launch has arrived when the sender's flag is r + 1
+beyond the launch's first epoch, and the exit barrier takes the epoch after the last round's. The number of rounds
+follows from the message's bytes and the grid alone, so all ranks count alike; it is one at least, also where there are
+no bytes.
 
 Order. One release at system scope serves a whole round, because it takes longer than a piece (0.6 us on H200, 1.5 us on
 H100; 2 GPUs, 2026-11-22).
@@ -40,7 +41,7 @@ from cutlass import Int32, Int64
 
 from kernels.dsl import bulk, device
 from kernels.dsl.peers import Peers
-from kernels.dsl.signals import wait_for
+from kernels.dsl.rank_barriers import wait_for
 from kernels.dsl.slots import WARP
 from kernels.dsl.status import MIDDLE
 from kernels.dsl.traverse import Span, when

@@ -46,7 +46,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from kernels.dsl import device
-from kernels.dsl.signals import await_peer
+from kernels.dsl.rank_barriers import await_peer
 from kernels.dsl.status import EXIT
 from kernels.dsl.traverse import when
 

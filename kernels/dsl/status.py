@@ -1,7 +1,7 @@
 """What a wait that gave up says: the words of the workspace "status", and their meaning in a sentence.
 
 The first thread of a rank whose wait for another rank lasts longer than `patience` fills them in
-(kernels/dsl/signals.py); no later one overwrites them, and no kernel resets them. All are int32.
+(kernels/dsl/rank_barriers.py); no later one overwrites them, and no kernel resets them. All are int32.
 """
 
 from __future__ import annotations

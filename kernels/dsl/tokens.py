@@ -23,7 +23,7 @@ from cutlass import Int32, Int64
 from kernels.dsl import device
 from kernels.dsl.arithmetic import join, split
 from kernels.dsl.inbox import received
-from kernels.dsl.signals import report
+from kernels.dsl.rank_barriers import report
 from kernels.dsl.status import MIDDLE
 from kernels.dsl.traverse import when
 

@@ -27,7 +27,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from kernels.dsl import bulk, device, tensor_maps
-from kernels.dsl.signals import wait_for
+from kernels.dsl.rank_barriers import wait_for
 from kernels.dsl.status import TILES
 from kernels.matmul import ranks
 from kernels.matmul.matmul import sizes_of

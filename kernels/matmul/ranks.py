@@ -19,7 +19,7 @@ from cutlass.cutlass_dsl import T, dsl_user_op
 
 from kernels.dsl import bulk, device, tensor_maps
 from kernels.dsl.device import assemble
-from kernels.dsl.signals import Watch, wait_for
+from kernels.dsl.rank_barriers import Watch, wait_for
 from kernels.dsl.status import TILES
 from kernels.matmul import matmul
 from kernels.matmul.matmul import DEFAULT, GROUP, Matmul

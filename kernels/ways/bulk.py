@@ -27,8 +27,8 @@ kernel = partial(spec_with, promises=WITH_BARRIERS)
 
 
 # Data that moves. A barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit
-# (all outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how
-# they order payload, kernels/dsl/bulk.py how bulk copies fit in.
+# (all outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/rank_barriers.py
+# says how they order payload, kernels/dsl/bulk.py how bulk copies fit in.
 
 
 def gather(frame: Frame) -> None:

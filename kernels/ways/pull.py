@@ -10,8 +10,8 @@ elements before the first boundary and after the last one are taken one by one, 
 numel) is touched. Each rank begins with its next, so that no GPU is everyone's first target.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
-order payload, which itself is weak.
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/rank_barriers.py says how
+they order payload, which itself is weak.
 
 Numerics: who reduces begins with the next rank's contribution and ends with its own (rank+1, rank+2, .. rank).
 Precision and rounding: kernels/dsl/arithmetic.py.

@@ -9,8 +9,8 @@ side is met element by element. Blocks are shared out among the ranks that they 
 once, each rank beginning with its next, so that no GPU is everyone's first target.
 
 Protocol: a barrier over ranks at entry (all inputs are written, all outputs may be overwritten), one at exit (all
-outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/signals.py says how they
-order payload, which itself is weak.
+outputs are complete, and no rank reads an input any more). Both block by block: kernels/dsl/rank_barriers.py says how
+they order payload, which itself is weak.
 """
 
 from __future__ import annotations

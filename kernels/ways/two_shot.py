@@ -9,7 +9,7 @@ rank's, one by one. Reads and writes go through peers' addresses; nothing outsid
 
 Protocol, of all but two_shot_lamport: a barrier over ranks at entry (all inputs are written, all outputs may be
 overwritten), one at exit (all outputs are complete, and no rank reads an input any more). Both block by block:
-kernels/dsl/signals.py says how they order payload, which itself is weak.
+kernels/dsl/rank_barriers.py says how they order payload, which itself is weak.
 
 Numerics: a slice's owner begins with the next rank and ends with itself (owner+1, owner+2, .. owner), so that no GPU is
 everyone's first target. One owner an element, so all ranks get the same bits. Precision and rounding:

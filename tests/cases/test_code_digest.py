@@ -20,7 +20,7 @@ $L__BB0_1:
 	bra.uni 	$L__BB0_1;
 }
 	.file	1 "kernels/dsl/frame.py"
-	.file	2 "kernels/dsl/signals.py"
+	.file	2 "kernels/dsl/rank_barriers.py"
 """
 
 DEBUG = """\

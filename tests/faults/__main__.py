@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from tests.faults.chosen import drawn
-from tests.faults.kept import DRAWS, README, Draw, kept_draws, kinds, table
 from tests.faults.made import faults_of
 from tests.faults.reached import Reached
+from tests.faults.stored_draws import DRAWS, README, Draw, kinds, stored_draws, table
 from tests.faults.trial import LAYERS, copy_of, tried
 from tests.marked import included
 
@@ -91,7 +91,7 @@ def _drawn(options, draw, reached):
 
 
 def _readme(draws):
-    lines = [*kinds(), "", *table(kept_draws(draws))]
+    lines = [*kinds(), "", *table(stored_draws(draws))]
     README.write_text(included(README.read_text(encoding="utf-8"), "faults", lines), encoding="utf-8")
     return 0
 

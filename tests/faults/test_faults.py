@@ -9,9 +9,9 @@ import pytest
 
 import tests.faults.__main__ as program
 from tests.faults.chosen import drawn
-from tests.faults.kept import kept_draws, table
 from tests.faults.made import KINDS, faults_of
 from tests.faults.reached import Reached
+from tests.faults.stored_draws import stored_draws, table
 from tests.faults.trial import Found, copy_of, tried
 from tests.marked import included
 from tests.repository import git
@@ -237,7 +237,7 @@ def test_the_full_layer_is_asked_for_what_the_quick_one_did_not_find(fake, tmp_p
     quick = [name for name, _ in fake.looks]
     assert fake.run("--of", "full") == 0
     assert fake.looks[6:] == [(quick[1], "full"), (quick[4], "full")]
-    (draw,) = kept_draws(tmp_path)
+    (draw,) = stored_draws(tmp_path)
     lines = list(table([draw]))
     assert lines[2].endswith("| 6 | 4 | 2 | 0 | 0 |")
     assert sum("tests/x.py::test_x" in line for line in lines) == 2

@@ -70,7 +70,7 @@ def test_an_executable_names_itself_and_its_files(warm, case):
     assert found.name == "all_reduce/one_shot"
     assert found.digest == "sha256:" + hashlib.sha256(found.ptx.encode()).hexdigest()
     files = re.findall(r'^\s*\.file\s+\d+\s+"([^"]*)"', found.ptx, flags=re.MULTILINE)
-    assert {"kernels/dsl/peers.py", "kernels/dsl/frame.py", "kernels/dsl/signals.py"} <= set(files)
+    assert {"kernels/dsl/peers.py", "kernels/dsl/frame.py", "kernels/dsl/rank_barriers.py"} <= set(files)
     assert set(files) <= {source.name for source in sources_of(ONE_SHOT.files)}
     assert ".loc\t" in found.ptx
     assert str(ROOT) not in found.ptx

@@ -199,6 +199,6 @@ def test_every_checkout_gives_the_same_digest(tmp_path):
         return done.stdout.strip()
 
     assert digest() == digest_of(find("all_reduce/lamport").files)
-    with (tmp_path / "kernels" / "dsl" / "signals.py").open("a") as file:
+    with (tmp_path / "kernels" / "dsl" / "rank_barriers.py").open("a") as file:
         file.write("\n")
     assert digest() != digest_of(find("all_reduce/lamport").files)

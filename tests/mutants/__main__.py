@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from tests.matrix.running import cores
-from tests.mutants.recorded import pending, recorded, write_pending
+from tests.mutants.recorded import recorded
 from tests.mutants.searching import NAMES, SEEDS, TABLE, all_results, gaps, page, record, table
 
 
@@ -31,7 +31,6 @@ def main(given=None):
             record(part)
     print("\n".join(table(found)))
     if options.table:
-        write_pending(pending())
         TABLE.write_text(page(), encoding="utf-8")
         for line in (missing := gaps(recorded())):
             print(line)

@@ -13,8 +13,6 @@ from tests.mutants.matmul_runs import matmul_tries
 from tests.mutants.mutant_runs import tries
 
 PLACE = Path(__file__).resolve().parent / "results.json"
-PENDING = Path(__file__).resolve().parent / "pending.json"
-"""Kernels whose mutants have not run since their code changed: the code_digest by kernel."""
 MOST_SEEDS = 64
 """Seeds of recorded tries are below this."""
 
@@ -49,22 +47,6 @@ def write(rows, order):
     content = {name: {"code": rows[name].code, "found": rows[name].found} for name in order if name in rows}
     with replacing(PLACE) as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def pending():
-    """Return the digests of PENDING, without those of which there are results."""
-    rows = recorded()
-    known = json.loads(PENDING.read_text(encoding="utf-8")) if PENDING.exists() else {}
-    return {name: code for name, code in known.items() if name not in rows or rows[name].code != code}
-
-
-def write_pending(rows):
-    """Write PENDING; without rows there is no file."""
-    if not rows:
-        PENDING.unlink(missing_ok=True)
-        return
-    with replacing(PENDING) as beside:
-        beside.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def try_of(text):

@@ -17,7 +17,7 @@ from tests.mutants.matmul_runs import CHECKED as MATMULS_CHECKED
 from tests.mutants.matmul_runs import MATMULS, CompiledMatmul, matmul_tries
 from tests.mutants.mutant_runs import OWN, Compiled, Try, tries
 from tests.mutants.mutate import Mutant
-from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of, write
+from tests.mutants.recorded import Recorded, code_digest, recorded, try_of, write
 
 COMMAND = "python -m tests.mutants --table --seeds 0"
 """Brings results.json and the page up to date."""
@@ -96,14 +96,12 @@ def told(rows, kernels=NAMES):
 
 
 def gaps(rows, kernels=NAMES):
-    """Return a line for each kernel whose rows are not about its mutants of today and that is not pending with today's
-    code, and for each mutant that is neither found nor argued, or both."""
-    waiting = pending()
+    """Return a line for each kernel whose rows are not about its mutants of today, and for each mutant that is neither
+    found nor argued, or both."""
     lines = [f"{name}: there is no such kernel" for name in rows if name not in NAMES]
     for kernel in kernels:
         row, (code, mutants) = rows.get(kernel), today(kernel)
-        is_known = row is not None and row.code == code and len(row.found) == len(mutants)
-        if not is_known and waiting.get(kernel) != code:
+        if row is None or row.code != code or len(row.found) != len(mutants):
             lines.append(f"{kernel}: its code is not what results.json is about: {COMMAND} --kernel {kernel}")
     for one in told(rows, kernels):
         if one.kind == "open":
@@ -134,12 +132,12 @@ def record(found):
 
 def page():
     """The text of table.md."""
-    lines = table(told(recorded()), list(pending()))
+    lines = table(told(recorded()))
     return "\n".join(["# Mutants of each kernel, and what finds them", "", WRITTEN_BY, "", *lines, ""])
 
 
-def table(found, waiting=()):
-    """Yield the lines of the table: a kernel a line, then those whose mutants wait to run."""
+def table(found):
+    """Yield the lines of the table: a kernel a line."""
     columns = ("checker", "orders", "judge", "argued", "open")
     yield f"| kernel | mutants | {' | '.join(columns)} |"
     yield f"| --- | ---: |{' ---: |' * len(columns)}"
@@ -148,8 +146,6 @@ def table(found, waiting=()):
         yield f"| {kernel} | {counts.total()} | {' | '.join(str(counts[one]) for one in columns)} |"
     counts = Counter(one.kind for one in found)
     yield f"| all | {counts.total()} | {' | '.join(str(counts[one]) for one in columns)} |"
-    for kernel in waiting:
-        yield f"| {kernel} | not run since its code changed |{' |' * len(columns)}"
 
 
 def all_results(chosen, seeds, jobs):

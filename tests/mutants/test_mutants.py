@@ -12,7 +12,7 @@ from tests.mutants.__main__ import main
 from tests.mutants.arguments import PLACE, arguments
 from tests.mutants.matmul_runs import MATMULS
 from tests.mutants.mutant_runs import CHECKED_ROWS, FAIR, OWN, ROWS, Compiled, Try
-from tests.mutants.recorded import Recorded, code_digest, pending, recorded, try_of
+from tests.mutants.recorded import Recorded, code_digest, recorded, try_of
 from tests.mutants.searching import NAMES, TABLE, again, compiled_kernel, gaps, page, results, table, told
 from tests.rooms import needs
 
@@ -20,7 +20,7 @@ SAMPLE = ("all_reduce/one_shot", "barrier/multimem")
 """Kernels that run, as they are and as mutants, in the fast tests: flags of peers, and of the switch."""
 
 PTX = """
-.file 1 "kernels/dsl/signals.py"
+.file 1 "kernels/dsl/rank_barriers.py"
 .loc 1 1 5
 st.release.sys.global.u32 [%rd1], %r1;
 @%p1 ld.acquire.gpu.global.u32 %r2, [%rd1];
@@ -42,7 +42,7 @@ st.release.sys.global.u32 [%rd2], %r1;
 
 def test_a_place_is_the_text_of_the_source_line():
     (flag, *_) = [one for one in Compiled(OWN[SAMPLE[0]]).mutants if one.opcode.startswith("st.release")]
-    assert flag.place == "signals.py `device.signal(mine, epoch, order)`"
+    assert flag.place == "rank_barriers.py `device.signal(mine, epoch, order)`"
 
 
 def test_all_of_our_kernels_have_mutants():
@@ -91,8 +91,7 @@ BOTH = pytest.mark.parametrize("kernels", [tuple(OWN), pytest.param(tuple(MATMUL
 
 @BOTH
 def test_each_mutant_of_todays_kernels_is_found_or_argued(kernels):
-    """results.json is about these kernels' code, and says so of each mutant; the next tests run them again. Of kernels
-    in pending.json the page says that their mutants have not run since their code changed."""
+    """results.json is about these kernels' code, and says so of each mutant; the next tests run them again."""
     assert gaps(recorded(), kernels) == []
 
 
@@ -144,10 +143,7 @@ def test_a_result_names_its_try():
 
 
 @needs("checks")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(one, marks=() if one in SAMPLE else pytest.mark.slow) for one in NAMES if one not in pending()],
-)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in SAMPLE else pytest.mark.slow) for one in NAMES])
 def test_mutants_are_found_by_the_recorded_tries(name):
     assert again(name) == []
 

@@ -73,7 +73,7 @@ def test_a_rank_that_tells_nothing_is_a_deadlock_with_the_line_of_the_wait(monke
     assert ended("matmul_reduce_scatter/inbox", "m=132", "n=64", "k=64") == 1
     (record,) = read(["records"])
     assert str(record.status) == "DEADLOCK"
-    assert "kernels/dsl/signals.py" in record.reason, record.reason
+    assert "kernels/dsl/rank_barriers.py" in record.reason, record.reason
     assert "/* at " not in find(record.case.name).made(record.case, "sm_90a").ptx
 
 

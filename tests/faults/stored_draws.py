@@ -60,7 +60,7 @@ def _fault(row):
     return Fault(**{one.name: row[one.name] for one in dataclasses.fields(Fault)})
 
 
-def kept_draws(folder=DRAWS):
+def stored_draws(folder=DRAWS):
     """Return all draws, in the order of their names."""
     found = []
     for place in sorted(folder.glob("*.json")):

@@ -142,7 +142,7 @@ def test_without_patience_the_wait_is_a_spin_that_the_simulator_sees_through(lau
     work.executables[2] = None
     work.run()
     assert isinstance(work.errors[0], Deadlock)
-    file, tensor = ("inbox.py", "inbox|contributions|results") if name in POLLED else ("signals.py", "signals")
+    file, tensor = ("inbox.py", "inbox|contributions|results") if name in POLLED else ("rank_barriers.py", "signals")
     assert f"kernels/dsl/{file}" in str(work.errors[0])
     wanted = rf"rank 0, block \d, thread \d+ spins: sees .* at .*tensor '({tensor})'"
     assert re.search(wanted, str(work.errors[0])), work.errors[0]
