@@ -26,6 +26,7 @@ from cases.case import Case
 from cases.dtypes import ALL, INTEGERS, NONE
 from cases.ops import collective
 from cases.refusal import Refusal
+from cases.sglang_sizes import PULL, PUSH, WORLD_SIZES
 from cases.stress import NO_STRESS
 from kernels import flashinfer, sglang
 from kernels.spec import (
@@ -336,11 +337,11 @@ BASELINES: tuple[Baseline, ...] = (
     _flashinfer(flashinfer.VLLM_TWO_SHOT, flashinfer.VLLM_WORLD_SIZES),
     _flashinfer(flashinfer.TRTLLM_LAMPORT, flashinfer.TRTLLM_WORLD_SIZES, "inputs"),
     _flashinfer(flashinfer.TRTLLM_TWO_SHOT, flashinfer.TRTLLM_WORLD_SIZES),
-    _sglang(sglang.PUSH, ("all_reduce_one_shot_push_kernel", sglang.WORLD_SIZES, _IN)),
+    _sglang(PUSH, ("all_reduce_one_shot_push_kernel", WORLD_SIZES, _IN)),
     _sglang(
-        sglang.PULL,
-        ("all_reduce_one_shot_kernel", tuple(one for one in sglang.WORLD_SIZES if sglang.pull_shots(one) == 1), _OUT),
-        ("all_reduce_two_shot_kernel", tuple(one for one in sglang.WORLD_SIZES if sglang.pull_shots(one) == 2), _IN),
+        PULL,
+        ("all_reduce_one_shot_kernel", tuple(one for one in WORLD_SIZES if sglang.pull_shots(one) == 1), _OUT),
+        ("all_reduce_two_shot_kernel", tuple(one for one in WORLD_SIZES if sglang.pull_shots(one) == 2), _IN),
     ),
 )
 

@@ -4,10 +4,10 @@ Read from sglang 0.5.14 (jit_kernel/csrc/distributed/custom_all_reduce_{push,pul
 srt/distributed/device_communicators/custom_all_reduce_v2.py). push stores every input into an inbox of each rank, where
 +0.0 stands for "not written yet", in two banks in turn: Lamport's protocol. pull meets at flags and loads its peers'
 inputs where they are: in one shot on two ranks, and beyond in two, whose second stores the sums over all inputs. Which
-runs is a matter of ranks and bytes; beyond MOST_BYTES SGLang calls NCCL. Both add in float32, in the order of ranks,
+runs is a matter of ranks and bytes (cases/sglang_sizes.py). Both add in float32, in the order of ranks,
 beginning with +0.0, and round once; both use dependent launch.
 
-The thresholds, grids and blocks here are SGLang's of VERSION: another version is refused. The kernels come from the
+Thresholds, grids and blocks are SGLang's of VERSION: another version is refused. The kernels come from the
 installed package's headers. Its Python interface is not used: importing sglang imports its server, and its
 requirements fix other versions of CuTe DSL and PyTorch than ours. The table imports nothing of sglang.
 """
@@ -18,15 +18,15 @@ import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
+from cases import sglang_sizes
 from cases.case import Case
 from cases.refusal import Refusal
+from cases.sglang_sizes import PULL, PUSH
 from kernels import toolkit
 
 PACKAGE, VERSION = "sglang", "0.5.14"
 HEADERS_PACKAGE = "apache-tvm-ffi"
 """Its headers are included by SGLang's, and its library is linked."""
-
-PUSH, PULL = "sglang/push", "sglang/pull"
 
 MODULES = {PUSH: "sglang_push", PULL: "sglang_pull"}
 """Which compiled module each baseline needs."""
@@ -35,18 +35,6 @@ DTYPES = ("float32", "float16", "bfloat16")
 ACCUMULATOR = "float32"
 VECTOR_BYTES = 16
 """Sizes are whole vectors of this."""
-
-WORLD_SIZES = (2, 4, 6, 8)
-
-MOST_BYTES = 16 << 20
-"""Beyond this SGLang calls NCCL."""
-
-_KIB, _MIB = 1 << 10, 1 << 20
-PUSH_BYTES = {2: 2 * _MIB, 4: 384 * _KIB, 6: 192 * _KIB, 8: 160 * _KIB}
-"""Up to which size SGLang pushes, by the number of ranks; it measured these on H200."""
-
-PUSH_BYTES_SM100 = {2: 4 * _MIB, 4: 2 * _MIB, 6: 1 * _MIB, 8: 720 * _KIB}
-"""The same for compute capability 10.x, measured by SGLang on B200."""
 
 PULL_THREADS = 512
 PUSH_THREADS = (128, 256, 512, 1024)
@@ -58,11 +46,6 @@ class Launch:
 
     blocks: int
     threads: int
-
-
-def push_bytes(world_size: int, arch: str) -> int:
-    """Return the largest size that SGLang pushes on GPUs of an architecture such as "sm_90a"."""
-    return (PUSH_BYTES_SM100 if arch.startswith("sm_10") else PUSH_BYTES)[world_size]
 
 
 def pull_shots(world_size: int) -> int:
@@ -84,12 +67,11 @@ def pull_launch(size_bytes: int, multiprocessors: int) -> Launch:
 
 def refuses_case(name: str, case: Case, arch: str) -> Refusal | None:
     """Return why a baseline of SGLang's can't run a case of its dtypes and worlds; None if it can."""
-    pushes = case.size_bytes <= push_bytes(case.world_size, arch)
-    chosen = PUSH if pushes else PULL if case.size_bytes <= MOST_BYTES else "NCCL"
+    chosen = sglang_sizes.taken(case.size_bytes, case.world_size, arch)
     if name == chosen:
         return None
-    taken = f"{case.size_bytes} bytes on {case.world_size} ranks"
-    return Refusal("sizes", f"{name} is not what SGLang runs for {taken}", f"there it takes {chosen}")
+    asked = f"{case.size_bytes} bytes on {case.world_size} ranks"
+    return Refusal("sizes", f"{name} is not what SGLang runs for {asked}", f"there it takes {chosen}")
 
 
 def missing() -> str:

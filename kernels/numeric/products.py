@@ -11,12 +11,13 @@ way is at most that of all positive products or that of all negative ones, (S_r 
 ceil(K / 16) * 5.25 * 2**-23 the errors before are in G, too: E_r = e / (1 - e) (S_r + |p_r|) / 2. Sums of other GPUs
 are not derived. Subnormal factors count with the exponent of the smallest normal number, so S_r takes them as that.
 
-*The rounding to the dtype* is to nearest even, which is monotone: x_r is from round(p_r - E_r) to round(p_r + E_r).
+*The rounding to the dtype* is to nearest even, which is monotone: x_r is from round(p_r - E_r) to round(p_r + E_r). A
+rank that does not round loses nothing, so p_r - E_r and p_r + E_r are permitted, too, where they lie further out.
 
 *The sum of ranks.* Of one rank that is all. Added in float32, in any order, the sum of x_r errs by (n - 1) 2**-24 sum
 |x_r| (kernels/numeric/bounds.py), and is rounded once more. Added in the dtype, by bulk copies or by a library, it errs
 by (n - 1) u sum |x_r|, and is one of the dtype's numbers: the ends go to those outside. The exact sum rounded once is
-always within: a kernel that rounds less than promised is not wrong.
+always within, and so are sums of which only some parts are rounded: a kernel that rounds less than others is not wrong.
 
 The float64 products here cost K * 2**-52 S_r, which is added. Where x_r may be beyond the dtype's largest number,
 nothing is demanded.
@@ -67,16 +68,18 @@ def product_bound(factors: Factors, is_wide: bool) -> Bound:
     for product, (a, b) in zip(exact_products(factors), factors, strict=True):
         sizes = _sizes(a, form.smallest_normal) @ _sizes(b, form.smallest_normal).T
         room = error * (sizes + product.abs()) / 2 + depth * 2.0**-52 * sizes
-        ends = [on_grid(end, dtype, torch.round) for end in (product - room, product + room)]
-        largest = torch.maximum(ends[0].abs(), ends[1].abs())
-        exact, low, high, magnitude = exact + product, low + ends[0], high + ends[1], magnitude + largest
+        below, above = product - room, product + room
+        below = torch.minimum(below, on_grid(below, dtype, torch.round))
+        above = torch.maximum(above, on_grid(above, dtype, torch.round))
+        largest = torch.maximum(below.abs(), above.abs())
+        exact, low, high, magnitude = exact + product, low + below, high + above, magnitude + largest
         beyond = beyond | (largest > form.largest)
     text = f"E = {error:.3g} * (sum|a b| + |S|) / 2"
     if count > 1:
         unit = FLOAT32 if is_wide else form.unit_roundoff
         spread = (count - 1) * unit * magnitude + 2.0**-50 * magnitude
         low, high = low - spread, high + spread
-        text = f"x = round(S +- E) of each rank, {text}; F = {count - 1} * 2^{math.log2(unit):.0f} * sum|x|"
+        text = f"x = S +- E of each rank, rounded or not, {text}; F = {count - 1} * 2^{math.log2(unit):.0f} * sum|x|"
     if count > 1 and not is_wide:
         low, high = on_grid(low, dtype, torch.floor), on_grid(high, dtype, torch.ceil)
         formula = f"down(sum x - F) <= out <= up(sum x + F), {text}"
@@ -84,8 +87,6 @@ def product_bound(factors: Factors, is_wide: bool) -> Bound:
         low, high = on_grid(low, dtype, torch.round), on_grid(high, dtype, torch.round)
         formula = f"round(sum x - F) <= out <= round(sum x + F), {text}"
         formula = formula if count > 1 else f"round(S - E) <= out <= round(S + E), {text}"
-    nearest = on_grid(exact, dtype, torch.round)
-    low, high = torch.minimum(low, nearest), torch.maximum(high, nearest)
     beyond = (beyond | (torch.maximum(low.abs(), high.abs()) > form.largest)).flatten()
     low, high = torch.where(beyond, -math.inf, low.flatten()), torch.where(beyond, math.inf, high.flatten())
     return Bound(exact.flatten(), low, high, formula, beyond if bool(beyond.any()) else None)

@@ -157,12 +157,7 @@ def _check(mine: Sources, what: str) -> None:
             raise ValueError(f"{what}: {reason} in {record.request.command} (RECORDS), unset NCCL_* and run it again")
         if len(record.environment.gpus or ()) < mine.ranks:
             raise ValueError(f"{what}: {mine.ranks} ranks on several hosts (RECORDS), give records of one host")
-    check_one_kind(
-        what,
-        ("versions", {record.library.partition(" (")[0] for record in mine.records}),
-        ("mixings of graphs", {str(asked_settings(record).graph_mixing) for record in mine.records}),
-        ("placements", {record.case.placement for record in mine.records}),
-    )
+    check_one_kind(what, ("mixings of graphs", {str(asked_settings(record).graph_mixing) for record in mine.records}))
 
 
 def _by_settings(mine: Sources) -> dict[NcclSettings, list[Record]]:

@@ -7,14 +7,15 @@ CUDA graphs. No release loads the file yet; `symlab` in it says what the figures
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cases.record.record import Record
-from reports.export.choice import FEWEST_SIZES, regret_of
-from reports.export.sources import left_out_text, sources
+from cases.sglang_sizes import NCCL, PULL, PUSH, WORLD_SIZES, taken
+from reports.export.choice import Times, regret_of
+from reports.export.sources import Sources, left_out_text, sources
 from reports.export.thresholds import (
     MULTIMEM,
-    NCCL,
+    RANKS,
     SGLANG_MULTIMEM,
     TWO_SHOT,
     capability_of,
@@ -22,34 +23,34 @@ from reports.export.thresholds import (
     curve,
     is_a_sum,
 )
+from reports.table.text import size_text
 
-PUSH, PULL = "sglang/push", "sglang/pull"
-HOW = "run symlab run +exp=allreduce_gpus dtype=bfloat16 baselines=[nccl,sglang/push,sglang/pull]"
+HOW = (
+    "run symlab run +exp=allreduce_gpus dtype=bfloat16 baselines=[nccl,sglang/push,sglang/pull], and with multicast "
+    "torch/two_shot_staged and torch/multimem_staged"
+)
 
 
 def sglang_configs(found: Sequence[Record]) -> str:
-    """Return allreduce_configs.json, of records of nccl and of SGLang's kernels at the sizes at which it runs them;
-    PyTorch's symmetric memory counts where SGLang takes it. ValueError for other records."""
+    """Return allreduce_configs.json, of records of nccl, of SGLang's kernels at all sizes at which it runs them, and of
+    PyTorch's symmetric memory where SGLang takes that. ValueError for other records."""
     what = f"all_reduce of bfloat16 by {PUSH} or {PULL}, and {NCCL}"
     mine = sources(found, what, lambda record: is_a_sum(record, (NCCL, PUSH, PULL, TWO_SHOT, MULTIMEM)), HOW)
     check_graph(mine)
-    symmetric = MULTIMEM if mine.ranks in SGLANG_MULTIMEM.get(capability_of(mine), ()) else TWO_SHOT
-    times = {
-        "custom_allreduce": {**curve(mine, PUSH), **curve(mine, PULL)},
-        "torch_symm_mem": curve(mine, symmetric) if mine.has_multicast else {},
-        NCCL: curve(mine, NCCL),
-    }
-    times = {name: one for name, one in times.items() if one}
-    if not {"custom_allreduce", NCCL} <= set(times):
+    if not (nccl := curve(mine, NCCL)):
         raise ValueError(f"no record of {what} (RECORDS), {HOW}")
+    times = {"custom_allreduce": _own(mine, nccl), NCCL: nccl}
+    capability = capability_of(mine)
+    if mine.has_multicast and capability in SGLANG_MULTIMEM and mine.ranks in RANKS:
+        name = MULTIMEM if mine.ranks in SGLANG_MULTIMEM[capability] else TWO_SHOT
+        times["torch_symm_mem"] = _complete(curve(mine, name), dict.fromkeys(nccl, name))
     configs = []
     for size in sorted(times[NCCL]):
         backend, us = min(((name, one[size]) for name, one in times.items() if size in one), key=lambda one: one[1])
         configs.append({"size_bytes": size, "backend": backend, "time_us": round(us, 3), "tp_size": mine.ranks})
     says = [*mine.lines(), "times of CUDA graphs; no release of SGLang loads this file"]
     sizes = [size for size in sorted(times[NCCL]) if all(size in one for one in times.values())]
-    if len(sizes) >= FEWEST_SIZES:
-        says.append(left_out_text(regret_of(times, sizes)))
+    says.append(left_out_text(regret_of(times, sizes)))
     document = {
         "tp_size": mine.ranks,
         "ep_size": 1,
@@ -57,3 +58,22 @@ def sglang_configs(found: Sequence[Record]) -> str:
         "symlab": [f"# {line}" for line in says],
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def _own(mine: Sources, sizes: Iterable[int]) -> Times:
+    """Times of the kernel of its own that SGLang runs at each size. ValueError if one is missing."""
+    if mine.ranks not in WORLD_SIZES:
+        known = ", ".join(map(str, WORLD_SIZES))
+        raise ValueError(f"SGLang has no all-reduce of its own for {mine.ranks} ranks (RECORDS), only for {known}")
+    by_size = {size: taken(size, mine.ranks, mine.arch) for size in sizes}
+    wanted = {size: name for size, name in by_size.items() if name != NCCL}
+    curves = {name: curve(mine, name) for name in (PUSH, PULL)}
+    return _complete({size: curves[name][size] for size, name in wanted.items() if size in curves[name]}, wanted)
+
+
+def _complete(times: Times, wanted: Mapping[int, str]) -> Times:
+    """The times. wanted: the contestant at each size of which they must have one; ValueError for the first without."""
+    for size, name in wanted.items():
+        if size not in times:
+            raise ValueError(f"{name}, which SGLang takes at {size_text(size)}, was not timed there (RECORDS), {HOW}")
+    return times

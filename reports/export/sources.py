@@ -18,7 +18,8 @@ from reports.table.text import counted, size_text
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Records of one op's table: all timed, right, of one GPU type, one number of ranks, one dtype and one setup."""
+    """Records of one op's table: all timed, right, of one GPU type, one number of ranks, one dtype and one setup, each
+    contestant's of one version and one placement."""
 
     records: tuple[Record, ...]
     gpu: str
@@ -75,6 +76,12 @@ def sources(found: Iterable[Record], what: str, wanted: Callable[[Record], bool]
         ("counts per peer", {record.case.counts for record in kept}),
         ("kinds of stress", {record.case.stress for record in kept}),
     )
+    for name, own in gathered((record.case.algorithm, record) for record in kept).items():
+        check_one_kind(
+            what,
+            (f"versions of {name}", {record.library.partition(" (")[0] for record in own}),
+            (f"placements of {name}", {record.case.placement for record in own}),
+        )
     first = kept[0]
     return Sources(tuple(kept), device_text(first), first.case.world_size, first.case.dtype, setup_text(first))
 

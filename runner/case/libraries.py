@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from cases.case import Case
 from cases.dtypes import DTYPES, NONE
 from cases.ops import collective
+from cases.sglang_sizes import PULL, PUSH
 from kernels.baselines import CUBLAS, FUSED, MULTIMEM_STAGED, NCCL, NCCL_SYMMETRIC, TWO_SHOT_STAGED, find_baseline
 from kernels.flashinfer import TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
-from kernels.sglang import PULL, PUSH
 from memory.fabric import DeviceFabric, Fabric, LibraryCall
 from memory.process_group import process_group
 from runner.case.allocation import allocate_arenas

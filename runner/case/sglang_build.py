@@ -14,8 +14,9 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from cases.sglang_sizes import PUSH
 from kernels import sglang, toolkit
-from kernels.sglang import MODULES, PUSH
+from kernels.sglang import MODULES
 from memory.private_folder import exposure, is_ours, make_private
 
 SOURCE = Path(__file__).with_name("sglang.cu")

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from cases.case import Case
 from cases.dtypes import DTYPES
+from cases.sglang_sizes import PULL, PUSH, push_bytes
 from kernels.sglang import DTYPES as TYPES
-from kernels.sglang import MODULES, PULL, PUSH, Launch, pull_launch, pull_shots, push_bytes, push_launch
+from kernels.sglang import MODULES, Launch, pull_launch, pull_shots, push_launch
 from memory.fabric import DeviceFabric
 from runner.case import library_modules
 from runner.case.library_slots import LibrarySlots, slices_of, symmetric_buffer

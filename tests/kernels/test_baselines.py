@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tests.memory.nvshmem_stand_in as stand_in
+from cases import sglang_sizes
 from cases.case import Case
 from cases.dtypes import ALL, reductions_of
 from cases.ops import OPS, collective
@@ -52,7 +53,7 @@ def case_of(algorithm, op="all_reduce", **changes):
     ranks = changes.get("world_size", 8)
     offer = baseline.offer(op, ranks) if op in baseline.ops else baseline.offers[0]
     reduction = offer.reductions[0]
-    size_bytes = {VLLM_TWO_SHOT: 1 << 20, sglang.PULL: 4 << 20}.get(algorithm, 4096)
+    size_bytes = {VLLM_TWO_SHOT: 1 << 20, sglang_sizes.PULL: 4 << 20}.get(algorithm, 4096)
     case = Case(op, algorithm, "bfloat16", "library", reduction, size_bytes, ranks, placement=offer.placements[0])
     return dataclasses.replace(case, **changes)
 

@@ -5,9 +5,10 @@ import importlib.metadata
 import pytest
 
 from cases.case import Case
+from cases.sglang_sizes import PULL, PUSH
 from kernels import sglang, toolkit
 from kernels.baselines import find_baseline, library_of, refuses_baseline
-from kernels.sglang import MODULES, PULL, PUSH, Launch, pull_launch, push_launch
+from kernels.sglang import MODULES, Launch, pull_launch, push_launch
 from memory.fabric import Traits
 from tests.golden import same_text
 

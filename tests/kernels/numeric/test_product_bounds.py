@@ -33,12 +33,17 @@ def share_outside(bound, result):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("depth", [8, 136, 1024])
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_right_sums_are_within_and_the_exact_one_too(dtype, depth, ranks):
+def test_right_sums_are_within_also_if_nothing_or_only_a_part_is_rounded(dtype, depth, ranks):
     factors = factors_of(ranks, dtype, depth)
     parts = sums(factors)
     wide, native = product_bound(factors, True), product_bound(factors, False)
     assert share_outside(wide, torch.stack(parts).float().sum(0).to(dtype)) == 0
     assert share_outside(wide, torch.stack(rounded_products(factors)).float().sum(0).to(dtype)) == 0
+    unrounded = torch.stack(exact_products(factors)).flatten(1)
+    for count in range(ranks + 1):
+        some = torch.cat([unrounded[:count].float(), torch.stack(parts)[count:].float()]).sum(0).to(dtype)
+        assert share_outside(wide, some) == share_outside(native, some) == 0
+    assert share_outside(wide, unrounded.sum(0).to(dtype)) == 0
     total = parts[0]
     for one in parts[1:]:
         total = total + one  # rounded to the dtype each time
@@ -69,7 +74,7 @@ def test_a_sum_of_ranks_in_the_dtype_is_told_from_one_in_float32():
     total = parts[0]
     for one in parts[1:]:
         total = total + one
-    assert share_outside(product_bound(factors, True), total) > 0.3
+    assert share_outside(product_bound(factors, True), total) > 0.25
     assert share_outside(product_bound(factors, False), total) == 0
 
 

@@ -1,14 +1,17 @@
 """SGLang's allreduce_configs.json: the fastest of its all-reduces at each published size."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from cases.record.record import Record
+from cases.sglang_sizes import taken
 from reports.commands import export
 from reports.export.sglang_configs import sglang_configs
 from reports.record.bundle import PUBLISHED, read
 from tests.depends import ROOT
+from tests.golden import refused
 from tests.reports.export.serving import serving, serving_record, us
 from tests.reports.export.sweeps import SIZES
 from tests.reports.synthetic import with_case
@@ -41,11 +44,16 @@ def test_each_size_has_the_fastest_that_sglang_has_there(published):
     assert {one["backend"] for one in chosen.values()} == {"nccl", "custom_allreduce"}
 
 
-def backends(multicast):
-    """Of invented records, whose own kernels lead at first, then symmetric memory, then NCCL."""
-    own = [serving_record("flashinfer/vllm_one_shot", size, multicast=multicast) for size in SIZES]
-    found = [*serving(multicast=multicast), *(with_case(one, algorithm="sglang/push") for one in own)]
-    return {one["size_bytes"]: one for one in json.loads(sglang_configs(found))["configs"]}
+def invented(*left_out, multicast=True, arch="sm_90a"):
+    """Records whose own kernels lead at first, then symmetric memory, then NCCL."""
+    own = [serving_record("flashinfer/vllm_one_shot", size, multicast=multicast) for size in SIZES if size <= 16 << 20]
+    own = [with_case(one, algorithm=taken(one.case.size_bytes, one.case.world_size, arch)) for one in own]
+    found = [*serving(*left_out, multicast=multicast), *own]
+    return [replace(one, fabric=replace(one.fabric, arch=arch)) for one in found]
+
+
+def backends(**given):
+    return {one["size_bytes"]: one for one in json.loads(sglang_configs(invented(**given)))["configs"]}
 
 
 def test_symmetric_memory_counts_where_sglang_takes_it():
@@ -53,11 +61,12 @@ def test_symmetric_memory_counts_where_sglang_takes_it():
     order = ["custom_allreduce", "torch_symm_mem", "nccl"]
     assert list(dict.fromkeys(chosen[size]["backend"] for size in sorted(chosen))) == order
     ranks = next(iter(chosen.values()))["tp_size"]
-    taken = "torch/multimem_staged" if ranks in (4, 6, 8) else "torch/two_shot_staged"
+    symmetric = "torch/multimem_staged" if ranks in (4, 6, 8) else "torch/two_shot_staged"
     for size, one in chosen.items():
         if one["backend"] == "torch_symm_mem":
-            assert one["time_us"] == pytest.approx(us(taken, size), abs=1e-3)
-    assert {one["backend"] for one in backends(multicast=False).values()} == {"custom_allreduce", "nccl"}
+            assert one["time_us"] == pytest.approx(us(symmetric, size), abs=1e-3)
+    for without in ({"multicast": False}, {"arch": "sm_103a"}):
+        assert {one["backend"] for one in backends(**without).values()} == {"custom_allreduce", "nccl"}
 
 
 def test_the_command_writes_it_and_says_what_it_is_of(tmp_path, capsys):
@@ -67,6 +76,22 @@ def test_the_command_writes_it_and_says_what_it_is_of(tmp_path, capsys):
     assert len(json.loads(place.read_text())["configs"]) == 10
 
 
-def test_records_without_its_kernels_are_refused(published):
-    with pytest.raises(ValueError, match="sglang/push or sglang/pull"):
-        sglang_configs([one for one in published if not one.case.algorithm.startswith("sglang")])
+def without(records, *algorithms, sizes=SIZES):
+    return [one for one in records if one.case.algorithm not in algorithms or one.case.size_bytes not in sizes]
+
+
+def test_records_that_lack_what_sglang_takes_or_are_of_two_kinds_are_refused(published):
+    (last,) = (one for one in invented() if one.case.algorithm == "nccl" and one.case.size_bytes == SIZES[-1])
+    for records in (
+        without(published, "sglang/push", "sglang/pull"),
+        without(published, "sglang/push"),
+        without(published, "nccl"),
+        without(invented(), "sglang/pull", sizes=SIZES[6:7]),
+        invented("torch/multimem_staged", "torch/two_shot_staged"),
+        [*invented(), with_case(last, placement="in_place")],
+        [*invented(), replace(last, library="NCCL 9.9.9")],
+        [one for one in invented() if one.case.size_bytes in SIZES[:3]],
+        [serving_record("nccl", size, world_size=3) for size in SIZES],
+    ):
+        with refused():
+            sglang_configs(records)

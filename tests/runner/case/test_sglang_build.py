@@ -7,6 +7,7 @@ import subprocess
 import pytest
 import torch
 
+from cases import sglang_sizes
 from kernels import sglang, toolkit
 from runner.case import sglang_build
 from runner.case.sglang_build import build, command, load, place_of
@@ -127,10 +128,10 @@ def test_the_table_has_sglangs_own_thresholds_and_grids():
         }
         for part in text.partition("if is_sm100_supported():")[2].split("else:")[:2]
     )
-    assert {ranks: hopper[ranks] for ranks in sglang.WORLD_SIZES} == sglang.PUSH_BYTES
-    assert {ranks: blackwell[ranks] for ranks in sglang.WORLD_SIZES} == sglang.PUSH_BYTES_SM100
+    assert {ranks: hopper[ranks] for ranks in sglang_sizes.WORLD_SIZES} == sglang_sizes.PUSH_BYTES
+    assert {ranks: blackwell[ranks] for ranks in sglang_sizes.WORLD_SIZES} == sglang_sizes.PUSH_BYTES_SM100
     assert "max_pull_size = 16 * 1024 * 1024" in text
-    assert sglang.MOST_BYTES == 16 << 20
+    assert sglang_sizes.MOST_BYTES == 16 << 20
     assert "2: ModeConfig(2 * MB, INF)" in text, "on two ranks every pull is in one shot"
 
 
@@ -151,7 +152,7 @@ def test_our_functions_compile_with_sglangs_headers(module, installed, monkeypat
     addresses, null = (ctypes.c_void_p * 8)(*[4096] * 8), ctypes.c_void_p(0)
 
     def status(type_, ranks):
-        if module == sglang.MODULES[sglang.PUSH]:
+        if module == sglang.MODULES[sglang_sizes.PUSH]:
             given = (type_, ranks, 0, addresses, null, null, null, 512, 2 << 20, 132, 128, null)
             return int(library.symlab_push(*given))
         return int(library.symlab_pull(type_, ranks, 0, 2, addresses, null, null, 512, 1, 512, null))
@@ -159,4 +160,4 @@ def test_our_functions_compile_with_sglangs_headers(module, installed, monkeypat
     invalid = 1  # cudaErrorInvalidValue: there is no such kernel; else this machine has no driver, or takes the launch
     assert {status(type_, ranks) for type_, ranks in ((3, 2), (0, 3), (0, 9))} == {invalid}
     if not torch.cuda.is_available():
-        assert invalid not in {status(type_, ranks) for type_ in range(3) for ranks in sglang.WORLD_SIZES}
+        assert invalid not in {status(type_, ranks) for type_ in range(3) for ranks in sglang_sizes.WORLD_SIZES}

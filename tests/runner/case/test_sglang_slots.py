@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from cases.case import Case
+from cases.sglang_sizes import PULL, PUSH
 from kernels.baselines import find_baseline
-from kernels.sglang import PULL, PUSH
 from memory.pool import SymmetricPool
 from runner.case import library_modules, sglang_slots
 from runner.case.libraries import open_baseline
