@@ -12,8 +12,8 @@ class Refusal:
     """Why a case can't run; str() is the sentence that records keep.
 
     key is the configuration key that the refusal is about ("accumulator", "sizes"; runner/request/schema.py has
-    them). A kernel's sentences are in kernels/spec.py, and beside the kernel in kernels/ways. reason says what is
-    wrong; hint says what would be right, or why, and is "" where the reason says it all.
+    them). reason says what is wrong; hint says what would be right, or why, and is "" where the reason says it all.
+    Sentences that all kernels share are in kernels/spec.py, others where their Refusal is made.
     """
 
     key: str

@@ -155,7 +155,7 @@ class Compiler:
             return
         spec = find(case.name)
         known = spec.name, spec.variant(case), arch
-        if spec.made is not None or known in self._seen:  # what is made apart is in no cache
+        if spec.made is not None or known in self._seen:  # `made` compiles it without a cache
             return
         self._seen.add(known)
         key = cache_key(spec, case, arch)

@@ -124,7 +124,7 @@ class BuiltMatmul:
             try:
                 self.build(case)
             except ValueError as error:  # what this kernel alone does not take of a tuning
-                return Refusal("algorithms", f"{case.name}: {error}")
+                return Refusal("algorithms", str(error))
         return None
 
 

@@ -1,10 +1,12 @@
 """Waits of tests end with what they wait for, and name what did not happen."""
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,17 +26,23 @@ def test_what_never_happens_is_named(monkeypatch):
         until(lambda: False, "the worker's start")
 
 
-def test_a_thread_that_works_is_waited_for_and_one_that_hangs_is_named(monkeypatch):
-    monkeypatch.setattr(patience, "PATIENCE_S", 0.05)
-    works = threading.Thread(target=lambda: any(number < 0 for number in range(5_000_000)), daemon=True)
-    works.start()
-    patience.joined(works)
-    never = threading.Event()
-    hangs = threading.Thread(target=never.wait, daemon=True)
-    hangs.start()
-    with pytest.raises(AssertionError, match="rank 1 hangs"):
-        patience.joined(hangs, "rank 1")
-    never.set()
+@pytest.mark.parametrize(("share", "ends_after", "waits"), [(0.5, 4, 4), (0.5, 9, 5), (0.001, 1, 1), (0.001, 2, 1)])
+def test_a_thread_is_waited_for_while_the_process_works_and_else_named(monkeypatch, share, ends_after, waits):
+    """share: of each wait, that the process works. ends_after: the number of waits that the thread takes."""
+    waited_s = []
+    monkeypatch.setattr("tests.patience.time.process_time", lambda: 100 + share * sum(waited_s))
+    thread = SimpleNamespace(join=waited_s.append, is_alive=lambda: len(waited_s) < ends_after)
+    ends = contextlib.nullcontext() if ends_after <= waits else pytest.raises(AssertionError, match="rank 1 hangs")
+    with ends:
+        patience.joined(thread, "rank 1")
+    assert waited_s == [patience.PATIENCE_S] * waits
+
+
+def test_a_thread_that_ends_at_once_is_joined():
+    thread = threading.Thread(target=int)
+    thread.start()
+    patience.joined(thread)
+    assert not thread.is_alive()
 
 
 def test_a_block_that_waited_for_its_deadline_is_found(monkeypatch):

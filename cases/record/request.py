@@ -54,10 +54,10 @@ class RecordedRequest:
 
 GONE = {
     **{"timing.predict": None, "timing.lead_in_calls": "0", "timing.shared": "false", "isolation": None},
-    **{"timing.window": "kernel", "timing.precision": "none"},
+    **{"timing.window": "kernel", "timing.precision": "null"},
 }
-"""Keys that there were, with the value by which nothing ran otherwise than today; None: every value, for no result
-depends on them. A key with another value is left for today's schema to refuse."""
+"""Keys that there were, with the value by which nothing ran otherwise than today, as overrides spell it; None: every
+value, for no result depends on them. A key with another value is left for today's schema to refuse."""
 
 
 def overrides_today(overrides: Sequence[str]) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def overrides_today(overrides: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_gone(key: str, value: object) -> bool:
-    return key in GONE and GONE[key] in (None, str(value).lower())
+    return key in GONE and GONE[key] in (None, "null" if value is None else str(value).lower())
 
 
 def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
 class RecordedEnvironment:
     """Where a case ran, as runner.environment captured it; every field is None where the record does not say.
 
-    git: the commit and what differs from it. packages: versions by name, None for what is not installed. sources: a
-    digest for each package of this project. gpus: one object a GPU; gpu_pairs: how any two are connected. variables:
+    git: the commit and what differs from it. packages: versions by name of what is installed; records of before
+    have None for what is not. sources: a digest for each package of this project. gpus: one object a GPU; gpu_pairs: how any two are connected. variables:
     those of the process environment that may be kept, and the number of the others. not_captured: reasons by name for
     what was unavailable. capture_s: seconds that the capture took. world: what the ranks added. problem: why the
     capture failed as a whole.

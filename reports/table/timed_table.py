@@ -151,14 +151,14 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
 
 
 def _bandwidths(timings: Sequence[Timing]) -> list[str]:
-    """What bandwidths are of: an op's size, or what a custom kernel's description declares; nothing without either."""
+    """What bandwidths are of: an op's size, or what a custom kernel's description declares; nothing without either. Ops
+    that multiply have no busbw."""
     of_ops = [timing for timing in timings if timing.moved_bytes is None]
     lines = []
     if of_ops:
-        lines.append(
-            f"algbw = size / time, busbw = algbw * {_span((timing.bus_factor for timing in of_ops), _factor)}, "
-            "1 GB = 10^9 bytes, as in nccl-tests"
-        )
+        factors = [timing.bus_factor for timing in of_ops if timing.bus_factor]
+        busbw = f", busbw = algbw * {_span(factors, _factor)}" if factors else ""
+        lines.append(f"algbw = size / time{busbw}, 1 GB = 10^9 bytes, as in nccl-tests")
     if declared := sorted({timing.moved_bytes for timing in timings if timing.moved_bytes}):
         lines.append(
             f"algbw and busbw of custom kernels: the bytes that custom.bytes declares ({_span(declared, size_text)}) / "

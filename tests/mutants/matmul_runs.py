@@ -21,8 +21,8 @@ MATMULS = {
     f"matmul/{kind.__name__}": Fused(kind, RANKS, 70, 136, 136, TUNING, blocks=blocks)
     for kind, blocks in ((AllGather, 2), (ReduceScatter, 2), (AllReduce, 3), (ReduceScatterByAdding, 2))
 }
-"""By kernel: three tiles of a shard, whose depth takes three stages. An even number of blocks would give each of
-AllReduce's own tiles alone, or none."""
+"""By kernel: three tiles of a shard, whose depth takes three stages. With an even number of
+blocks, each block of AllReduce would have tiles of its own rank alone, or none."""
 
 CHECKED = (Try("races"), *(Try("races", is_patient=True, behind=rank) for rank in range(RANKS)))
 STEP_BUDGET = 200_000

@@ -19,7 +19,7 @@ UNUSED = {"matmul/tiles": {"piece_bytes", "in_flight"}, "matmul_reduce_scatter/a
 """What a kernel's code does not depend on: it sends nothing, or only rows of C."""
 
 MOST_STAGES = 8
-"""Of tiles of 64 columns, the smallest ones, as many as fit."""
+"""The most for which shared memory has room: with tiles of 64 columns."""
 
 
 def grid(case: Case) -> Iterator[str]:
@@ -52,7 +52,7 @@ def beside(case: Case) -> Iterator[str]:
 
 
 def _named(case: Case, one: Tuning, **changes: Any) -> Iterator[str]:
-    """The name of a changed tuning, if there is such a one."""
+    """The name of a changed tuning, if it is valid."""
     base = base_of(case.name)
     used = {key: value for key, value in changes.items() if key not in UNUSED.get(base, ())}
     try:

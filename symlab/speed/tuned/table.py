@@ -354,7 +354,7 @@ def _wrong_entry(one: Entry) -> Iterator[Wrong]:
         yield "size_bytes", one.size_bytes, f"one of {one.from_bytes} to {one.up_to_bytes} (from_bytes, up_to_bytes)"
     if (one.gemm is not None) != (collective(one.op).product is not None):
         yield "gemm", one.gemm, "M, N and K of an op that multiplies, and of no other one"
-    elif one.gemm and (
+    elif one.gemm is not None and (
         len(one.gemm) != 3 or min(one.gemm) < 1 or one.gemm[0] * one.gemm[1] * ITEMSIZES[one.dtype] != one.size_bytes
     ):
         yield "gemm", one.gemm, f"M, N and K, whose C has {one.size_bytes} bytes"

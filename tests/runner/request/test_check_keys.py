@@ -68,7 +68,8 @@ def test_an_older_configuration_in_todays_form():
     assert as_today({"timing": timing}) == {"timing": {"l2": "hot"}}
     assert as_today({"timing": {"window": "both_barriers"}}) == {"timing": {"window": "both_barriers"}}
     assert as_today({"timing": {"shared": False, "calls": 2}}) == {"timing": {"calls": 2}}
-    assert overrides_today(["timing.shared=false", "timing.shared=true"]) == ("timing.shared=true",)
+    given = ["timing.shared=false", "timing.shared=true", "timing.precision=null", "timing.precision=0.01"]
+    assert overrides_today(given) == ("timing.shared=true", "timing.precision=0.01")
 
 
 def test_the_configurations_of_an_older_commit_may_have_keys_that_are_gone(tmp_path):

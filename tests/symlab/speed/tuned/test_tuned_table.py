@@ -147,6 +147,7 @@ def test_entries_of_shapes_of_one_size_stand_beside_each_other_and_others(tmp_pa
 
 WRONG_SHAPES = (
     {"gemm": None},
+    {"gemm": ()},
     {"gemm": (64, 32)},
     {"gemm": (64, 33, 8)},
     {"gemm": (-64, -32, 8)},
