@@ -85,11 +85,11 @@ def as_today(configuration: Mapping[str, Any]) -> dict[str, Any]:
 class RecordedEnvironment:
     """Where a case ran, as runner.environment captured it; every field is None where the record does not say.
 
-    git: the commit and what differs from it. packages: versions by name of what is installed; records of before
-    have None for what is not. sources: a digest for each package of this project. gpus: one object a GPU; gpu_pairs: how any two are connected. variables:
-    those of the process environment that may be kept, and the number of the others. not_captured: reasons by name for
-    what was unavailable. capture_s: seconds that the capture took. world: what the ranks added. problem: why the
-    capture failed as a whole.
+    git: the commit and what differs from it. packages: versions by name of what is installed; records of before have
+    None for what is not. sources: a digest for each package of this project. gpus: one object a GPU; gpu_pairs: how any
+    two are connected. variables: those of the process environment that may be kept, and the number of the others.
+    not_captured: reasons by name for what was unavailable. capture_s: seconds that the capture took. world: what the
+    ranks added. problem: why the capture failed as a whole.
     """
 
     git: dict[str, Any] | None = field(default=None, metadata=LATER)
