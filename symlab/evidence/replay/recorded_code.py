@@ -73,7 +73,7 @@ def python_by(
     """Within, a process runs Python with these words in a folder, the code of another first on its path.
 
     streams: its stdout and stderr. It is ended with this process, and at the end: killed, with all that it started, if
-    it takes longer than closing_s seconds.
+    it takes longer than closing_s seconds; at once if these are 0.
     """
     paths = [str(code), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
@@ -105,7 +105,7 @@ def python_by(
 
 def _end(process: subprocess.Popen[bytes], closing_s: float) -> None:
     """Have a process end, and kill its group if it does not in closing_s."""
-    if process.poll() is None:
+    if closing_s and process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(closing_s)

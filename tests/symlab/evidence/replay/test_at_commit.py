@@ -207,6 +207,9 @@ def test_the_recorded_code_has_limits(what, bounds, complaint, made, tmp_path, m
                 raise subprocess.TimeoutExpired(self.args, timeout)
             return self.returncode
 
+        def terminate(self):
+            raise AssertionError("all that it started is killed at once: it might outlive a process that ends by itself")
+
     monkeypatch.setattr(subprocess, "Popen", Late)
     ran = run_code(code, [], bounds)
     assert (ran.exit_code, int((code / "made").exists())) == (1, made)
