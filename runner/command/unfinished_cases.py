@@ -34,7 +34,7 @@ def document_in(folder: Path) -> CommandDocument:
     try:
         document = command_document_of(folder)
     except ValueError as error:
-        raise RequestError(f"{error} (RECORDS)") from error
+        raise RequestError(f"{error} (RECORDS), restore that file, or run the command again") from error
     assert document is not None
     return document
 

@@ -230,7 +230,9 @@ def command_document_of(folder: Path) -> CommandDocument | None:
             raise ValueError(f"schema {document['schema']}, this program reads up to {MANIFEST_SCHEMA}")
         return _decoded(document)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path}: not what a command leaves ({type(error).__name__}: {error})") from None
+        why = f"it has no {error}" if isinstance(error, KeyError) else "it has values of other types"
+        why = str(error) if isinstance(error, ValueError) else why
+        raise ValueError(f"{path}: not what a command leaves: {why}") from None
 
 
 def _decoded(document: dict[str, Any]) -> CommandDocument:

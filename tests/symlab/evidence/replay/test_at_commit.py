@@ -208,7 +208,7 @@ def test_the_recorded_code_has_limits(what, bounds, complaint, made, tmp_path, m
             return self.returncode
 
         def terminate(self):
-            raise AssertionError("all that it started is killed at once: it might outlive a process that ends by itself")
+            raise AssertionError("what it started is killed with it: it might outlive a process that ends by itself")
 
     monkeypatch.setattr(subprocess, "Popen", Late)
     ran = run_code(code, [], bounds)
