@@ -15,7 +15,6 @@ from simulator.observe.events import (
     BarrierArrived,
     BarrierCompleted,
     CopiesAwaited,
-    CopiesCommitted,
     CopyMoment,
     LaneCopyMoment,
     MbarrierOperation,
@@ -37,28 +36,21 @@ class Meetings(Timer):
         run = self.running[event.launched]
         self.settle(run)
         run.barrier = event.instruction
-        if event.unit == "cluster":
-            for cluster, warps in self._by_unit(run, event.lanes, event.launched.clusters_of(event.lanes)):
-                key = ("cluster", cluster, 0)
-                if key in run.completed:
-                    run.completed.discard(key)
-                    del run.meetings[key]
-                self._come(run, key, warps)
-        elif event.numbers is not None:
-            if run.barrier_of is None:
-                run.barrier_of = np.full(run.launched.lanes, -1, np.int64)
-            lanes = ids_of(event.lanes)
-            run.barrier_of[lanes] = event.numbers
-            units = lanes // run.launched.block << 8 | event.numbers
-            for unit, warps in self._by_unit(run, lanes, units):
-                self._come(run, ("block", unit >> 8, unit & 255), warps)
+        for key, warps in self._by_unit(run, event):
+            self._come(run, key, warps)
 
-    def _by_unit(self, run: Running, lanes: Any, units: Ids) -> list[tuple[int, Ids]]:
-        """Pairs of a unit and the warps of its lanes."""
-        ids = ids_of(lanes)
+    def _by_unit(
+        self, run: Running, event: BarrierArrived | BarrierCompleted
+    ) -> list[tuple[tuple[str, int, int], Ids]]:
+        """Pairs of a barrier that has a number (of a block), or a phase (of a cluster), and the warps of its lanes."""
+        if event.numbers is None:
+            return []
+        ids = ids_of(event.lanes)
+        units = event.launched.clusters_of(ids) if event.unit == "cluster" else ids // run.launched.block
         found = []
-        for unit in np.unique(units).tolist():
-            found.append((unit, Warps(ids[units == unit], run.launched.block).numbers))
+        for unit, number in np.unique(np.stack([units, event.numbers]), axis=1).T.tolist():
+            some = ids[(units == unit) & (event.numbers == number)]
+            found.append(((event.unit, unit, number), Warps(some, run.launched.block).numbers))
         return found
 
     def _come(self, run: Running, key: tuple[str, int, int], warps: Ids) -> None:
@@ -71,24 +63,15 @@ class Meetings(Timer):
     def barrier_completed(self, event: BarrierCompleted) -> None:
         run = self.running[event.launched]
         self.settle(run)
-        if event.unit == "warp":
-            return
-        if event.unit == "cluster":
-            for cluster, warps in self._by_unit(run, event.lanes, event.launched.clusters_of(event.lanes)):
-                key = ("cluster", cluster, 0)
-                run.completed.add(key)
+        if event.unit == "block" and event.numbers is None:
+            self._meet_blocks(run, Warps(event.lanes, run.launched.block))
+        for key, warps in self._by_unit(run, event):
+            if event.unit == "cluster":  # others may have to wait for this phase still, and none for the one before
+                run.meetings.pop((*key[:2], key[2] - 1), None)
                 self._let_go(run, warps, run.meetings[key], "cluster_barrier")
-                run.book.meet(warps[None])
-            return
-        if run.barrier_of is not None:
-            lanes = ids_of(event.lanes)
-            units = lanes // run.launched.block << 8 | run.barrier_of[lanes]
-            for unit, warps in self._by_unit(run, lanes, units):
-                best = run.meetings.pop(("block", unit >> 8, unit & 255), Best())
-                self._let_go(run, warps, best, "barrier")
-                run.book.meet(warps[None])
-            return
-        self._meet_blocks(run, Warps(event.lanes, run.launched.block))
+            else:
+                self._let_go(run, warps, run.meetings.pop(key, Best()), "barrier")
+            run.book.meet(warps[None])
 
     def _meet_blocks(self, run: Running, warps: Warps) -> None:
         """Whole blocks go on when their last warp has come."""
@@ -229,17 +212,6 @@ class Meetings(Timer):
             return "switch_atomic" if event.reduction else "broadcast"
         return "read" if event.is_load else "atomic" if event.reduction else "write"
 
-    def copies_committed(self, event: CopiesCommitted) -> None:
-        run = self.running[event.launched]
-        if "bulk" in event.instruction.qualifiers:
-            for lane, group in zip(ids_of(event.lanes).tolist(), event.groups.tolist(), strict=True):
-                if group >= 0:
-                    run.committed[lane] = group + 1
-            return
-        if run.lane_committed is None:
-            run.lane_committed = np.zeros(run.launched.lanes, np.int64)
-        run.lane_committed[ids_of(event.lanes)] = event.groups + 1
-
     def copies_awaited(self, event: CopiesAwaited) -> None:
         run = self.running[event.launched]
         self.settle(run)
@@ -249,9 +221,8 @@ class Meetings(Timer):
             self._await_lanes(run, event)
 
     def _await_bulk(self, run: Running, event: CopiesAwaited) -> None:
-        for lane in ids_of(event.lanes).tolist():
+        for lane, last in zip(ids_of(event.lanes).tolist(), event.groups.tolist(), strict=True):
             best = Best()
-            last = run.committed.get(lane, 0) - event.allowed
             for key in [key for key in run.groups if key[0] == lane and key[1] < last]:
                 rows = run.groups[key][1::2] if event.reads_only else run.groups.pop(key)[::2]
                 for row in rows:
@@ -288,9 +259,7 @@ class Meetings(Timer):
 
     def _await_lanes(self, run: Running, event: CopiesAwaited) -> None:
         warps = Warps(event.lanes, run.launched.block)
-        if run.lane_committed is None:
-            return
-        most = warps.most(run.lane_committed[ids_of(event.lanes)]) - event.allowed
+        most = warps.most(event.groups)
         for group, latest in sorted(run.lane_groups.items()):
             numbers = warps.numbers[group < most]
             rows = latest[numbers]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,15 +53,6 @@ class Released:
         entries = np.zeros((lanes, COLUMNS), np.int64)
         entries[:, ROW] = -1
         return Released(entries)
-
-
-@dataclass(slots=True, eq=False)
-class Cluster:
-    """The barrier of a cluster: rows of those that have arrived in this phase, their number, and of phases before."""
-
-    rows: list[int] = field(default_factory=list)
-    come: int = 0
-    done: list[int] = field(default_factory=list)
 
 
 class Running:
@@ -119,9 +110,7 @@ class Running:
         self.floors: dict[int, int] = {}  # what all lanes know, by the number of parts, until rows change
         self.floors_of: dict[tuple[int, int, int], int] = {}  # likewise, lanes from the first to the last, by parts
         self.met: dict[tuple[int, int, int], int] = {}  # see Order.fence_proxy, until rows change
-        self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
-        self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
-        self.clusters: dict[int, Cluster] = {}
+        self.arrived: dict[tuple[str, int, int], list[int]] = {}  # rows, by block and barrier, or cluster and phase
         self.turns: dict[int, Numbers] = {}
         self.calls_nvshmem = False
         self.deciding: frozenset[tuple[int, str]] = frozenset()

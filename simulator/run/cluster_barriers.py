@@ -38,7 +38,7 @@ class ClusterBarriers:
     """The barriers of all clusters of a launch.
 
     cluster_of: by lane; state: by lane. alive and come: threads by cluster, those that have not returned and those that
-    arrived in the current phase. waiting: lanes at a wait.
+    arrived in the current phase. phase: by cluster, the number of that. waiting: lanes at a wait.
     """
 
     launched: Launched
@@ -46,13 +46,19 @@ class ClusterBarriers:
     state: npt.NDArray[np.uint8] = field(init=False)
     alive: Ids = field(init=False)
     come: Ids = field(init=False)
+    phase: Ids = field(init=False)
     waiting: list[tuple[Exit, Ids]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.cluster_of = self.launched.clusters_of(range(self.launched.lanes))
         self.state = np.zeros(self.launched.lanes, np.uint8)
         self.alive = np.bincount(self.cluster_of)
-        self.come = np.zeros_like(self.alive)
+        self.come, self.phase = np.zeros_like(self.alive), np.zeros_like(self.alive)
+
+    def phases_of(self, group: Group) -> Ids:
+        """Return the number of the phase that each lane's cluster is in, from 0."""
+        found: Ids = self.phase[self.cluster_of[ids_of(group)]]
+        return found
 
     def _counts(self, lanes: Ids) -> Ids:
         return np.bincount(self.cluster_of[lanes], minlength=len(self.alive))
@@ -93,6 +99,7 @@ class ClusterBarriers:
         if not full.any():
             return []
         self.come[full] = 0
+        self.phase[full] += 1
         self.state[full[self.cluster_of] & (self.state == ARRIVED)] = PASSED
         going: list[tuple[int, Group]] = []
         staying: list[tuple[Exit, Ids]] = []

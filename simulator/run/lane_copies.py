@@ -114,13 +114,9 @@ class LaneCopies:
         self._report(made, "issued")
         return made
 
-    def commit(self, lanes: Group) -> Ids:
-        """Make a group of what each lane has issued since its last one; return the groups' numbers."""
-        ids = ids_of(lanes)
-        committed = self._committed()
-        made: Ids = committed[ids]
-        committed[ids] += 1
-        return made
+    def commit(self, lanes: Group) -> None:
+        """Make a group of what each lane has issued since its last one."""
+        self._committed()[ids_of(lanes)] += 1
 
     def arrive_later(self, lanes: Group, instruction: Instruction, keys: list[int], adds: bool) -> Arrival:
         """Let each lane arrive at an mbarrier once its copies so far are done; adds: the phase waits for it besides
@@ -138,15 +134,14 @@ class LaneCopies:
         self._hold(ids, 1)
         return made
 
-    def held(self, lanes: Group, allowed: int | None) -> npt.NDArray[np.bool_]:
-        """Return which lanes have copies under way in other than their `allowed` latest groups; None: any copies."""
-        committed = self._committed()
-        flags = np.zeros(len(committed), np.bool_)
+    def awaited(self, lanes: Ids, allowed: int) -> tuple[npt.NDArray[np.bool_], Ids]:
+        """Return which lanes have copies under way in other than their `allowed` latest groups, and the first of these
+        of each lane."""
+        over = self._committed() - allowed
+        flags = np.zeros(len(over), np.bool_)
         for one in self.under_way:
-            late = slice(None) if allowed is None else one.groups < committed[one.lanes] - allowed
-            flags[one.lanes[late]] = True
-        found: npt.NDArray[np.bool_] = flags[ids_of(lanes)]
-        return found
+            flags[one.lanes[one.groups < over[one.lanes]]] = True
+        return flags[lanes], over[lanes]
 
     # What happens by itself
 

@@ -483,14 +483,14 @@ class Batch:
             self.arrive(way_out.taken, group)
         self._release_numbered(released)
 
-    def _release_numbered(self, released: list[list[tuple[Exit, Ids]]]) -> None:
-        """Threads go on from numbered barriers that are complete."""
+    def _release_numbered(self, released: list[tuple[int, list[tuple[Exit, Ids]]]]) -> None:
+        """Threads go on from numbered barriers that are complete, each with its number."""
         following: dict[int, list[Ids]] = {}
-        for waiting in released:
+        for number, waiting in released:
             if not waiting:
                 continue
-            whole = ids_of(merge([lanes for _, lanes in waiting]))
-            self._tell_completed(compact(whole), "block")
+            whole = merge([lanes for _, lanes in waiting])
+            self._tell_completed(compact(ids_of(whole)), "block", np.full(len(whole), number))
             self._run_meeting(_by_way(waiting))
             for one, lanes in waiting:
                 following.setdefault(one.taken, []).append(lanes)
@@ -506,7 +506,7 @@ class Batch:
             if way_out.waits:
                 released = self.in_clusters.wait(way_out, group)
             else:
-                self._tell_arrived(group, end, "cluster")
+                self._tell_arrived(group, end, "cluster", self.in_clusters.phases_of(group))
                 released = self.in_clusters.arrive(group)
         except LaneFault as fault:
             raise self.fault(int(ids_of(group)[fault.lane]), fault.message, end) from None
@@ -519,10 +519,12 @@ class Batch:
         if events.barrier_arrived:
             tell(events.barrier_arrived, BarrierArrived(self.launched, group, events.step, instruction, unit, numbers))
 
-    def _tell_completed(self, group: Group, unit: str) -> None:
+    def _tell_completed(self, group: Group, unit: str, numbers: Ids | None = None) -> None:
         events = self.space.events
         if events.barrier_completed:
-            tell(events.barrier_completed, BarrierCompleted(self.launched, group, events.step, unit))
+            if unit == "cluster" and self.in_clusters is not None:
+                numbers = self.in_clusters.phases_of(group) - 1
+            tell(events.barrier_completed, BarrierCompleted(self.launched, group, events.step, unit, numbers))
 
     def _look_up(self, way_out: Exit, group: Group) -> None:
         """brx.idx: each lane goes where the table says."""

@@ -31,7 +31,6 @@ from simulator.happens_before.running import (
     SCOPE,
     STAMP,
     WARP,
-    Cluster,
     Held,
     Lanes,
     Many,
@@ -54,7 +53,6 @@ from simulator.observe.events import (
     BarrierArrived,
     BarrierCompleted,
     CopiesAwaited,
-    CopiesCommitted,
     CopyMoment,
     Fence,
     HostAccess,
@@ -186,7 +184,6 @@ class Races(RaceChecker):
         self.moments: list[Moment] = []
         self.maps: dict[tuple[int, int], tuple[Shadow, int]] = {}  # of lanes that issue a copy now, see UnderWay.map_at
         self.overwriting: Overwriting | None = None
-        self.committed: dict[tuple[int, bool, int], int] = {}  # groups that a lane has made, bulk ones and others
         self.written: list[int] = []
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
         self.last_lanes: Lanes | None = None
@@ -773,35 +770,26 @@ class Races(RaceChecker):
     def barrier_arrived(self, event: BarrierArrived) -> None:
         self.settle_copies()
         run = self.running[event.launched]
-        lanes, words = self._ids(event.lanes), event.instruction.qualifiers
-        if event.unit == "cluster":
-            self._arrive_at_cluster(run, lanes, "relaxed" not in words)
+        words = event.instruction.qualifiers
         if event.numbers is None:
             return
         stamp = self.accesses.tick()
-        if "arrive" in words:
-            keys = run.blocks_of(lanes) * 16 + event.numbers
-            for key in distinct(keys).tolist():
-                row = self.order.gather(run, lanes[keys == key], stamp)
-                run.arrived.setdefault(divmod(key, 16), []).append(row)
-            return
-        if run.numbers is None:
-            run.numbers = np.zeros(run.launched.lanes, np.int64)
-        run.numbers[lanes] = event.numbers
-
-    def _arrive_at_cluster(self, run: Running, lanes: Numbers, releases: bool) -> None:
-        stamp = self.accesses.tick()
-        numbers = run.launched.clusters_of(lanes)
-        for number in distinct(numbers).tolist():
-            some = lanes[numbers == number]
-            one = run.clusters.setdefault(number, Cluster())
-            if releases:
-                one.rows.append(self.order.gather(run, some, stamp))
+        for key, some in self._meetings(run, event) if event.unit == "cluster" or "arrive" in words else ():
+            rows = run.arrived.setdefault(key, [])
+            if "relaxed" in words:
+                rows += self.order.gather_released(run, some, CLUSTER)
             else:
-                one.rows += self.order.gather_released(run, some, CLUSTER)
-            one.come += len(some)
-            if one.come >= run.launched.clusters.size * run.launched.block:
-                one.done, one.rows, one.come = one.rows, [], 0
+                rows.append(self.order.gather(run, some, stamp))
+
+    def _meetings(
+        self, run: Running, event: BarrierArrived | BarrierCompleted
+    ) -> list[tuple[tuple[str, int, int], Numbers]]:
+        """Barriers with a number (of a block) or a phase (of a cluster), and the lanes at each."""
+        lanes, numbers = self._ids(event.lanes), event.numbers
+        assert numbers is not None
+        units = run.launched.clusters_of(lanes) if event.unit == "cluster" else run.blocks_of(lanes)
+        pairs = np.unique(np.stack([units, numbers]), axis=1).T.tolist()
+        return [((event.unit, *pair), lanes[(units == pair[0]) & (numbers == pair[1])]) for pair in pairs]
 
     def barrier_completed(self, event: BarrierCompleted) -> None:
         self.settle_copies()
@@ -809,20 +797,15 @@ class Races(RaceChecker):
         stamp = self.accesses.tick()
         if event.unit == "warp":
             order.meet_warps(run, self._ids(event.lanes), stamp)
-        elif event.unit == "cluster":
-            lanes = self._ids(event.lanes)
-            numbers = run.launched.clusters_of(lanes)
-            for number in distinct(numbers).tolist():
-                one = run.clusters.setdefault(number, Cluster())
-                order.merge(run, lanes[numbers == number], one.done or one.rows)
-        elif run.numbers is None:
+        elif event.numbers is None:
             order.meet_blocks(run, event.lanes, stamp)
         else:
-            lanes = self._ids(event.lanes)
-            keys = run.blocks_of(lanes) * 16 + run.numbers[lanes]
-            for key in distinct(keys).tolist():
-                more = run.arrived.pop(divmod(key, 16), [])
-                order.meet(run, lanes[keys == key], stamp, more)
+            for key, some in self._meetings(run, event):
+                if event.unit == "cluster":
+                    run.arrived.pop((*key[:2], key[2] - 1), None)  # all have waited for that
+                    order.merge(run, some, run.arrived.get(key, []))
+                else:
+                    order.meet(run, some, stamp, run.arrived.pop(key, []))
 
     def mbarrier(self, event: MbarrierOperation) -> None:
         run = self.running[event.launched]
@@ -1045,48 +1028,32 @@ class Races(RaceChecker):
         kept = Kept(WRITE, False) if how == "write" else Kept(READ, False, rank)
         one.entered.append((kept, shadow, places, shadow.unit, lanes))
 
-    def copies_committed(self, event: CopiesCommitted) -> None:
-        """Groups are numbered as they are committed; the numbers come with the copies."""
-        run = self.running[event.launched]
-        for lane, group in zip(self._ids(event.lanes).tolist(), event.groups.tolist(), strict=True):
-            self.committed[(id(run), "bulk" in event.instruction.qualifiers, lane)] = group + 1
-
     def copies_awaited(self, event: CopiesAwaited) -> None:
         """Lanes that waited for copies now stand for them."""
         self.settle_copies()
         run = self.running[event.launched]
-        is_bulk = "bulk" in event.instruction.qualifiers
-        is_all = "wait_all" in event.instruction.qualifiers
-        copies = self.copies if is_bulk else self.lane_copies
         lanes = self._ids(event.lanes)
-        chosen = set(lanes.tolist())
-        if is_bulk:
-            over = [one for one in copies.values() if one.run is run and one.first in chosen]
-            if not is_all:
-                over = [one for one in over if 0 <= one.group < self._made(run, True, one.first) - event.allowed]
+        if "bulk" in event.instruction.qualifiers:
+            ends = dict(zip(lanes.tolist(), event.groups.tolist(), strict=True))
+            copies = (one for one in self.copies.values() if one.run is run)
+            over = [one for one in copies if 0 <= one.group < ends.get(one.first, 0)]
             if event.reads_only:
                 self.found.read_alone.update(one.info["write"].number for one in over)
             self._stand_for_bulk(over, event.reads_only)
             if not event.reads_only:
                 for one in over:
                     if one.is_done:
-                        del copies[id(run), one.number]
+                        del self.copies[id(run), one.number]
                         self.order.held.pop((id(run), one.number), None)
             return
-        for one in list(copies.values()):
+        for one in self.lane_copies.values():
             mine = np.flatnonzero(np.isin(one.lanes, lanes)) if one.run is run else np.zeros(0, np.int64)
-            if not len(mine):
-                continue
-            made = np.array([self._made(run, False, lane) for lane in one.lanes[mine].tolist()])
-            done = (one.groups[mine] >= 0) & (one.groups[mine] < made - event.allowed) | is_all
+            late = one.groups[mine] >= event.groups[np.searchsorted(lanes, one.lanes[mine])]
+            done = (one.groups[mine] >= 0) & ~late
             if done.any():
                 if not event.reads_only:
                     one.groups[mine[done]] = -1
                 self._stand_for(one, one.lanes[mine[done]], event.reads_only)
-
-    def _made(self, run: Running, is_bulk: bool, lane: int) -> int:
-        """How many groups of copies a lane has committed."""
-        return self.committed.get((id(run), is_bulk, lane), 0)
 
     def _stand_for_bulk(self, over: list[UnderWay], reads_only: bool) -> None:
         """Give what bulk copies, each of one lane, entered to the lanes that waited for them."""
@@ -1350,7 +1317,6 @@ class Races(RaceChecker):
         order.running.remove(run)
         self.fresh = [pair for pair in self.fresh if pair[0] is not run]
         self.copy_infos = {key: infos for key, infos in self.copy_infos.items() if key[0] is not run}
-        self.committed = {key: made for key, made in self.committed.items() if key[0] != id(run)}
         for copies in (self.copies, self.lane_copies):
             for key in [key for key, one in copies.items() if one.run is run]:
                 del copies[key]
