@@ -498,32 +498,14 @@ class Events:
     step: the number of the world's step that was the latest to begin.
     """
 
-    __slots__ = ("_listeners", "step", *KINDS)
-
-    access: Told
-    shared_access: Told
-    fence: Told
-    barrier_arrived: Told
-    barrier_completed: Told
-    mbarrier: Told
-    copy: Told
-    lane_copy: Told
-    copies_awaited: Told
-    product: Told
-    tensor: Told
-    printed: Told
-    stepped: Told
-    launch_began: Told
-    launch_ended: Told
-    host: Told
-    host_access: Told
-    stored: Told
-    late: Told
-
     def __init__(self) -> None:
         self.step = 0
         self._listeners: list[Listener] = []
         self._sort()
+
+    def __getattr__(self, kind: str) -> Told:
+        """For type checkers: each of KINDS is an attribute."""
+        raise AttributeError(kind)
 
     def add(self, listener: Listener) -> None:
         """Tell the listener the events whose methods it overrides, from now on."""

@@ -233,12 +233,11 @@ class Copies:
         else:
             copy.left = None
         try:
-            if copy.held is None:
-                self._read(copy, low, high)
-            else:
-                self._write(copy, copy.held, low, high)
-        except LaneFault as fault:
-            raise self.batch.fault(copy.lane, fault.message, copy.instruction) from None
+            with self.batch.blaming(range(copy.lane, copy.lane + 1), copy.instruction):
+                if copy.held is None:
+                    self._read(copy, low, high)
+                else:
+                    self._write(copy, copy.held, low, high)
         finally:
             self.batch.space.copying = None
         copy.due = self.batch.steps + LAG_STEPS

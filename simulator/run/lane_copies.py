@@ -147,7 +147,7 @@ class LaneCopies:
 
     def advance(self, one: LaneCopy | Arrival) -> None:
         """Let copies read, or write if they have read, or lanes arrive. Raises DeviceFault naming the lane."""
-        try:
+        with self.batch.blaming(one.lanes, one.instruction):
             if isinstance(one, Arrival):
                 self._arrive(one)
             elif one.held is None:
@@ -157,8 +157,6 @@ class LaneCopies:
                 self._report(one, "read")
             else:
                 self._write(one, one.held)
-        except LaneFault as fault:
-            raise self.batch.fault(int(one.lanes[fault.lane]), fault.message, one.instruction) from None
 
     def part(self, one: LaneCopy, low: int, high: int) -> LaneCopy | None:
         """Let the lanes in [low, high) go on alone; return their part, None if these are all or none."""

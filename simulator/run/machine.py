@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -384,20 +386,15 @@ class Batch:
         is_barrier = end.opcode == "bar"
         if is_barrier:
             self._tell_arrived(group, end, "warp")
-        try:
+        with self.blaming(lanes, end):
             ready = self.warps.arrive(way_out, group, self._values(way_out.slot, lanes))
-        except LaneFault as fault:
-            raise self.fault(int(lanes[fault.lane]), fault.message, end, fault.kind) from None
         self._together(ready)
 
     def _gather(self, way_out: Exit, group: Group) -> None:
         """Threads come to what their warpgroup does together."""
         assert self.warpgroups is not None
-        assert way_out.instruction is not None
-        try:
+        with self.blaming(group, way_out.instruction):
             lanes = self.warpgroups.arrive(way_out, group)
-        except LaneFault as fault:
-            raise self.fault(int(ids_of(group)[fault.lane]), fault.message, way_out.instruction) from None
         if len(lanes):
             self._run_meeting([(way_out, lanes)])
             self.arrive(way_out.taken, compact(lanes))
@@ -431,9 +428,8 @@ class Batch:
             regs[slot] = self.kept[slot][at]
         assert way_out.instruction is not None
         try:
-            way_out.run(LaneFrame(regs, len(lanes), self._view(compact(lanes)), self))
-        except LaneFault as fault:
-            raise self.fault(int(lanes[fault.lane]), fault.message, way_out.instruction, fault.kind) from None
+            with self.blaming(lanes, way_out.instruction):
+                way_out.run(LaneFrame(regs, len(lanes), self._view(compact(lanes)), self))
         except _INTERNAL as error:
             raise self.fault(int(lanes[0]), _internal(error), way_out.instruction) from error
         for slot in way_out.writes if at is lanes else ():
@@ -475,10 +471,8 @@ class Batch:
         numbers = self._values(way_out.slot, lanes)
         self._tell_arrived(group, end, "block", numbers)
         counts = self._values(way_out.count_slot, lanes) if way_out.count_slot >= 0 else np.zeros(len(lanes), np.int64)
-        try:
+        with self.blaming(lanes, end):
             released = self.numbered.arrive(way_out, group, numbers, counts, way_out.waits)
-        except LaneFault as fault:
-            raise self.fault(int(lanes[fault.lane]), fault.message, end, fault.kind) from None
         if not way_out.waits:
             self.arrive(way_out.taken, group)
         self._release_numbered(released)
@@ -502,14 +496,12 @@ class Batch:
         end = way_out.instruction
         assert end is not None
         assert self.in_clusters is not None
-        try:
+        with self.blaming(group, end):
             if way_out.waits:
                 released = self.in_clusters.wait(way_out, group)
             else:
                 self._tell_arrived(group, end, "cluster", self.in_clusters.phases_of(group))
                 released = self.in_clusters.arrive(group)
-        except LaneFault as fault:
-            raise self.fault(int(ids_of(group)[fault.lane]), fault.message, end) from None
         if not way_out.waits:
             self.arrive(way_out.taken, group)
         self._go_on("cluster", released)
@@ -610,6 +602,15 @@ class Batch:
         mask = regs[step.exit.predicate]
         taken: Lanes = ~mask if step.exit.negated else mask.copy()
         return taken
+
+    @contextmanager
+    def blaming(self, lanes: Group, instruction: Instruction | None) -> Iterator[None]:
+        """What goes wrong within is a lane's among these."""
+        try:
+            yield
+        except LaneFault as fault:
+            assert instruction is not None
+            raise self.fault(int(lanes[fault.lane]), fault.message, instruction, fault.kind) from None
 
     def fault(
         self, lane: int, message: str, instruction: Instruction, kind: type[DeviceFault] = DeviceFault

@@ -155,10 +155,8 @@ class TensorCores:
         queue = self.queues[work.lane]
         while not work.is_done:
             one = queue.pop(0)
-            try:
+            with self.batch.blaming(range(one.lane, one.lane + 1), one.instruction):
                 one.act(one)
-            except LaneFault as fault:
-                raise self.batch.fault(one.lane, fault.message, one.instruction) from None
             one.is_done = True
             self.batch.space.version += 1
             self.batch.finish(self.batch.place(one.lane)[0], 1)
