@@ -34,7 +34,6 @@ from simulator.happens_before.running import (
     Held,
     Lanes,
     Many,
-    Mask,
     Released,
     Running,
     Single,
@@ -152,6 +151,11 @@ class Moment:
     shadow: Shadow
     start: int
     size_bytes: int
+
+
+Entered = dict[tuple[int, Kept, int], list[tuple[Shadow, Any, int, Numbers]]]
+"""What copies entered, by shadow, kind and instruction: places, how many units each has become, and who stands for it
+now, one for all of them or one a unit."""
 
 
 class Races(RaceChecker):
@@ -442,23 +446,26 @@ class Races(RaceChecker):
         granule_bytes = self.space.granule_bytes
         first = int(granules[int(index[0]) // granule_bytes])
         last = int(granules[int(index[-1]) // granule_bytes])
-        shadow, shift = self._place(first)
         if first == last and is_affine:
+            shadow, shift = self._place(first)
             self._touch(shadow, self._who(run, lanes), index - shift, is_affine, info, entries)
             return
-        piece = piece_of(index, info.width)
-        if piece and self._access_pieces(run, lanes, index, piece, info, entries, each_lanes):
-            return
-        numbers = granules.take(index // granule_bytes)
-        if (numbers == first).all():
-            self._touch(shadow, self._who(run, lanes), index - shift, is_affine, info, entries, each_lanes)
-            return
-        for number in distinct(numbers).tolist():
-            self._place(number)
-        offsets, which = index - self.shift_of[numbers], self.shadow_of[numbers]
+        piece = piece_of(index, info.width)  # accesses that follow each other have their places by pieces
+        firsts = index[:: piece or 1]
+        numbers = granules.take(firsts // granule_bytes)
+        if piece and (numbers != granules.take((firsts + (piece - 1) * info.width) // granule_bytes)).any():
+            piece, numbers = 0, granules.take(index // granule_bytes)
+        shadow, shift = self._place(int(numbers[0]))
+        which, each = numbers, piece or 1
+        if not (numbers == numbers[0]).all():
+            for number in distinct(numbers).tolist():
+                self._place(number)
+            which, shifts = self.shadow_of[numbers], self.shift_of[numbers]
+        offsets = index - shift if which is numbers else (index.reshape(-1, each) - shifts[:, None]).ravel()
         if (which == which[0]).all():
-            self._touch(shadow, self._who(run, lanes), offsets, False, info, entries, each_lanes)
+            self._touch(shadow, self._who(run, lanes), offsets, False, info, entries, each_lanes, piece)
             return
+        which, numbers = np.repeat(which, each), np.repeat(numbers, each)
         if each_lanes:  # a lane may be there more than once
             which = which * self.space.world_size + np.arange(len(which)) // each_lanes
         for one in distinct(which).tolist():
@@ -466,30 +473,6 @@ class Races(RaceChecker):
             some = None if entries is None else entries[at]
             shadow, _ = self._place(int(numbers[at[0]]))
             self._touch(shadow, self._who(run, lanes[at]), offsets[at], False, info, some)
-
-    def _access_pieces(
-        self, run: Running, lanes: Numbers, index: Numbers, piece: int, info: Info, entries: Numbers | None,
-        each_lanes: int,
-    ) -> bool:  # fmt: skip
-        """Accesses that follow each other in pieces. Returns False, with nothing done, if they are not in one shadow
-        or a piece is in two allocations."""
-        granules, granule_bytes = self.space.granules, self.space.granule_bytes
-        firsts = index[::piece]
-        numbers = granules.take(firsts // granule_bytes)
-        if (numbers != granules.take((firsts + (piece - 1) * info.width) // granule_bytes)).any():
-            return False
-        shadow, shift = self._place(int(numbers[0]))
-        if (numbers == numbers[0]).all():
-            self._touch(shadow, self._who(run, lanes), index - shift, False, info, entries, each_lanes, piece)
-            return True
-        for number in distinct(numbers).tolist():
-            self._place(number)
-        which = self.shadow_of[numbers]
-        if (which != which[0]).any():
-            return False
-        offsets = (index.reshape(-1, piece) - self.shift_of[numbers][:, None]).ravel()
-        self._touch(shadow, self._who(run, lanes), offsets, False, info, entries, each_lanes, piece)
-        return True
 
     def _who(self, run: Running, lanes: Numbers) -> Lanes:
         """Return who accesses: the same object as for the last event, if it is by the same lanes."""
@@ -1053,43 +1036,60 @@ class Races(RaceChecker):
             if done.any():
                 if not event.reads_only:
                     one.groups[mine[done]] = -1
-                self._stand_for(one, one.lanes[mine[done]], event.reads_only)
+                self._stand_for_lanes(one, one.lanes[mine[done]], event.reads_only)
 
     def _stand_for_bulk(self, over: list[UnderWay], reads_only: bool) -> None:
         """Give what bulk copies, each of one lane, entered to the lanes that waited for them."""
-        groups: dict[tuple[int, Kept, int], list[tuple[Shadow, Any, int, int]]] = {}
+        groups: Entered = {}
         for one in over:
-            actor = int(one.run.actors[one.first])
+            actor = one.run.actors[one.lanes]
             for kept, shadow, places, unit, _ in one.entered:
                 if not (reads_only and kept.kind == WRITE):
-                    number = one.info["write" if kept.kind == WRITE else "read"].number
-                    found = groups.setdefault((id(shadow), kept, number), [])
-                    found.append((shadow, places, unit // shadow.unit, actor))
+                    key = (id(shadow), kept, one.info["write" if kept.kind == WRITE else "read"].number)
+                    groups.setdefault(key, []).append((shadow, places, unit // shadow.unit, actor))
+        self._hand_over(groups)
+        for one in over:
+            one.run.last[one.first // one.run.launched.block] = self.accesses.stamp
+
+    def _stand_for_lanes(self, one: UnderWay, lanes: Numbers, reads_only: bool) -> None:
+        """Give what lanes' copies entered to those of the lanes that waited for them."""
+        groups: Entered = {}
+        for kept, shadow, places, unit, entered in one.entered:
+            units = _in_units(places, unit // shadow.unit).reshape(len(entered), -1)  # as many of each lane
+            waited = np.isin(entered, lanes)
+            if waited.any() and not (reads_only and kept.kind == WRITE):
+                key = (id(shadow), kept, one.info["write" if kept.kind == WRITE else "read"].number)
+                actors = np.repeat(one.run.actors[entered[waited]], units.shape[1])
+                groups.setdefault(key, []).append((shadow, units[waited].ravel(), 1, actors))
+        self._hand_over(groups)
+        one.run.last[one.run.blocks_of(lanes)] = self.accesses.stamp
+
+    def _hand_over(self, groups: Entered) -> None:
+        """Let actors stand for what copies entered."""
         for (_, kept, number), entered in groups.items():
             stamp = self.accesses.tick(self.accesses.infos[number])
-            shadow, actors = entered[0][0], np.array([one for _, _, _, one in entered])
+            shadow = entered[0][0]
             epochs = shadow.kept.get(kept)
             if epochs is None:
                 continue
             shadow.note(kept, stamp)
             tiles = _tiles([(places, factor) for _, places, factor, _ in entered], shadow.units)
             if shadow.hidden or (shadow.others and kept.kind == READ):
-                for _, places, factor, actor in entered:
-                    self._restamp_beside(shadow, kept, _in_units(places, factor), actor, number, stamp)
+                for _, places, factor, actors in entered:
+                    self._restamp_beside(shadow, kept, _in_units(places, factor), actors, number, stamp)
             if tiles is not None and tiles.are_apart:
-                matrix = tiles.matrix(epochs)
+                matrix, actors = tiles.matrix(epochs), np.concatenate([one for _, _, _, one in entered])
                 matrix[tiles.numbers] = self._restamped(matrix[tiles.numbers], actors[:, None], number, stamp)
                 continue
             pieces = [_in_units(places, factor) for _, places, factor, _ in entered]
             units = np.concatenate(pieces)  # of copies to one place one is there: the others leave it alone
-            restamped = self._restamped(epochs[units], np.repeat(actors, [len(one) for one in pieces]), number, stamp)
+            actors = np.concatenate([np.broadcast_to(one[3], len(at)) for one, at in zip(entered, pieces, strict=True)])
+            restamped = self._restamped(epochs[units], actors, number, stamp)
             mine = restamped != epochs[units]
             epochs[units[mine]] = restamped[mine]
-        for one in over:
-            one.run.last[one.first // one.run.launched.block] = self.accesses.stamp
 
     def _restamp_beside(
-        self, shadow: Shadow, kept: Kept, units: Numbers, actors: int | Numbers, number: int, stamp: int
+        self, shadow: Shadow, kept: Kept, units: Numbers, actors: Numbers, number: int, stamp: int
     ) -> None:
         """Likewise what is kept of copies' reads and additions whose places others took. actors: one, or by unit."""
         order = np.argsort(units, kind="stable")
@@ -1106,42 +1106,13 @@ class Races(RaceChecker):
         found: Numbers = np.where(ours, stamp << STAMP_SHIFT | actors, some)
         return found
 
-    def _stand_for(self, one: UnderWay, lanes: Numbers, reads_only: bool) -> None:
-        """Give what copies entered to the lanes that waited for them."""
-        run = one.run
-        for kept, shadow, places, unit, entered in one.entered:
-            waited = np.isin(entered, lanes)
-            if (reads_only and kept.kind == WRITE) or not waited.any():
-                continue
-            stamp = self.accesses.tick(one.info["write" if kept.kind == WRITE else "read"])
-            self._restamp(one, kept, shadow, _in_units(places, unit // shadow.unit), entered, waited, stamp)
-        run.last[run.blocks_of(lanes)] = self.accesses.stamp
-
-    def _restamp(
-        self, one: UnderWay, kept: Kept, shadow: Shadow, places: Any, lanes: Numbers, waited: Mask, stamp: int
-    ) -> None:
-        """Give units that lanes entered, as many each, to those of them that waited."""
-        epochs = shadow.kept.get(kept)
-        if epochs is None:
-            return
-        shadow.note(kept, stamp)
-        info = one.info["write" if kept.kind == WRITE else "read"]
-        some = epochs[places]
-        each = len(some) // len(lanes)
-        actors, chosen = np.repeat(one.run.actors[lanes], each), np.repeat(waited, each)
-        if shadow.hidden or (shadow.others and kept.kind == READ):
-            units = np.arange(places.start, places.stop) if isinstance(places, slice) else places
-            self._restamp_beside(shadow, kept, units[chosen], actors[chosen], info.number, stamp)
-        ours = ((some & CODE_MASK) == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == info.number)
-        epochs[places] = np.where(ours & chosen, stamp << STAMP_SHIFT | actors, some)
-
     def _arrive_with_copies(self, run: Running, lanes: Numbers) -> None:
         """cp.async.mbarrier.arrive: the lanes stand for their copies that are done."""
         for one in self.lane_copies.values():
             if one.run is run:
                 mine = one.lanes[np.isin(one.lanes, lanes)]
                 if len(mine):
-                    self._stand_for(one, mine, False)
+                    self._stand_for_lanes(one, mine, False)
 
     # wgmma
 
