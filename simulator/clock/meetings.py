@@ -20,7 +20,6 @@ from simulator.observe.events import (
     MbarrierOperation,
 )
 from simulator.observe.lanes import Ids, ids_of
-from simulator.ptx.ir import Instruction
 
 _ARRIVALS = frozenset({"arrive", "arrive_drop"})
 _WAITS = frozenset({"try_wait", "test_wait"})
@@ -35,7 +34,6 @@ class Meetings(Timer):
     def barrier_arrived(self, event: BarrierArrived) -> None:
         run = self.running[event.launched]
         self.settle(run)
-        run.barrier = event.instruction
         for key, warps in self._by_unit(run, event):
             self._come(run, key, warps)
 
@@ -102,7 +100,7 @@ class Meetings(Timer):
 
     def _leave(self, run: Running, warps: Ids, time: Any, before: Any, kind: str) -> None:
         """Warps go on from a barrier, each with a step of its own; before: of the one that came last."""
-        self._wait_for(run, warps, time, before, kind, run.barrier)
+        self._wait_for(run, warps, time, before, kind)
         run.fenced[warps] = False
 
     # Mbarriers
@@ -154,14 +152,12 @@ class Meetings(Timer):
                 late, time, before = mine.numbers, run.clock[mine.at], run.last[mine.at]
             else:
                 time, before = np.full(len(late), best.time), np.full(len(late), best.row)
-            self._wait_for(run, late, time, before, "mbarrier", event.instruction)
+            self._wait_for(run, late, time, before, "mbarrier")
 
-    def _wait_for(
-        self, run: Running, warps: Ids, time: Any, before: Any, kind: str, instruction: Instruction | None
-    ) -> None:
+    def _wait_for(self, run: Running, warps: Ids, time: Any, before: Any, kind: str) -> None:
         """Warps go on after a wait, each with a step of its own."""
         time = time + self.cost[KIND[kind]]
-        run.last[warps] = self.add(run, warps, time, before, KIND[kind], instruction)
+        run.last[warps] = self.add(run, warps, time, before, KIND[kind])
         run.clock[warps] = time
 
     # Bulk copies
@@ -181,7 +177,7 @@ class Meetings(Timer):
         viewer = int(event.ranks[0])
         kind = self._copy_kind(event, viewer)
         time = start + self.cost[KIND[kind]]
-        row = int(self._copy_row(run, warps, time, before, kind, event.instruction))
+        row = int(self.add(run, warps.numbers, time, before, KIND[kind])[0])
         run.copies[event.number] = row
         if event.within < 0:
             phase = run.book.enter(warps, False)
@@ -189,14 +185,11 @@ class Meetings(Timer):
             run.book.copy(phase, viewer, event.target, self._action(event), event.global_bytes)
         if event.mbarrier < 0:
             read = start + self.costs.bulk_read
-            reads = int(self._copy_row(run, warps, read, before, "bulk_read", event.instruction))
+            reads = int(self.add(run, warps.numbers, read, before, KIND["bulk_read"])[0])
             run.groups.setdefault((int(ids_of(event.lanes)[0]), event.group), []).extend((row, reads))
         if not event.is_load:
             run.outstanding[warps.at] |= event.target != viewer
         run.last_copies.setdefault(viewer, Best()).raise_to(float(time[0]), row)
-
-    def _copy_row(self, run: Running, warps: Warps, time: Any, before: Any, kind: str, one: Instruction) -> Any:
-        return self.add(run, warps.numbers, time, before, KIND[kind], one)[0]
 
     @staticmethod
     def _copy_kind(event: CopyMoment, viewer: int) -> str:
@@ -243,7 +236,7 @@ class Meetings(Timer):
         remote = warps.any((event.targets != event.ranks) & (event.taken > 0))
         time = time + np.where(remote, self.costs.remote_load, self.costs.lane_copy)
         kind = np.where(remote, KIND["remote_load"], KIND["lane_copy"])
-        rows = self.add(run, warps.numbers, time, before, kind, event.instruction)
+        rows = self.add(run, warps.numbers, time, before, kind)
         for group in np.unique(event.groups).tolist():
             mine = warps.any(event.groups == group)
             latest = run.lane_groups.setdefault(group, np.zeros(run.warps, np.int32))

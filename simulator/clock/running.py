@@ -12,7 +12,6 @@ from simulator.clock.book import Book
 from simulator.clock.plan import BlockPlan, Plan
 from simulator.clock.steps import LONG_AGO, START, WARP, Rows, Steps, Times, Warps
 from simulator.observe.lanes import Group, Ids, Launched
-from simulator.ptx.ir import Instruction
 
 _NO_BLOCK = BlockPlan({}, (), (), ())
 
@@ -98,7 +97,6 @@ class Running:
     mbarriers: dict[tuple[int, int, int], Best] = field(default_factory=dict)
     copies: dict[int, int] = field(default_factory=dict)
     completing: int = 0
-    barrier: Instruction | None = None
     groups: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     lane_groups: dict[int, Rows] = field(default_factory=dict)
     ends: dict[int, Best] = field(default_factory=dict)
@@ -123,7 +121,7 @@ class Running:
         for place, rank in enumerate(self.launched.ranks):
             time, before = times.get(rank, (0.0, 0))
             at = slice(place * self.warps_of_rank, (place + 1) * self.warps_of_rank)
-            row = steps.add(1, time=time, before=before, stored=0, warp=self.first + at.start, kind=START)
+            row = steps.add(1, time=time, before=before, warp=self.first + at.start, kind=START)
             self.clock[at], self.last[at] = time, row
             self.first_row = self.first_row or row
         self.began_us = float(self.clock.min())

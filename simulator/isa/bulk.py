@@ -8,7 +8,6 @@ keep subnormals, as an H200 does; of f32 the PTX ISA says that they are flushed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -246,7 +245,7 @@ def _within(instruction: Instruction, bind: Binder) -> Run:
     _check_size(instruction, size)
     to, origin, sizes = shared_reader(target, bind), shared_reader(source, bind), values_of(size, bind)
     keys = barrier_reader(instruction, counter, bind)
-    change = _Change.of(instruction) if "reduce" in instruction.qualifiers else _Change()
+    change = _change(instruction)
 
     def run(frame: LaneFrame) -> None:
         batch = frame.batch
@@ -257,9 +256,8 @@ def _within(instruction: Instruction, bind: Binder) -> Run:
         for position, (aim, place, size_bytes, key) in enumerate(rows):
             _checked(position, size_bytes)
             shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
-            how = (change.combine, change.element)
             begin = aimed(frame, position, aim, key, size_bytes)
-            transfer = Transfer(("shared", shared), "shared", (begin,), size_bytes, -1, key, *how)
+            transfer = Transfer(("shared", shared), "shared", (begin,), size_bytes, -1, key, *change)
             batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
 
     return run
@@ -268,19 +266,13 @@ def _within(instruction: Instruction, bind: Binder) -> Run:
 # Into global memory
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+def _change(instruction: Instruction) -> tuple[Any, str]:
     """What becomes of a target: combine and element as in Transfer."""
-
-    combine: Callable[[Any, Any], Any] | None = None
-    element: str = field(default="u1")
-
-    @classmethod
-    def of(cls, instruction: Instruction) -> _Change:
-        """The change that a reduction names."""
-        name = element_type(instruction)
-        word = next(one for one in instruction.qualifiers if one in TO_GLOBAL)
-        return cls(combination(word, name, in_global=False), DTYPES[name])
+    if "reduce" not in instruction.qualifiers:
+        return None, "u1"
+    name = element_type(instruction)
+    word = next(one for one in instruction.qualifiers if one in TO_GLOBAL)
+    return combination(word, name, in_global=False), DTYPES[name]
 
 
 def _chosen_reader(instruction: Instruction, operands: list[Operand], bind: Binder) -> Any:
@@ -290,7 +282,8 @@ def _chosen_reader(instruction: Instruction, operands: list[Operand], bind: Bind
     return mask_reader(operands.pop(), bind)
 
 
-def _into_global(instruction: Instruction, bind: Binder, change: _Change, multicast: bool) -> Run:
+def _into_global(instruction: Instruction, bind: Binder, multicast: bool) -> Run:
+    change = _change(instruction)
     check_direction(instruction, ("global", "shared::cta"))
     operands = list(instruction.operands)
     masks = _chosen_reader(instruction, operands, bind)
@@ -314,43 +307,34 @@ def _into_global(instruction: Instruction, bind: Binder, change: _Change, multic
                 else:
                     targets = (batch.space.resolve_bulk(rank, address, size_bytes, "store"),)
             bits = None if mask is None else np.resize(mask >> np.arange(UNIT_BYTES) & 1 == 1, size_bytes)
-            how = (-1, change.combine, change.element, bits)
-            transfer = Transfer(("shared", shared), "global", targets, size_bytes, address, *how)
+            transfer = Transfer(("shared", shared), "global", targets, size_bytes, address, -1, *change, bits)
             batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
 
     return run
 
 
-@operation(*(f"cp.async.bulk.global.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")))
+@operation(
+    *(f"cp.async.bulk.global.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")),
+    *(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{form}" for form in _forms(TO_GLOBAL)),
+)
 def _store(instruction: Instruction, bind: Binder) -> Run:
-    """A multicast address is none of this instruction's (Space refuses it): multimem.cp.async.bulk takes those."""
-    return _into_global(instruction, bind, _Change(), multicast=False)
+    """Copy, or combine. A multicast address is none of this instruction's (Space refuses it): multimem.cp.async.bulk
+    takes those."""
+    return _into_global(instruction, bind, multicast=False)
 
 
-@operation(*(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{form}" for form in _forms(TO_GLOBAL)))
-def _reduce(instruction: Instruction, bind: Binder) -> Run:
-    return _into_global(instruction, bind, _Change.of(instruction), multicast=False)
-
-
-@operation(*(f"multimem.cp.async.bulk.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")))
+@operation(
+    *(f"multimem.cp.async.bulk.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")),
+    *(f"multimem.cp.reduce.async.bulk.shared::cta.bulk_group.{form}" for form in _forms(TO_GLOBAL)),
+)
 def _store_multicast(instruction: Instruction, bind: Binder) -> Run:
-    """A copy to every replica."""
-    return _multicast(instruction, bind, _Change())
-
-
-@operation(*(f"multimem.cp.reduce.async.bulk.shared::cta.bulk_group.{form}" for form in _forms(TO_GLOBAL)))
-def _reduce_multicast(instruction: Instruction, bind: Binder) -> Run:
-    """A reduction into every replica."""
-    return _multicast(instruction, bind, _Change.of(instruction))
-
-
-def _multicast(instruction: Instruction, bind: Binder, change: _Change) -> Run:
+    """The same to every replica."""
     words = instruction.qualifiers
     known = ["cp", "reduce", "async", "bulk", "global", "shared::cta", "bulk_group", "cp_mask"]
     strange = [word for word in words if word not in (*known, *DTYPES, "noftz", *TO_GLOBAL)]
     if strange:  # orders and scopes, which other forms of multimem have
         raise UnknownInstruction(f"multimem.cp has no .{strange[0]} here; {instruction.where()}")
-    return _into_global(instruction, bind, change, multicast=True)
+    return _into_global(instruction, bind, multicast=True)
 
 
 @operation("cp.async.bulk.prefetch.L2.global")

@@ -107,48 +107,26 @@ def _report(
 # The object
 
 
-@operation(*(f"mbarrier.init.{space}b64" for space in _HERE), neutral=" ".join(sorted(_WORDS)))
-def _init(instruction: Instruction, bind: Binder) -> Run:
-    check_scope(instruction, frozenset())
-    address, count = instruction.operands
-    keys, counts = barrier_reader(instruction, address, bind), values_of(count, bind)
-
-    def run(frame: LaneFrame) -> None:
-        made, given = keys(frame), counts(frame)
-        phases = _each(frame, made, lambda key, position: frame.batch.mbarriers.init(key, given[position]))
-        frame.batch.space.version += 1
-        _report(frame, instruction, "init", made, phases, given)
-
-    return run
-
-
-@operation(*(f"mbarrier.inval.{space}b64" for space in _HERE))
-def _inval(instruction: Instruction, bind: Binder) -> Run:
-    check_scope(instruction, frozenset())
-    (address,) = instruction.operands
+@operation(
+    *(f"mbarrier.{word}.{space}b64" for word in ("init", "inval") for space in _HERE),
+    *(f"mbarrier.{word}.{space}b64" for word in ("expect_tx", "complete_tx") for space in _ANYWHERE),
+    neutral=" ".join(sorted(_WORDS)),
+)
+def _change(instruction: Instruction, bind: Binder) -> Run:
+    """Make an object or give it up; announce bytes, or count them as copied, without an arrival."""
+    word = next(one for one in instruction.qualifiers if one in ("init", "inval", "expect_tx", "complete_tx"))
+    check_scope(instruction, frozenset({"relaxed"} if word.endswith("tx") else ()))
+    address, *count = instruction.operands
+    assert len(count) == (word != "inval")
     keys = barrier_reader(instruction, address, bind)
+    counts = values_of(count[0], bind) if count else lambda frame: [0] * frame.count
 
     def run(frame: LaneFrame) -> None:
-        gone = keys(frame)
-        phases = _each(frame, gone, lambda key, position: frame.batch.mbarriers.invalidate(key))
-        _report(frame, instruction, "inval", gone, phases, 0)
-
-    return run
-
-
-@operation(*(f"mbarrier.{word}.{space}b64" for word in ("expect_tx", "complete_tx") for space in _ANYWHERE))
-def _bytes(instruction: Instruction, bind: Binder) -> Run:
-    """Announce bytes, or count them as copied, without an arrival."""
-    check_scope(instruction, frozenset({"relaxed"}))
-    word = "expect_tx" if "expect_tx" in instruction.qualifiers else "complete_tx"
-    address, size = instruction.operands
-    keys, sizes = barrier_reader(instruction, address, bind), values_of(size, bind)
-
-    def run(frame: LaneFrame) -> None:
-        barriers, told, given = frame.batch.mbarriers, keys(frame), sizes(frame)
-        change = barriers.expect if word == "expect_tx" else barriers.complete
+        barriers, told, given = frame.batch.mbarriers, keys(frame), counts(frame)
+        changes = {"init": barriers.init, "expect_tx": barriers.expect, "complete_tx": barriers.complete}
+        change = changes.get(word, lambda key, _: barriers.invalidate(key))
         phases = _each(frame, told, lambda key, position: change(key, given[position]))
-        frame.batch.space.version += 1
+        frame.batch.space.version += word != "inval"
         _report(frame, instruction, word, told, phases, given)
 
     return run

@@ -198,8 +198,8 @@ class Program:
 
 def vector_bytes(instruction: Instruction) -> int:
     """Return the bytes of a vector access by one lane; 0 for other instructions."""
-    count = next((int(word[1:]) for word in instruction.qualifiers if word in ("v2", "v4", "v8")), 0)
-    return count * np.dtype(DTYPES[element_type(instruction)]).itemsize if count else 0
+    count = instruction.elements
+    return count * np.dtype(DTYPES[element_type(instruction)]).itemsize if count > 1 else 0
 
 
 def _joined(chain: list[BlockStep]) -> BlockStep:

@@ -456,7 +456,8 @@ class Races(RaceChecker):
         if piece and (numbers != granules.take((firsts + (piece - 1) * info.width) // granule_bytes)).any():
             piece, numbers = 0, granules.take(index // granule_bytes)
         shadow, shift = self._place(int(numbers[0]))
-        which, each = numbers, piece or 1
+        which: Any = numbers
+        each = piece or 1
         if not (numbers == numbers[0]).all():
             for number in distinct(numbers).tolist():
                 self._place(number)
@@ -1377,8 +1378,7 @@ def _aligned(begin: int, size: int) -> list[tuple[int, int]]:
 
 def _element(instruction: Instruction, width: int) -> int:
     """Return the bytes of an element of a vector, of width bytes in all, or in a part of it."""
-    count = next((int(word[1:]) for word in ("v2", "v4", "v8") if word in instruction.qualifiers), 1)
-    return width // (count // 2 if instruction.part else count)
+    return width // (instruction.elements // 2 if instruction.part else instruction.elements)
 
 
 def _tiles(entered: list[tuple[Any, int]], units: int) -> Tiles | None:
