@@ -24,13 +24,13 @@ IDLE, ARRIVED, PASSED, GONE = range(4)
 @dataclass(frozen=True, slots=True)
 class Stuck:
     """A cluster whose barrier is not complete: its number, the arrived and the living threads, the lanes that have not
-    arrived, and where lanes wait."""
+    arrived, and the first lane at each place where lanes wait."""
 
     cluster: int
     come: int
     alive: int
     missing: Ids
-    places: tuple[Instruction, ...]
+    ends: list[tuple[int, Instruction | None]]
 
 
 @dataclass(slots=True)
@@ -115,22 +115,14 @@ class ClusterBarriers:
 
     def stuck(self) -> list[Stuck]:
         """For a deadlock's report: the clusters in which threads wait."""
-        places: dict[int, set[Instruction]] = {}
-        for way_out, lanes in self.waiting:
-            assert way_out.instruction is not None
-            for cluster in np.unique(self.cluster_of[lanes]).tolist():
-                places.setdefault(cluster, set()).add(way_out.instruction)
+        ends: dict[int, list[tuple[int, Instruction | None]]] = {}
+        for way_out, lanes in sorted(
+            self.waiting, key=lambda one: one[0].instruction.line if one[0].instruction else 0
+        ):
+            for cluster, first in zip(*np.unique(self.cluster_of[lanes], return_index=True), strict=True):
+                ends.setdefault(int(cluster), []).append((int(lanes[first]), way_out.instruction))
         found = []
-        for cluster, ends in sorted(places.items()):
+        for cluster, some in sorted(ends.items()):
             missing = np.flatnonzero((self.cluster_of == cluster) & (self.state != ARRIVED) & (self.state != GONE))
-            ordered = tuple(sorted(ends, key=lambda one: one.line))
-            found.append(Stuck(cluster, int(self.come[cluster]), int(self.alive[cluster]), missing, ordered))
-        return found
-
-    def first_waiting(self) -> list[tuple[int, Instruction | None]]:
-        """The first lane of each cluster at each place where lanes wait, with the place."""
-        found: list[tuple[int, Instruction | None]] = []
-        for way_out, lanes in self.waiting:
-            firsts = np.unique(self.cluster_of[lanes], return_index=True)[1]
-            found += [(int(lanes[one]), way_out.instruction) for one in firsts]
+            found.append(Stuck(cluster, int(self.come[cluster]), int(self.alive[cluster]), missing, some))
         return found

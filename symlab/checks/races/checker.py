@@ -36,7 +36,6 @@ from simulator.happens_before.running import (
     Many,
     Released,
     Running,
-    Single,
 )
 from simulator.happens_before.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
 from simulator.happens_before.spare import Spare
@@ -179,10 +178,8 @@ class Races(RaceChecker):
         self.shift_of: Numbers = np.zeros(64, np.int64)  # likewise, see _place
         self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
         self.copies: dict[tuple[int, int], UnderWay] = {}
-        self.begun: dict[tuple[str, int, int], Held] = {}
-        """What threads knew when they gave tensor cores something to do."""
-        self.begun_fenced: dict[tuple[str, int, int], list[Held | None]] = {}
-        """What they knew of tensor memory then, at their last fence."""
+        self.begun: dict[tuple[str, int, int], tuple[Held, list[Held | None]]] = {}
+        """What threads knew when they gave tensor cores something to do; of tensor memory, at their last fence."""
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
         self.moments: list[Moment] = []
@@ -626,9 +623,7 @@ class Races(RaceChecker):
         info = self._info(run, event.instruction, event)
         stamp = self.accesses.tick(info)
         lanes = self._ids(event.lanes)
-        blocks = run.blocks_of(lanes)
-        if event.target_blocks is not None:
-            blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
+        blocks = _owners(run, lanes, event)
         offsets = blocks * run.row_bytes + event.addresses.astype(np.int64)
         if info.is_write:
             self.accesses.take_turn(run, lanes, info)
@@ -797,9 +792,7 @@ class Races(RaceChecker):
         stamp = self.accesses.tick()
         if operation == "inval" or operation == "expect_tx" or (operation == "complete_tx" and not self.written):
             return
-        blocks = run.blocks_of(lanes)
-        if event.target_blocks is not None:
-            blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
+        blocks = _owners(run, lanes, event)
         if operation == "complete_tx":
             one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
             self.order.note_copies(self.written, one, int(event.phases[0]))
@@ -923,8 +916,8 @@ class Races(RaceChecker):
                 continue
             barrier.counts.add(actor)
             epochs, first = np.array([barrier.made]), np.zeros(1, np.int64)
-            if self.order.unknown(one.held, first, epochs, ASYNC)[0]:
-                is_race = bool(self.order.unknown(one.held, first, epochs, GENERIC)[0])
+            if self.order.unknown(Many(one.held, first), first, epochs, ASYNC)[0]:
+                is_race = bool(self.order.unknown(Many(one.held, first), first, epochs, GENERIC)[0])
                 made = self.accesses.infos[int(self.accesses.info_of[barrier.made >> STAMP_SHIFT])]
                 byte = key[1] * ROW_BYTES + key[2]
                 what = (barrier.made, made, actor, one.info["write"], SHARED_MEMORY, byte, ASYNC)
@@ -944,10 +937,7 @@ class Races(RaceChecker):
             each = size // shadow.unit
             for moment, actor in zip(moments, actors.tolist(), strict=True):
                 first = moment.start // shadow.unit
-                kept = Kept(WRITE, False)
-                if not info.is_write:
-                    kept = Kept(READ, False, shadow.readers(actor >> RANK_SHIFT, first))
-                moment.one.entered.append((kept, shadow, slice(first, first + each), shadow.unit, moment.one.lanes))
+                _enter(moment.one, info, shadow, slice(first, first + each), actor, first, moment.one.lanes)
             return
         counts = np.maximum(sizes // _COPY_UNIT, 1)
         index = np.repeat(np.arange(len(moments)), counts)
@@ -955,20 +945,15 @@ class Races(RaceChecker):
         within = np.arange(len(index)) - np.repeat(ends - counts, counts)
         offsets = starts[index] + within * _COPY_UNIT
         is_affine = len(moments) == 1 or bool((starts[1:] == starts[:-1] + counts[:-1] * width).all())
-        who = Single(held) if len(moments) == 1 else Many(held, index)
         places, _, each = self.accesses.touch(
-            shadow, who, offsets, width, is_affine, info, actors[index], stamps[index]
+            shadow, Many(held, index), offsets, width, is_affine, info, actors[index], stamps[index]
         )
         for at, moment in enumerate(moments):
             low, high = int(ends[at] - counts[at]) * each, int(ends[at]) * each
-            if isinstance(places, slice):
-                mine: Any = slice(places.start + low, places.start + high)
-            else:
-                mine = places[low:high]
-            kept = Kept(WRITE, info.is_strong)
-            if not info.is_write:
-                kept = Kept(READ, False, shadow.readers(int(actors[at]) >> RANK_SHIFT, moment.start // shadow.unit))
-            moment.one.entered.append((kept, shadow, mine, shadow.unit, moment.one.lanes))
+            is_slice = isinstance(places, slice)
+            mine = slice(places.start + low, places.start + high) if is_slice else places[low:high]
+            first = moment.start // shadow.unit
+            _enter(moment.one, info, shadow, mine, int(actors[at]), first, moment.one.lanes)
 
     def lane_copy(self, event: LaneCopyMoment) -> None:
         self.settle_copies()
@@ -1007,10 +992,9 @@ class Races(RaceChecker):
         self, one: UnderWay, shadow: Shadow, held: Held, lanes: Numbers, offsets: Numbers, width: int, how: str
     ) -> None:
         actors = held.actor & ~CODE_MASK | COPY_CODE
-        places, _, _ = self.accesses.touch(shadow, held, offsets, width, False, one.info[how], actors)
-        rank = shadow.readers(int(actors[0]) >> RANK_SHIFT, int(offsets[0]) // shadow.unit)
-        kept = Kept(WRITE, False) if how == "write" else Kept(READ, False, rank)
-        one.entered.append((kept, shadow, places, shadow.unit, lanes))
+        who, info = Many(held, np.arange(len(lanes))), one.info[how]
+        places, _, _ = self.accesses.touch(shadow, who, offsets, width, False, info, actors)
+        _enter(one, info, shadow, places, int(actors[0]), int(offsets[0]) // shadow.unit, lanes)
 
     def copies_awaited(self, event: CopiesAwaited) -> None:
         """Lanes that waited for copies now stand for them."""
@@ -1165,13 +1149,14 @@ class Races(RaceChecker):
             for owner, address, phase in event.mbarriers:
                 self.order.mbarrier(run, owner, address).near.rows.setdefault(phase, []).append(row)
         elif event.moment == "multiplied":
-            row = self.order.after(queue, self.begun[key].row.tolist(), self.accesses.tick())
-            self._multiplied(run, event, replace(self.begun[key], row=np.array([row])), queue)
+            held, _ = self.begun[key]
+            row = self.order.after(queue, held.row.tolist(), self.accesses.tick())
+            self._multiplied(run, event, replace(held, row=np.array([row])), queue)
         else:
             self.order.settle(run, lanes)
             held = Held.of(run, lanes, self.accesses.tick())
             if event.moment == "issued":
-                self.begun[key], self.begun_fenced[key] = held, self.accesses.fences.fenced(run, lanes)
+                self.begun[key] = held, self.accesses.fences.fenced(run, lanes)
                 self.order.held[key] = held.row
                 return
             if event.moment == "fenced":
@@ -1215,7 +1200,7 @@ class Races(RaceChecker):
         places = (event.block * TENSOR_LANES + lanes) * TENSOR_COLUMNS + columns
         key, now = ("tensor", id(run), event.number), Many(held, who)
         fences, by_cores = self.accesses.fences, event.number >= 0
-        fenced = self.begun_fenced[key] if by_cores else fences.fenced(run, self._ids(event.lanes))
+        fenced = self.begun[key][1] if by_cores else fences.fenced(run, self._ids(event.lanes))
         fences.check(run.tensor, now, by_cores, fenced, places * _CELL_BYTES, info)
         self.accesses.touch(run.tensor, now, places * _CELL_BYTES, _CELL_BYTES, False, info, actors[who])
         return stamp
@@ -1352,8 +1337,25 @@ class Races(RaceChecker):
         zeros = np.zeros((self.order.clocks.parts, 1), np.int64)
         held = Held(row, np.array([actor]), zeros, zeros[0], np.full_like(zeros, self.accesses.stamp))
         offsets = start + np.arange(count) * shadow.unit
-        actors = np.broadcast_to(np.int64(actor), count)
-        self.accesses.touch(shadow, Single(held), offsets, shadow.unit, True, info, actors)
+        who, actors = Many(held, np.zeros(count, np.int64)), np.broadcast_to(np.int64(actor), count)
+        self.accesses.touch(shadow, who, offsets, shadow.unit, True, info, actors)
+
+
+def _enter(one: UnderWay, info: Info, shadow: Shadow, places: Any, actor: int, unit: int, lanes: Numbers) -> None:
+    """Note what a copy entered at places; actor, unit: the first ones."""
+    kept = Kept(WRITE, info.is_strong)
+    if not info.is_write:
+        kept = Kept(READ, False, shadow.readers(actor >> RANK_SHIFT, unit))
+    one.entered.append((kept, shadow, places, shadow.unit, lanes))
+
+
+def _owners(run: Running, lanes: Numbers, event: Access | MbarrierOperation) -> Numbers:
+    """Return the numbers within its launch of the blocks whose shared memory lanes access."""
+    blocks = run.blocks_of(lanes)
+    if event.target_blocks is None:
+        return blocks
+    found: Numbers = blocks // run.launched.grid * run.launched.grid + event.target_blocks
+    return found
 
 
 def _target_blocks(one: UnderWay, event: CopyMoment, is_read: bool = False) -> list[int]:
