@@ -111,30 +111,21 @@ def rank_of(frame: LaneFrame, position: int) -> int:
 
 def aimed(
     frame: LaneFrame, position: int, place: Place, key: int, size_bytes: int, unit_bytes: int = UNIT_BYTES,
-    is_paired: bool = False,
+    is_paired: bool = False, what: str = "a bulk copy",
 ) -> int:  # fmt: skip
     """Return where a lane's destination in shared memory lies. Raises LaneFault for one that is wrong, and if the
     mbarrier is in another block's memory; is_paired: than those of the pair."""
-    shared = shared_place(frame, place, position, size_bytes, unit_bytes, "a bulk copy")
-    row = frame.batch.shared.shape[1]
-    if key // row not in ([shared // row] if not is_paired else pair_of(frame, shared // row)):
-        raise LaneFault(position, "a bulk copy to a block of the cluster: its mbarrier is in another block's memory")
+    shared = shared_place(frame, place, position, size_bytes, unit_bytes, what)
+    row, clusters = frame.batch.shared.shape[1], frame.batch.launched.clusters
+    if key // row not in ([shared // row] if not is_paired else clusters.pair_of(shared // row)):
+        raise LaneFault(position, f"{what} to a block of the cluster: its mbarrier is in another block's memory")
     with blamed(position):
-        frame.batch.mbarriers.check(key)
+        frame.batch.mbarriers.at(key)
     return shared
 
 
 Destinations = list[tuple[Place, int]]
 """Of one lane: places in shared memory, each with the key of the mbarrier that counts its bytes."""
-
-
-def pair_of(frame: LaneFrame, block: int) -> list[int]:
-    """The blocks of a block's pair, the one with the even rank in the cluster first."""
-    clusters = frame.batch.launched.clusters
-    even = int(clusters.ranks_of(block)) & ~1
-    return [
-        int(clusters.blocks_of(clusters.numbers_of(block), rank)) for rank in (even, even + 1) if rank < clusters.size
-    ]
 
 
 def destination_reader(
@@ -156,8 +147,9 @@ def destination_reader(
         for each, key in zip(aims, keys(frame), strict=True):
             blocks = [place[0] for place in each]
             if PAIR in instruction.qualifiers:  # in each pair the block that is even if the given mbarrier's is
-                side = int(frame.batch.launched.clusters.ranks_of(key // row)) % 2
-                blocks = [pair_of(frame, block)[side] for block in blocks]
+                clusters = frame.batch.launched.clusters
+                side = int(clusters.ranks_of(key // row)) % 2
+                blocks = [clusters.pair_of(block)[side] for block in blocks]
             found.append([(place, block * row + key % row) for place, block in zip(each, blocks, strict=True)])
         return found
 

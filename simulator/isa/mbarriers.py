@@ -123,9 +123,17 @@ def _change(instruction: Instruction, bind: Binder) -> Run:
 
     def run(frame: LaneFrame) -> None:
         barriers, told, given = frame.batch.mbarriers, keys(frame), counts(frame)
-        changes = {"init": barriers.init, "expect_tx": barriers.expect, "complete_tx": barriers.complete}
-        change = changes.get(word, lambda key, _: barriers.invalidate(key))
-        phases = _each(frame, told, lambda key, position: change(key, given[position]))
+
+        def change(key: int, position: int) -> None:
+            if word == "init":
+                barriers.init(key, given[position])
+            elif word == "inval":
+                barriers.invalidate(key)
+            else:
+                one = barriers.at(key)
+                (one.expect if word == "expect_tx" else one.complete)(given[position])
+
+        phases = _each(frame, told, change)
         frame.batch.space.version += word != "inval"
         _report(frame, instruction, word, told, phases, given)
 
@@ -161,10 +169,11 @@ def _arrive(instruction: Instruction, bind: Binder) -> Run:
         states = np.zeros(frame.count, np.uint64)
 
         def change(key: int, position: int) -> None:
-            states[position] = barriers.state(key)
+            barrier = barriers.at(key)
+            states[position] = barrier.state()
             if expects:
-                barriers.expect(key, given[position])
-            barriers.arrive(key, arrivals[position], partial, drops)
+                barrier.expect(given[position])
+            barrier.arrive(arrivals[position], partial, drops)
 
         phases = _each(frame, told, change)
         frame.batch.space.version += 1
@@ -224,7 +233,7 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
             place = int(blocks[position]), int(found[position])
             key = shared_place(frame, place, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
             with blamed(position):
-                barriers.check(key)
+                barriers.at(key)
             phases[number], keys[number] = barriers.phase(key), key
             barriers.asked = key
         given = np.broadcast_to(frame.regs[asked], frame.count)

@@ -21,13 +21,13 @@ _ODD: dict[str, tuple[Callable[..., Any], int]] = {
     "add": (rounding.sum_odd, 2),
     "sub": (rounding.difference_odd, 2),
     "mul": (rounding.product_odd, 2),
-    "fma": (rounding.fused_odd, 3),
-    "mad": (rounding.fused_odd, 3),
+    "fma": (numbers.fused_odd, 3),
+    "mad": (numbers.fused_odd, 3),
     "div": (rounding.quotient_odd, 2),
     "rcp": (rounding.reciprocal_odd, 1),
     "sqrt": (rounding.root_odd, 1),
 }
-_SUMS = (rounding.sum_odd, rounding.difference_odd, rounding.fused_odd)
+_SUMS = (rounding.sum_odd, rounding.difference_odd, numbers.fused_odd)
 _SATURATES = ("add", "sub", "mul", "fma", "mad")
 _BARE = ("add", "sub", "mul")
 """Rounds to nearest even if no direction is named; the qualifier .rn is then one of those that change nothing."""

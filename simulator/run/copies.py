@@ -383,7 +383,7 @@ class Copies:
         """Count the bytes of a copy that was written."""
         key, size = copy.transfer.mbarrier, copy.transfer.size_bytes
         phase = self.mbarriers.phase(key)
-        self.mbarriers.complete(key, size)
+        self.mbarriers.at(key).complete(size)
         events = self.batch.space.events
         if events.mbarrier:
             lane = compact(np.array([copy.lane]))

@@ -319,16 +319,13 @@ class _Decoder:
 
     def _variable(self, symbol: Symbol) -> int:
         """The slot that holds the address of a module's variable, which differs between ranks."""
-        name = f"&{symbol.name}+{symbol.offset_bytes}"
-        if name not in self.slot_of:
-            self.slot_of[name] = self._new()
-            self.dtype_of[self.slot_of[name]] = "u8"
-        self.used_symbols.add(self.slot_of[name])
-        return self.slot_of[name]
+        return self._address(f"&{symbol.name}+{symbol.offset_bytes}", "u8")
 
     def _own(self, offset_bytes: int, dtype: str) -> int:
         """The slot that holds an address of shared memory with the tag of the thread's own block, see isa/spaces.py."""
-        name = f"&.{dtype}+{offset_bytes}"
+        return self._address(f"&.{dtype}+{offset_bytes}", dtype)
+
+    def _address(self, name: str, dtype: str) -> int:
         if name not in self.slot_of:
             self.slot_of[name] = self._new()
             self.dtype_of[self.slot_of[name]] = dtype

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from simulator.memory.space import LaneFault
+from simulator.memory.space import blamed
 from simulator.observe.events import LaneCopyMoment, MbarrierOperation, tell
 from simulator.observe.lanes import Group, Ids, ids_of
 from simulator.ptx.ir import Instruction
@@ -122,12 +122,10 @@ class LaneCopies:
         """Let each lane arrive at an mbarrier once its copies so far are done; adds: the phase waits for it besides
         those that it expects."""
         for position, key in enumerate(keys):
-            try:
-                self.mbarriers.check(key)
+            with blamed(position):
+                barrier = self.mbarriers.at(key)
                 if adds:
-                    self.mbarriers.add_pending(key, 1)
-            except LaneFault as fault:
-                raise LaneFault(position, fault.message) from None
+                    barrier.add_pending(1)
         ids = ids_of(lanes)
         due = self.batch.steps + 2 * LAG_STEPS + 1
         made = Arrival(self.issued, ids, instruction, np.array(keys, np.int64), due)
@@ -196,10 +194,8 @@ class LaneCopies:
         for position in free.tolist():
             key = int(one.keys[position])
             phases.append(self.mbarriers.phase(key))
-            try:
-                self.mbarriers.arrive(key, 1)
-            except LaneFault as fault:
-                raise LaneFault(position, fault.message) from None
+            with blamed(position):
+                self.mbarriers.at(key).arrive(1)
         if len(free):
             self.batch.space.version += 1
             self._report_arrivals(one, free, phases)

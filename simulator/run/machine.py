@@ -167,15 +167,12 @@ class Batch:
         self.last_run: dict[int, int] = {}
         self.steps = 0
         self._templates: dict[BlockStep, list[Any]] = {}
-        self._single_accesses()
-        self._rank_of = np.array(ranks, np.int64)
-        self._base_of = np.array([space.base(rank) for rank in ranks], np.uint64)
-
-    def _single_accesses(self) -> None:
-        """What orders by access need, see isa/tearing.py and run/adversary.py."""
+        # What orders by access need, see isa/tearing.py and run/adversary.py.
         self.tear = 1  # which elements of a vector access come first
         self.torn = np.zeros(0, np.uint8)  # for each lane those that have come, as bits
         self.held_until = np.zeros(0, np.int64)  # the turn until which the adversary holds each lane back
+        self._rank_of = np.array(ranks, np.int64)
+        self._base_of = np.array([space.base(rank) for rank in ranks], np.uint64)
 
     def parameter(self, position: int, offset_bytes: int, dtype: str) -> Lanes:
         """Return what of a parameter begins at an offset, as one value of dtype for each rank number."""
@@ -188,13 +185,17 @@ class Batch:
         return found
 
     def _specials(self) -> None:
+        clusters = self.launched.clusters
         uniform = {
             **{f"%nctaid.{axis}": count for axis, count in zip("xyz", self.launch.grid, strict=True)},
             **{f"%ntid.{axis}": count for axis, count in zip("xyz", self.launch.block, strict=True)},
             "%nwarpid": MAX_WARPS,
             "%nsmid": self.grid if self.places is None else self.places.resident.gpu.multiprocessors,
             "%dynamic_smem_size": self.launch.shared_bytes,
-            **_cluster_constants(self.launched.clusters),
+            **{f"%nclusterid.{axis}": count for axis, count in zip("xyz", clusters.extent, strict=True)},
+            **{f"%cluster_nctaid.{axis}": count for axis, count in zip("xyz", clusters.shape, strict=True)},
+            "%cluster_nctarank": clusters.size,
+            "%is_explicit_cluster": clusters.is_explicit,
         }
         block, thread = np.divmod(np.arange(self.threads, dtype=np.uint32), np.uint32(self.block))
         for slot, name in self.program.specials.items():
@@ -203,7 +204,7 @@ class Batch:
                 if variable[:1] == ".":
                     from simulator.isa.spaces import CLUSTER_SHIFT, FIRST_TAG
 
-                    tags = self.launched.clusters.ranks_of(block.astype(np.int64)) + FIRST_TAG
+                    tags = clusters.ranks_of(block.astype(np.int64)) + FIRST_TAG
                     own = ((tags << CLUSTER_SHIFT) + int(offset)).astype(variable[1:])
                     self.kept[slot] = np.tile(own, len(self.ranks))
                     continue
@@ -766,16 +767,6 @@ def clusters_of(kernel: Kernel, launch: Launch) -> Clusters:
     shape = kernel.required_cluster or launch.cluster
     is_explicit = kernel.is_explicit_cluster or kernel.required_cluster is not None or math.prod(shape) > 1
     return Clusters(launch.grid, shape, is_explicit)
-
-
-def _cluster_constants(clusters: Clusters) -> dict[str, int]:
-    """The special registers of clusters that are the same for all threads."""
-    return {
-        **{f"%nclusterid.{axis}": count for axis, count in zip("xyz", clusters.extent, strict=True)},
-        **{f"%cluster_nctaid.{axis}": count for axis, count in zip("xyz", clusters.shape, strict=True)},
-        "%cluster_nctarank": clusters.size,
-        "%is_explicit_cluster": clusters.is_explicit,
-    }
 
 
 def lane_mask(word: str, lane: Lanes) -> Lanes:

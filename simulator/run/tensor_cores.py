@@ -75,10 +75,7 @@ class TensorCores:
         clusters = self.batch.launched.clusters
         if clusters.size % 2:
             raise LaneFault(0, f"cta_group::2 in a cluster of {clusters.size} blocks: pairs of blocks carry it out")
-        rank = int(clusters.ranks_of(np.array([block]))[0])
-        number = clusters.numbers_of(np.array([block]))
-        pair = clusters.blocks_of(np.repeat(number, 2), np.array([rank & ~1, rank | 1]))
-        return int(pair[0]), int(pair[1])
+        return tuple(clusters.pair_of(block))
 
     # Allocations
 
