@@ -37,8 +37,9 @@ from simulator.parts import SimulatorOptions as SimulatorOptions
 from simulator.parts import described, made_clock, made_races, made_space, made_streams, register_counts
 from simulator.run.machine import Batch, Scratch
 from simulator.run.queued import Queued
-from simulator.run.schedule import Scheduler, waiting_report
+from simulator.run.schedule import Scheduler
 from simulator.run.streams import Streams
+from simulator.run.waiting import waiting_places, waiting_report
 
 if TYPE_CHECKING:
     from cases.finding import Finding
@@ -373,8 +374,6 @@ class SimulatedWorld:
         gone = [rank for rank, state in enumerate(self.states) if state in ("left", "away")]
         hosts += [f"rank {rank} has left" for rank in gone]
         if self.batches:
-            from simulator.run.waiting import waiting_places
-
             places = waiting_places(self.batches)
             report = waiting_report(self.space, self.batches)
             lines = "\n  ".join([report, *hosts[:8]])

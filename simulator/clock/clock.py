@@ -32,7 +32,6 @@ from simulator.observe.events import (
     Stepped,
 )
 from simulator.observe.lanes import Group
-from simulator.ptx.ir import Instruction
 from simulator.run.decode import Program
 
 WORD_BITS = 2
@@ -202,7 +201,7 @@ class Clock(Meetings):
         is_late = plan.used and bool((time > run.best_time[warps.at]).any())
         if plan.number < 0 and not plan.registers and not is_late:
             return
-        self._under_way(run, warps, time, self.add(run, warps.numbers, time, before, kind, event.instruction), plan)
+        self._under_way(run, warps, time, self.add(run, warps.numbers, time, before, kind), plan)
 
     def _under_way(self, run: Running, warps: Warps, time: Any, rows: Any, plan: AccessPlan) -> None:
         """Steps whose results come later."""
@@ -227,12 +226,12 @@ class Clock(Meetings):
     def _store(self, run: Running, warps: Warps, event: Access, plan: AccessPlan) -> None:
         """A strong store, an atomic operation, or one through the switch: others may look for it."""
         if event.order in ("release", "acq_rel", "sc"):
-            self._fence(run, warps, event.scope, event.instruction, plan)
+            self._fence(run, warps, event.scope, plan)
         time, before = run.moment(self.steps, warps, plan.needs, plan.arrived)
         is_switch = event.space == "multicast"
         kind = KIND["switch_store" if is_switch else "store"]
         time = time + self.cost[kind]
-        rows = self.add(run, warps.numbers, time, before, kind, event.instruction)
+        rows = self.add(run, warps.numbers, time, before, kind)
         self._stamp(self._words(is_switch), warps, event, rows, merges=event.action in ("atomic", "red"))
         self._note_stores(run, warps, event)
         if event.instruction.opcode == "atom":
@@ -245,7 +244,7 @@ class Clock(Meetings):
         time, before = run.moment(self.steps, warps, plan.needs, plan.arrived)
         later = found > time
         time, before = np.where(later, found, time) + self.cost[kind], np.where(later, row, before)
-        self._under_way(run, warps, time, self.add(run, warps.numbers, time, before, kind, event.instruction), plan)
+        self._under_way(run, warps, time, self.add(run, warps.numbers, time, before, kind), plan)
 
     # Words
 
@@ -332,7 +331,7 @@ class Clock(Meetings):
             time, before, kind = np.where(late, then, time), np.where(late, row, before), np.where(late, hops, kind)
         if plan.number < 0 and not plan.registers and not (time > run.clock[warps.at]).any():
             return
-        self._under_way(run, warps, time, self.add(run, warps.numbers, time, before, kind, event.instruction), plan)
+        self._under_way(run, warps, time, self.add(run, warps.numbers, time, before, kind), plan)
 
     def _since(self, run: Running, warps: Warps, event: Access, start: Any) -> Any:
         """When each lane began to look there: by this instruction, or as what it did last."""
@@ -363,14 +362,14 @@ class Clock(Meetings):
         if event.kind != "thread":
             return
         plan = run.block.accesses.get(id(event.instruction), _NO_PLAN)
-        self._fence(run, self.warps_of(run, event.lanes), event.scope, event.instruction, plan)
+        self._fence(run, self.warps_of(run, event.lanes), event.scope, plan)
 
-    def _fence(self, run: Running, warps: Warps, scope: str, instruction: Instruction, plan: AccessPlan) -> None:
+    def _fence(self, run: Running, warps: Warps, scope: str, plan: AccessPlan) -> None:
         """Warps go on when what they did is visible; at once, if they did nothing since the fence before."""
         time, before = run.moment(self.steps, warps, plan.needs, plan.arrived)
         if scope in ("cta", "cluster"):
             time = time + self.costs.block_fence
-            rows = self.add(run, warps.numbers, time, before, KIND["block_fence"], instruction)
+            rows = self.add(run, warps.numbers, time, before, KIND["block_fence"])
             run.go_on(warps.at, time, rows)
             return
         fenced = run.fenced[warps.at]
@@ -382,6 +381,6 @@ class Clock(Meetings):
         by_block[blocks] = False
         kind = np.where(has_stored[warps.numbers // run.per_block], KIND["fence_after_stores"], KIND["fence"])
         time = time + np.where(fenced, 0.0, self.cost[kind])
-        rows = self.add(run, warps.numbers, time, before, kind, instruction)
+        rows = self.add(run, warps.numbers, time, before, kind)
         run.go_on(warps.at, time, rows)
         run.fenced[warps.at] = True

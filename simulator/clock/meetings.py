@@ -15,13 +15,11 @@ from simulator.observe.events import (
     BarrierArrived,
     BarrierCompleted,
     CopiesAwaited,
-    CopiesCommitted,
     CopyMoment,
     LaneCopyMoment,
     MbarrierOperation,
 )
 from simulator.observe.lanes import Ids, ids_of
-from simulator.ptx.ir import Instruction
 
 _ARRIVALS = frozenset({"arrive", "arrive_drop"})
 _WAITS = frozenset({"try_wait", "test_wait"})
@@ -36,29 +34,21 @@ class Meetings(Timer):
     def barrier_arrived(self, event: BarrierArrived) -> None:
         run = self.running[event.launched]
         self.settle(run)
-        run.barrier = event.instruction
-        if event.unit == "cluster":
-            for cluster, warps in self._by_unit(run, event.lanes, event.launched.clusters_of(event.lanes)):
-                key = ("cluster", cluster, 0)
-                if key in run.completed:
-                    run.completed.discard(key)
-                    del run.meetings[key]
-                self._come(run, key, warps)
-        elif event.numbers is not None:
-            if run.barrier_of is None:
-                run.barrier_of = np.full(run.launched.lanes, -1, np.int64)
-            lanes = ids_of(event.lanes)
-            run.barrier_of[lanes] = event.numbers
-            units = lanes // run.launched.block << 8 | event.numbers
-            for unit, warps in self._by_unit(run, lanes, units):
-                self._come(run, ("block", unit >> 8, unit & 255), warps)
+        for key, warps in self._by_unit(run, event):
+            self._come(run, key, warps)
 
-    def _by_unit(self, run: Running, lanes: Any, units: Ids) -> list[tuple[int, Ids]]:
-        """Pairs of a unit and the warps of its lanes."""
-        ids = ids_of(lanes)
+    def _by_unit(
+        self, run: Running, event: BarrierArrived | BarrierCompleted
+    ) -> list[tuple[tuple[str, int, int], Ids]]:
+        """Pairs of a barrier that has a number (of a block), or a phase (of a cluster), and the warps of its lanes."""
+        if event.numbers is None:
+            return []
+        ids = ids_of(event.lanes)
+        units = event.launched.clusters_of(ids) if event.unit == "cluster" else ids // run.launched.block
         found = []
-        for unit in np.unique(units).tolist():
-            found.append((unit, Warps(ids[units == unit], run.launched.block).numbers))
+        for unit, number in np.unique(np.stack([units, event.numbers]), axis=1).T.tolist():
+            some = ids[(units == unit) & (event.numbers == number)]
+            found.append(((event.unit, unit, number), Warps(some, run.launched.block).numbers))
         return found
 
     def _come(self, run: Running, key: tuple[str, int, int], warps: Ids) -> None:
@@ -71,24 +61,15 @@ class Meetings(Timer):
     def barrier_completed(self, event: BarrierCompleted) -> None:
         run = self.running[event.launched]
         self.settle(run)
-        if event.unit == "warp":
-            return
-        if event.unit == "cluster":
-            for cluster, warps in self._by_unit(run, event.lanes, event.launched.clusters_of(event.lanes)):
-                key = ("cluster", cluster, 0)
-                run.completed.add(key)
+        if event.unit == "block" and event.numbers is None:
+            self._meet_blocks(run, Warps(event.lanes, run.launched.block))
+        for key, warps in self._by_unit(run, event):
+            if event.unit == "cluster":  # others may have to wait for this phase still, and none for the one before
+                run.meetings.pop((*key[:2], key[2] - 1), None)
                 self._let_go(run, warps, run.meetings[key], "cluster_barrier")
-                run.book.meet(warps[None])
-            return
-        if run.barrier_of is not None:
-            lanes = ids_of(event.lanes)
-            units = lanes // run.launched.block << 8 | run.barrier_of[lanes]
-            for unit, warps in self._by_unit(run, lanes, units):
-                best = run.meetings.pop(("block", unit >> 8, unit & 255), Best())
-                self._let_go(run, warps, best, "barrier")
-                run.book.meet(warps[None])
-            return
-        self._meet_blocks(run, Warps(event.lanes, run.launched.block))
+            else:
+                self._let_go(run, warps, run.meetings.pop(key, Best()), "barrier")
+            run.book.meet(warps[None])
 
     def _meet_blocks(self, run: Running, warps: Warps) -> None:
         """Whole blocks go on when their last warp has come."""
@@ -119,7 +100,7 @@ class Meetings(Timer):
 
     def _leave(self, run: Running, warps: Ids, time: Any, before: Any, kind: str) -> None:
         """Warps go on from a barrier, each with a step of its own; before: of the one that came last."""
-        self._wait_for(run, warps, time, before, kind, run.barrier)
+        self._wait_for(run, warps, time, before, kind)
         run.fenced[warps] = False
 
     # Mbarriers
@@ -171,14 +152,12 @@ class Meetings(Timer):
                 late, time, before = mine.numbers, run.clock[mine.at], run.last[mine.at]
             else:
                 time, before = np.full(len(late), best.time), np.full(len(late), best.row)
-            self._wait_for(run, late, time, before, "mbarrier", event.instruction)
+            self._wait_for(run, late, time, before, "mbarrier")
 
-    def _wait_for(
-        self, run: Running, warps: Ids, time: Any, before: Any, kind: str, instruction: Instruction | None
-    ) -> None:
+    def _wait_for(self, run: Running, warps: Ids, time: Any, before: Any, kind: str) -> None:
         """Warps go on after a wait, each with a step of its own."""
         time = time + self.cost[KIND[kind]]
-        run.last[warps] = self.add(run, warps, time, before, KIND[kind], instruction)
+        run.last[warps] = self.add(run, warps, time, before, KIND[kind])
         run.clock[warps] = time
 
     # Bulk copies
@@ -198,7 +177,7 @@ class Meetings(Timer):
         viewer = int(event.ranks[0])
         kind = self._copy_kind(event, viewer)
         time = start + self.cost[KIND[kind]]
-        row = int(self._copy_row(run, warps, time, before, kind, event.instruction))
+        row = int(self.add(run, warps.numbers, time, before, KIND[kind])[0])
         run.copies[event.number] = row
         if event.within < 0:
             phase = run.book.enter(warps, False)
@@ -206,14 +185,11 @@ class Meetings(Timer):
             run.book.copy(phase, viewer, event.target, self._action(event), event.global_bytes)
         if event.mbarrier < 0:
             read = start + self.costs.bulk_read
-            reads = int(self._copy_row(run, warps, read, before, "bulk_read", event.instruction))
+            reads = int(self.add(run, warps.numbers, read, before, KIND["bulk_read"])[0])
             run.groups.setdefault((int(ids_of(event.lanes)[0]), event.group), []).extend((row, reads))
         if not event.is_load:
             run.outstanding[warps.at] |= event.target != viewer
         run.last_copies.setdefault(viewer, Best()).raise_to(float(time[0]), row)
-
-    def _copy_row(self, run: Running, warps: Warps, time: Any, before: Any, kind: str, one: Instruction) -> Any:
-        return self.add(run, warps.numbers, time, before, KIND[kind], one)[0]
 
     @staticmethod
     def _copy_kind(event: CopyMoment, viewer: int) -> str:
@@ -229,17 +205,6 @@ class Meetings(Timer):
             return "switch_atomic" if event.reduction else "broadcast"
         return "read" if event.is_load else "atomic" if event.reduction else "write"
 
-    def copies_committed(self, event: CopiesCommitted) -> None:
-        run = self.running[event.launched]
-        if "bulk" in event.instruction.qualifiers:
-            for lane, group in zip(ids_of(event.lanes).tolist(), event.groups.tolist(), strict=True):
-                if group >= 0:
-                    run.committed[lane] = group + 1
-            return
-        if run.lane_committed is None:
-            run.lane_committed = np.zeros(run.launched.lanes, np.int64)
-        run.lane_committed[ids_of(event.lanes)] = event.groups + 1
-
     def copies_awaited(self, event: CopiesAwaited) -> None:
         run = self.running[event.launched]
         self.settle(run)
@@ -249,9 +214,8 @@ class Meetings(Timer):
             self._await_lanes(run, event)
 
     def _await_bulk(self, run: Running, event: CopiesAwaited) -> None:
-        for lane in ids_of(event.lanes).tolist():
+        for lane, last in zip(ids_of(event.lanes).tolist(), event.groups.tolist(), strict=True):
             best = Best()
-            last = run.committed.get(lane, 0) - event.allowed
             for key in [key for key in run.groups if key[0] == lane and key[1] < last]:
                 rows = run.groups[key][1::2] if event.reads_only else run.groups.pop(key)[::2]
                 for row in rows:
@@ -272,7 +236,7 @@ class Meetings(Timer):
         remote = warps.any((event.targets != event.ranks) & (event.taken > 0))
         time = time + np.where(remote, self.costs.remote_load, self.costs.lane_copy)
         kind = np.where(remote, KIND["remote_load"], KIND["lane_copy"])
-        rows = self.add(run, warps.numbers, time, before, kind, event.instruction)
+        rows = self.add(run, warps.numbers, time, before, kind)
         for group in np.unique(event.groups).tolist():
             mine = warps.any(event.groups == group)
             latest = run.lane_groups.setdefault(group, np.zeros(run.warps, np.int32))
@@ -288,9 +252,7 @@ class Meetings(Timer):
 
     def _await_lanes(self, run: Running, event: CopiesAwaited) -> None:
         warps = Warps(event.lanes, run.launched.block)
-        if run.lane_committed is None:
-            return
-        most = warps.most(run.lane_committed[ids_of(event.lanes)]) - event.allowed
+        most = warps.most(event.groups)
         for group, latest in sorted(run.lane_groups.items()):
             numbers = warps.numbers[group < most]
             rows = latest[numbers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from simulator.clock.costs import KINDS, Costs
+from simulator.clock.costs import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +13,7 @@ class Segment:
     """A step of the critical path.
 
     kind: of costs.KINDS. rank, block, warp: who took it; of a hop, who polled; of a barrier, who went on. from_us,
-    to_us: since the launch began. line: of the PTX. awaited: whom it waited for, as rank, block,
-    warp and PTX line: of a hop the store, of a barrier the last step of who came last.
+    to_us: since the launch began.
     """
 
     kind: str
@@ -23,8 +22,6 @@ class Segment:
     warp: int
     from_us: float
     to_us: float
-    line: int = 0
-    awaited: tuple[int, int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +43,6 @@ class Path:
         """Number of steps by kind, what does not occur left out."""
         found = Counter(one.kind for one in self.segments)
         return {kind: found[kind] for kind in KINDS if found[kind]}
-
-    def weigh(self, costs: Costs) -> float:
-        """Return the path's microseconds by other costs: the counts of this path weighed anew. By the costs that the
-        clock ran with it is total_us; by others another chain may be longer, so it is a lower bound of what a clock
-        with these costs would find."""
-        weights = costs.document()
-        return sum(count * weights[kind] for kind, count in self.counts.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +106,3 @@ class LaunchProfile:
     ends_us: tuple[float, ...]
     path: Path
     phases: tuple[Phase, ...]
-
-    @property
-    def clock_us(self) -> float:
-        """How long the critical path is."""
-        return self.path.total_us

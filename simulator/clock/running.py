@@ -12,7 +12,6 @@ from simulator.clock.book import Book
 from simulator.clock.plan import BlockPlan, Plan
 from simulator.clock.steps import LONG_AGO, START, WARP, Rows, Steps, Times, Warps
 from simulator.observe.lanes import Group, Ids, Launched
-from simulator.ptx.ir import Instruction
 
 _NO_BLOCK = BlockPlan({}, (), (), ())
 
@@ -70,8 +69,8 @@ class Running:
     fenced, nothing but a fence since. first: the number of its first warp among those of all launches under way. ready:
     by a load's number, held: by a register under way, and entered: by one that was under way when the block began, each
     warp's step. episode: by lane, how often it did something else than to look. meetings: by unit (block and number of
-    a barrier, cluster), who came last. mbarriers: by block, place and phase. copies: by number; groups: by lane and
-    number; committed: by lane how many. lane_groups: of cp.async, by number each warp's latest step.
+    a barrier, cluster and phase), who came last. mbarriers: by block, place and phase. copies: by number; groups: by
+    lane and number. lane_groups: of cp.async, by number each warp's latest step.
     """
 
     launched: Launched
@@ -95,16 +94,11 @@ class Running:
     held: dict[str, Rows] = field(default_factory=dict)
     entered: dict[str, Rows] = field(default_factory=dict)
     meetings: dict[tuple[str, int, int], Best] = field(default_factory=dict)
-    completed: set[tuple[str, int, int]] = field(default_factory=set)
-    barrier_of: Ids | None = None
     mbarriers: dict[tuple[int, int, int], Best] = field(default_factory=dict)
     copies: dict[int, int] = field(default_factory=dict)
     completing: int = 0
-    barrier: Instruction | None = None
     groups: dict[tuple[int, int], list[int]] = field(default_factory=dict)
-    committed: dict[int, int] = field(default_factory=dict)
     lane_groups: dict[int, Rows] = field(default_factory=dict)
-    lane_committed: Ids | None = None
     ends: dict[int, Best] = field(default_factory=dict)
     began_us: float = 0.0
     first_row: int = 0
@@ -127,7 +121,7 @@ class Running:
         for place, rank in enumerate(self.launched.ranks):
             time, before = times.get(rank, (0.0, 0))
             at = slice(place * self.warps_of_rank, (place + 1) * self.warps_of_rank)
-            row = steps.add(1, time=time, before=before, stored=0, warp=self.first + at.start, kind=START)
+            row = steps.add(1, time=time, before=before, warp=self.first + at.start, kind=START)
             self.clock[at], self.last[at] = time, row
             self.first_row = self.first_row or row
         self.began_us = float(self.clock.min())

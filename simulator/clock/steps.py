@@ -22,8 +22,8 @@ LONG_AGO = -1.0
 
 
 class Steps:
-    """Columns of the table. time: when the step is over; before: the step that it waited for; stored: where in
-    the ledger of instructions is what it ran; warp: the number of the warp among those of all launches under way."""
+    """Columns of the table. time: when the step is over; before: the step that it waited for; warp: the
+    number of the warp among those of all launches under way."""
 
     def __init__(self) -> None:
         self.count = 1
@@ -55,7 +55,6 @@ class Steps:
 
     time: Times
     before: Rows
-    stored: Rows
     warp: Rows
     kind: npt.NDArray[np.int8]
 
@@ -63,7 +62,6 @@ class Steps:
 _COLUMNS: dict[str, Any] = {
     "time": np.float64,
     "before": np.int32,
-    "stored": np.int32,
     "warp": np.int32,
     "kind": np.int8,
 }

@@ -12,7 +12,6 @@ from simulator.clock.steps import Steps, Warps
 from simulator.memory.space import Space
 from simulator.observe.events import Listener
 from simulator.observe.lanes import Group, Ids
-from simulator.ptx.ir import Instruction
 
 
 class Timer(Listener):
@@ -24,8 +23,6 @@ class Timer(Listener):
         self.steps = Steps()
         self.running: dict[Any, Running] = {}
         self.order: list[Running] = []  # of this busy time of the world, by their first warp
-        self.ledger: list[Instruction | None] = [None]
-        self.ledger_of: dict[int, int] = {}
         self.first_warp = 0
         self.ends: dict[int, tuple[float, int]] = {}
         self.lanes: Group | None = None
@@ -48,20 +45,9 @@ class Timer(Listener):
 
     # Steps
 
-    def note(self, instruction: Instruction | None) -> int:
-        """Return the place of an instruction in the ledger."""
-        if instruction is None:
-            return 0
-        found = self.ledger_of.get(id(instruction))
-        if found is None:
-            found = self.ledger_of[id(instruction)] = len(self.ledger)
-            self.ledger.append(instruction)
-        return found
-
-    def add(self, run: Running, warps: Ids, time: Any, before: Any, kind: Any, instruction: Instruction | None) -> Any:
+    def add(self, run: Running, warps: Ids, time: Any, before: Any, kind: Any) -> Any:
         """Add a step of each of the warps, and return their numbers."""
-        stored = self.note(instruction)
-        first = self.steps.add(len(warps), time=time, before=before, stored=stored, warp=warps + run.first, kind=kind)
+        first = self.steps.add(len(warps), time=time, before=before, warp=warps + run.first, kind=kind)
         return np.arange(first, first + len(warps), dtype=np.int32)
 
     def ranks_of(self, warps: Any) -> Any:

@@ -135,7 +135,6 @@ class Order:
             found.append(run.rows)
             found += [one.entries[one.entries[:, ROW] >= 0, ROW] for one in run.released.values()]
             found += [np.array(rows, np.int64) for rows in run.arrived.values()]
-            found += [np.array(one.rows + one.done, np.int64) for one in run.clusters.values()]
             found += [self.links.table[links, ROW] for _, links in run.owed]
             found += [np.array(near + far, np.int64) for _, near, far in run.waited.values()]
         found += list(self.held.values())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,15 +53,6 @@ class Released:
         entries = np.zeros((lanes, COLUMNS), np.int64)
         entries[:, ROW] = -1
         return Released(entries)
-
-
-@dataclass(slots=True, eq=False)
-class Cluster:
-    """The barrier of a cluster: rows of those that have arrived in this phase, their number, and of phases before."""
-
-    rows: list[int] = field(default_factory=list)
-    come: int = 0
-    done: list[int] = field(default_factory=list)
 
 
 class Running:
@@ -119,9 +110,7 @@ class Running:
         self.floors: dict[int, int] = {}  # what all lanes know, by the number of parts, until rows change
         self.floors_of: dict[tuple[int, int, int], int] = {}  # likewise, lanes from the first to the last, by parts
         self.met: dict[tuple[int, int, int], int] = {}  # see Order.fence_proxy, until rows change
-        self.numbers: Numbers | None = None  # by lane, the numbered barrier at which it waits
-        self.arrived: dict[tuple[int, int], list[int]] = {}  # rows, by block and barrier
-        self.clusters: dict[int, Cluster] = {}
+        self.arrived: dict[tuple[str, int, int], list[int]] = {}  # rows, by block and barrier, or cluster and phase
         self.turns: dict[int, Numbers] = {}
         self.calls_nvshmem = False
         self.deciding: frozenset[tuple[int, str]] = frozenset()
@@ -232,18 +221,6 @@ class Running:
         return made
 
 
-class Actor(Protocol):
-    """Who accesses memory, for some of its accesses (positions): rows, actors, what each knows of its own block."""
-
-    def rows(self, positions: Numbers) -> Numbers: ...
-    def actors(self, positions: Numbers) -> Numbers: ...
-    def own(self, part: int, positions: Numbers) -> Numbers: ...
-    def warp(self, positions: Numbers) -> Numbers: ...
-    def itself(self, part: int, positions: Numbers) -> Numbers:
-        """The stamps up to which each knows its own accesses."""
-        ...
-
-
 @dataclass(slots=True)
 class Lanes:
     """Lanes that access memory now."""
@@ -314,67 +291,35 @@ class Held:
         """Return some of them."""
         return Held(self.row[at], self.actor[at], self.own_parts[:, at], self.own_warp[at], self.itself_parts[:, at])
 
-    def rows(self, positions: Numbers) -> Numbers:
-        return self.row[positions]
-
-    def actors(self, positions: Numbers) -> Numbers:
-        return self.actor[positions]
-
-    def own(self, part: int, positions: Numbers) -> Numbers:
-        found: Numbers = self.own_parts[part][positions]
-        return found
-
-    def warp(self, positions: Numbers) -> Numbers:
-        return self.own_warp[positions]
-
-    def itself(self, part: int, positions: Numbers) -> Numbers:
-        found: Numbers = self.itself_parts[part][positions]
-        return found
-
-
-@dataclass(slots=True)
-class Single:
-    """One actor that makes many accesses: a copy, or a host."""
-
-    held: Held
-
-    def rows(self, positions: Numbers) -> Numbers:
-        return np.broadcast_to(self.held.row[:1], len(positions))
-
-    def actors(self, positions: Numbers) -> Numbers:
-        return np.broadcast_to(self.held.actor[:1], len(positions))
-
-    def own(self, part: int, positions: Numbers) -> Numbers:
-        return np.broadcast_to(self.held.own_parts[part][:1], len(positions))
-
-    def warp(self, positions: Numbers) -> Numbers:
-        return np.broadcast_to(self.held.own_warp[:1], len(positions))
-
-    def itself(self, part: int, positions: Numbers) -> Numbers:
-        return np.broadcast_to(self.held.itself_parts[part][:1], len(positions))
-
 
 @dataclass(slots=True)
 class Many:
-    """Actors that make many accesses each. index: by access, whose it is."""
+    """Actors that make many accesses each, such as copies, or a host. index: by access, whose it is."""
 
     held: Held
     index: Numbers
 
     def rows(self, positions: Numbers) -> Numbers:
-        return self.held.rows(self.index[positions])
+        return self.held.row[self.index[positions]]
 
     def actors(self, positions: Numbers) -> Numbers:
-        return self.held.actors(self.index[positions])
+        return self.held.actor[self.index[positions]]
 
     def own(self, part: int, positions: Numbers) -> Numbers:
-        return self.held.own(part, self.index[positions])
+        found: Numbers = self.held.own_parts[part][self.index[positions]]
+        return found
 
     def warp(self, positions: Numbers) -> Numbers:
-        return self.held.warp(self.index[positions])
+        return self.held.own_warp[self.index[positions]]
 
     def itself(self, part: int, positions: Numbers) -> Numbers:
-        return self.held.itself(part, self.index[positions])
+        found: Numbers = self.held.itself_parts[part][self.index[positions]]
+        return found
+
+
+Actor = Lanes | Many
+"""Who accesses memory, for some of its accesses (positions): rows, actors, what each knows of its own block and warp,
+and the stamps up to which each knows its own accesses."""
 
 
 def whole_blocks(lanes: Group, block: int) -> bool:

@@ -18,7 +18,7 @@ USUAL = (
     *("spaces", "switch"),
 )
 RARE = (
-    *("async_stores", "bulk", "cluster_launch_control", "clusters", "convert_float8", "convert_modes", "hints"),
+    *("async_stores", "bulk", "cluster_launch_control", "clusters", "convert_modes", "hints"),
     *("lane_copies", "matrices", "mbarriers", "modes", "sets", "system", "tcgen05", "tcgen05_products"),
     *("tensor_copies", "tensor_maps", "warp", "wgmma"),
 )

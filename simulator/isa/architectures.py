@@ -52,6 +52,9 @@ def _first(instruction: Instruction, words: frozenset[str]) -> int:
     opcode = instruction.opcode
     if opcode == "clusterlaunchcontrol" or "cp_mask" in words or "f32x2" in words:
         return 100
+    for opcodes, needing, number in _WORDS:
+        if opcode in opcodes.split() and not words.isdisjoint(needing):
+            return number
     rule = _RULES.get(opcode)
     if rule is not None and (found := rule(instruction, words)):
         return found
@@ -64,32 +67,16 @@ def _element(word: str) -> str:
 
 
 def _accesses(instruction: Instruction, words: frozenset[str]) -> int:
-    """256 bits at once; st.async."""
-    if "async" in words:
-        return 90
-    count = next((int(word[1:]) for word in ("v4", "v8") if word in words), 1)
+    """256 bits at once."""
     kind = next((word for word in words if word in TYPES), "")
     bits = int("".join(filter(str.isdecimal, kind.partition("x")[0])) or 0)
-    return 100 if count * bits == 256 else 0
-
-
-def _atomics(instruction: Instruction, words: frozenset[str]) -> int:
-    modern = _BRAIN | {"b128", "v2", "v4", "v8", "async"}
-    return 0 if words.isdisjoint(modern) else 90
-
-
-def _brain(instruction: Instruction, words: frozenset[str]) -> int:
-    return 0 if words.isdisjoint(_BRAIN) else 90
-
-
-def _sums(instruction: Instruction, words: frozenset[str]) -> int:
-    return 0 if words.isdisjoint(_BRAIN | _SHORT_PAIRS) else 90
+    return 100 if instruction.elements * bits == 256 else 0
 
 
 def _extremes(instruction: Instruction, words: frozenset[str]) -> int:
     if "f32" in words and len(instruction.operands) == 4:
         return 100
-    return 90 if not words.isdisjoint(_SHORT_PAIRS) or {"relu", "s32"} <= words else 0
+    return 90 if {"relu", "s32"} <= words else 0
 
 
 def _conversions(instruction: Instruction, words: frozenset[str]) -> int:
@@ -101,18 +88,8 @@ def _conversions(instruction: Instruction, words: frozenset[str]) -> int:
     return 0 if kinds == ["f32", "bf16"] and "ftz" not in words else 90
 
 
-def _fences(instruction: Instruction, words: frozenset[str]) -> int:
-    return 0 if words.isdisjoint({"acquire", "release", "async", "mbarrier_init"}) else 90
-
-
-def _copies(instruction: Instruction, words: frozenset[str]) -> int:
-    return 90 if "bulk" in words else 0
-
-
 def _barriers(instruction: Instruction, words: frozenset[str]) -> int:
     """mbarrier: those of sm_80 count threads one by one."""
-    if not words.isdisjoint({"expect_tx", "complete_tx", "try_wait", "relaxed"}):
-        return 90
     if words.isdisjoint({"arrive", "arrive_drop"}):
         return 0
     operands = instruction.operands
@@ -120,25 +97,27 @@ def _barriers(instruction: Instruction, words: frozenset[str]) -> int:
     return 90 if "noComplete" not in words and has_count else 0
 
 
-def _products(instruction: Instruction, words: frozenset[str]) -> int:
-    return 0 if words.isdisjoint(NAMES8) else 89
-
-
 def _moves(instruction: Instruction, words: frozenset[str]) -> int:
     names = [one.name for one in instruction.operands if isinstance(one, Register)]
     return 90 if any(_CLUSTER_REGISTERS.match(name) for name in names) else 0
 
 
+_WORDS: tuple[tuple[str, frozenset[str] | set[str], int], ...] = (
+    ("atom red", _BRAIN | {"b128", "v2", "v4", "v8", "async"}, 90),
+    ("set setp ex2 tanh", _BRAIN, 90),
+    ("add sub mul", _BRAIN | _SHORT_PAIRS, 90),
+    ("min max", _SHORT_PAIRS, 90),
+    ("fence", {"acquire", "release", "async", "mbarrier_init"}, 90),
+    ("ld st", {"async"}, 90),
+    ("cp", {"bulk"}, 90),
+    ("mbarrier", {"expect_tx", "complete_tx", "try_wait", "relaxed"}, 90),
+    ("mma", set(NAMES8), 89),
+)
+"""Opcodes, and their qualifiers that need an architecture."""
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys(("ld", "st"), _accesses),
-    **dict.fromkeys(("atom", "red"), _atomics),
-    **dict.fromkeys(("set", "setp", "ex2", "tanh"), _brain),
-    **dict.fromkeys(("add", "sub", "mul"), _sums),
     **dict.fromkeys(("min", "max"), _extremes),
     "cvt": _conversions,
-    "fence": _fences,
-    "cp": _copies,
     "mbarrier": _barriers,
     "mov": _moves,
-    "mma": _products,
 }

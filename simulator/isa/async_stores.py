@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.atomic import combination
+from simulator.isa.bulk import CLUSTER, COUNTED, aimed
 from simulator.isa.clusters import in_cluster
 from simulator.isa.memory import element_type, rows_of, slots_of
 from simulator.isa.registry import DTYPES, TYPES, Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
 from simulator.isa.spaces import BARRIER_BYTES, address_reader, places_of, shared_place, shared_reader
-from simulator.memory.space import LaneFault, blamed
 from simulator.memory.transfer import Transfer
 from simulator.ptx.ir import Instruction, Operand
 
-COUNTED = "mbarrier::complete_tx::bytes"
-CLUSTER = "shared::cluster"
 _SPACES = ("", f"{CLUSTER}.")
 _STORED = [f"{vector}{name}" for vector in ("", "v2.", "v4.") for name in ("b32", "u32", "s32", "f32")]
 _STORED += [f"{vector}{name}" for vector in ("", "v2.") for name in ("b64", "u64", "s64", "f64")]
@@ -57,18 +55,11 @@ def _build(instruction: Instruction, bind: Binder, combine: Any) -> Run:
 
     def run(frame: LaneFrame) -> None:
         batch = frame.batch
-        row = batch.shared.shape[1]
         given = rows_of(frame, sources, unsigned).view(np.uint8)
         aims, barriers = (places_of(frame, one(frame), CLUSTER) for one in (places, counters))
         for position, (aim, barrier) in enumerate(zip(aims, barriers, strict=True)):
-            shared = shared_place(frame, aim, position, size_bytes, size_bytes, name)
             key = shared_place(frame, barrier, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
-            if shared // row != key // row:
-                raise LaneFault(
-                    position, f"{name} to a block of the cluster: its mbarrier is in another block's memory"
-                )
-            with blamed(position):
-                batch.mbarriers.check(key)
+            shared = aimed(frame, position, aim, key, size_bytes, size_bytes, what=name)
             transfer = Transfer(("register", -1), "shared", (shared,), size_bytes, -1, key, combine, kind)
             batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer, given[position].copy())
 

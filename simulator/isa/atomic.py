@@ -60,18 +60,6 @@ def _keys(opcode: str) -> list[str]:
     return keys
 
 
-def serve(space: Any, index: Lanes, kind: str, combine: Any) -> Lanes:
-    """Read, combine(lanes, old) and write back, lane by lane where addresses meet.
-
-    Returns the old values; counts a change.
-    """
-    old: Lanes
-    old, changed = space.exchange(index, kind, combine, space.lane_order(len(index)))
-    if changed:
-        space.version += 1
-    return old
-
-
 def _word_of(instruction: Instruction) -> str:
     return next(word for word in instruction.qualifiers if word in _FORMS)
 

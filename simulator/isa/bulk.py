@@ -8,7 +8,6 @@ keep subnormals, as an H200 does; of f32 the PTX ISA says that they are flushed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -112,30 +111,21 @@ def rank_of(frame: LaneFrame, position: int) -> int:
 
 def aimed(
     frame: LaneFrame, position: int, place: Place, key: int, size_bytes: int, unit_bytes: int = UNIT_BYTES,
-    is_paired: bool = False,
+    is_paired: bool = False, what: str = "a bulk copy",
 ) -> int:  # fmt: skip
     """Return where a lane's destination in shared memory lies. Raises LaneFault for one that is wrong, and if the
     mbarrier is in another block's memory; is_paired: than those of the pair."""
-    shared = shared_place(frame, place, position, size_bytes, unit_bytes, "a bulk copy")
-    row = frame.batch.shared.shape[1]
-    if key // row not in ([shared // row] if not is_paired else pair_of(frame, shared // row)):
-        raise LaneFault(position, "a bulk copy to a block of the cluster: its mbarrier is in another block's memory")
+    shared = shared_place(frame, place, position, size_bytes, unit_bytes, what)
+    row, clusters = frame.batch.shared.shape[1], frame.batch.launched.clusters
+    if key // row not in ([shared // row] if not is_paired else clusters.pair_of(shared // row)):
+        raise LaneFault(position, f"{what} to a block of the cluster: its mbarrier is in another block's memory")
     with blamed(position):
-        frame.batch.mbarriers.check(key)
+        frame.batch.mbarriers.at(key)
     return shared
 
 
 Destinations = list[tuple[Place, int]]
 """Of one lane: places in shared memory, each with the key of the mbarrier that counts its bytes."""
-
-
-def pair_of(frame: LaneFrame, block: int) -> list[int]:
-    """The blocks of a block's pair, the one with the even rank in the cluster first."""
-    clusters = frame.batch.launched.clusters
-    even = int(clusters.ranks_of(block)) & ~1
-    return [
-        int(clusters.blocks_of(clusters.numbers_of(block), rank)) for rank in (even, even + 1) if rank < clusters.size
-    ]
 
 
 def destination_reader(
@@ -157,8 +147,9 @@ def destination_reader(
         for each, key in zip(aims, keys(frame), strict=True):
             blocks = [place[0] for place in each]
             if PAIR in instruction.qualifiers:  # in each pair the block that is even if the given mbarrier's is
-                side = int(frame.batch.launched.clusters.ranks_of(key // row)) % 2
-                blocks = [pair_of(frame, block)[side] for block in blocks]
+                clusters = frame.batch.launched.clusters
+                side = int(clusters.ranks_of(key // row)) % 2
+                blocks = [clusters.pair_of(block)[side] for block in blocks]
             found.append([(place, block * row + key % row) for place, block in zip(each, blocks, strict=True)])
         return found
 
@@ -246,7 +237,7 @@ def _within(instruction: Instruction, bind: Binder) -> Run:
     _check_size(instruction, size)
     to, origin, sizes = shared_reader(target, bind), shared_reader(source, bind), values_of(size, bind)
     keys = barrier_reader(instruction, counter, bind)
-    change = _Change.of(instruction) if "reduce" in instruction.qualifiers else _Change()
+    change = _change(instruction)
 
     def run(frame: LaneFrame) -> None:
         batch = frame.batch
@@ -257,9 +248,8 @@ def _within(instruction: Instruction, bind: Binder) -> Run:
         for position, (aim, place, size_bytes, key) in enumerate(rows):
             _checked(position, size_bytes)
             shared = shared_place(frame, place, position, size_bytes, UNIT_BYTES, "a bulk copy")
-            how = (change.combine, change.element)
             begin = aimed(frame, position, aim, key, size_bytes)
-            transfer = Transfer(("shared", shared), "shared", (begin,), size_bytes, -1, key, *how)
+            transfer = Transfer(("shared", shared), "shared", (begin,), size_bytes, -1, key, *change)
             batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
 
     return run
@@ -268,19 +258,13 @@ def _within(instruction: Instruction, bind: Binder) -> Run:
 # Into global memory
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+def _change(instruction: Instruction) -> tuple[Any, str]:
     """What becomes of a target: combine and element as in Transfer."""
-
-    combine: Callable[[Any, Any], Any] | None = None
-    element: str = field(default="u1")
-
-    @classmethod
-    def of(cls, instruction: Instruction) -> _Change:
-        """The change that a reduction names."""
-        name = element_type(instruction)
-        word = next(one for one in instruction.qualifiers if one in TO_GLOBAL)
-        return cls(combination(word, name, in_global=False), DTYPES[name])
+    if "reduce" not in instruction.qualifiers:
+        return None, "u1"
+    name = element_type(instruction)
+    word = next(one for one in instruction.qualifiers if one in TO_GLOBAL)
+    return combination(word, name, in_global=False), DTYPES[name]
 
 
 def _chosen_reader(instruction: Instruction, operands: list[Operand], bind: Binder) -> Any:
@@ -290,7 +274,8 @@ def _chosen_reader(instruction: Instruction, operands: list[Operand], bind: Bind
     return mask_reader(operands.pop(), bind)
 
 
-def _into_global(instruction: Instruction, bind: Binder, change: _Change, multicast: bool) -> Run:
+def _into_global(instruction: Instruction, bind: Binder, multicast: bool) -> Run:
+    change = _change(instruction)
     check_direction(instruction, ("global", "shared::cta"))
     operands = list(instruction.operands)
     masks = _chosen_reader(instruction, operands, bind)
@@ -314,43 +299,34 @@ def _into_global(instruction: Instruction, bind: Binder, change: _Change, multic
                 else:
                     targets = (batch.space.resolve_bulk(rank, address, size_bytes, "store"),)
             bits = None if mask is None else np.resize(mask >> np.arange(UNIT_BYTES) & 1 == 1, size_bytes)
-            how = (-1, change.combine, change.element, bits)
-            transfer = Transfer(("shared", shared), "global", targets, size_bytes, address, *how)
+            transfer = Transfer(("shared", shared), "global", targets, size_bytes, address, -1, *change, bits)
             batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer)
 
     return run
 
 
-@operation(*(f"cp.async.bulk.global.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")))
+@operation(
+    *(f"cp.async.bulk.global.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")),
+    *(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{form}" for form in _forms(TO_GLOBAL)),
+)
 def _store(instruction: Instruction, bind: Binder) -> Run:
-    """A multicast address is none of this instruction's (Space refuses it): multimem.cp.async.bulk takes those."""
-    return _into_global(instruction, bind, _Change(), multicast=False)
+    """Copy, or combine. A multicast address is none of this instruction's (Space refuses it): multimem.cp.async.bulk
+    takes those."""
+    return _into_global(instruction, bind, multicast=False)
 
 
-@operation(*(f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{form}" for form in _forms(TO_GLOBAL)))
-def _reduce(instruction: Instruction, bind: Binder) -> Run:
-    return _into_global(instruction, bind, _Change.of(instruction), multicast=False)
-
-
-@operation(*(f"multimem.cp.async.bulk.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")))
+@operation(
+    *(f"multimem.cp.async.bulk.shared::cta.bulk_group{mask}" for mask in ("", ".cp_mask")),
+    *(f"multimem.cp.reduce.async.bulk.shared::cta.bulk_group.{form}" for form in _forms(TO_GLOBAL)),
+)
 def _store_multicast(instruction: Instruction, bind: Binder) -> Run:
-    """A copy to every replica."""
-    return _multicast(instruction, bind, _Change())
-
-
-@operation(*(f"multimem.cp.reduce.async.bulk.shared::cta.bulk_group.{form}" for form in _forms(TO_GLOBAL)))
-def _reduce_multicast(instruction: Instruction, bind: Binder) -> Run:
-    """A reduction into every replica."""
-    return _multicast(instruction, bind, _Change.of(instruction))
-
-
-def _multicast(instruction: Instruction, bind: Binder, change: _Change) -> Run:
+    """The same to every replica."""
     words = instruction.qualifiers
     known = ["cp", "reduce", "async", "bulk", "global", "shared::cta", "bulk_group", "cp_mask"]
     strange = [word for word in words if word not in (*known, *DTYPES, "noftz", *TO_GLOBAL)]
     if strange:  # orders and scopes, which other forms of multimem have
         raise UnknownInstruction(f"multimem.cp has no .{strange[0]} here; {instruction.where()}")
-    return _into_global(instruction, bind, change, multicast=True)
+    return _into_global(instruction, bind, multicast=True)
 
 
 @operation("cp.async.bulk.prefetch.L2.global")

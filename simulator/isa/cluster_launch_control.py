@@ -45,7 +45,7 @@ def _ask(instruction: Instruction, bind: Binder) -> Run:
                 shared = shared_place(frame, aim, position, _BYTES, _BYTES, "an answer")
                 key = shared_place(frame, barrier, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
                 with blamed(position):
-                    batch.mbarriers.check(key)
+                    batch.mbarriers.at(key)
                 transfer = Transfer(("register", -1), "shared", (shared,), _BYTES, -1, key, None, "u4")
                 batch.copies.issue(int(frame.view.lanes[position]), instruction, transfer, np.zeros(_BYTES, np.uint8))
 

@@ -1,4 +1,4 @@
-"""Conversions between types. Those between address spaces are in spaces.py, of 8-bit floats in convert_float8.py."""
+"""Conversions between types. Those between address spaces are in spaces.py, of 8-bit floats in convert_modes.py."""
 
 from __future__ import annotations
 

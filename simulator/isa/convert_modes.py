@@ -12,6 +12,7 @@ from simulator.isa.convert import INTEGERS, narrow_builder, to_integer
 from simulator.isa.modes import _add, shape_half
 from simulator.isa.registry import DTYPES, Lanes, value_builder
 from simulator.number import numbers, rounding
+from simulator.number.float8 import FLOATS8, Float8
 
 _WHOLE: dict[str, Callable[[Lanes], Lanes]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 _WIDEN: dict[str, Callable[[Lanes], Lanes]] = {
@@ -171,6 +172,25 @@ def _register_saturating() -> None:
         _add(f"cvt.sat.{target}.{source}", narrow_builder(_saturated(target, source), source, target))
 
 
+# 8-bit floats
+
+
+def _register_float8(name: str, kind: Float8) -> None:
+    """Conversions to them exist with .satfinite only: beyond the largest finite value, infinity included, comes that
+    value. Pairs lie in 16 bits, of which the first source becomes the upper byte."""
+
+    def pair(high: Lanes, low: Lanes) -> Lanes:
+        return np.left_shift(kind.from_f32(high), np.uint16(8), dtype=np.uint16) | kind.from_f32(low)
+
+    wide = value_builder(lambda a: kind.to_f16(np.ascontiguousarray(a).view(np.uint8)).view(np.uint32), ("u2",))
+    narrow = value_builder(lambda a: kind.from_f16(np.ascontiguousarray(a).view(np.uint16)).view(np.uint16), ("u4",))
+    _add(f"cvt.rn.f16x2.{name}x2", wide)
+    _add(f"cvt.rn.satfinite.{name}x2.f32", value_builder(pair, ("f4", "f4")))
+    _add(f"cvt.rn.satfinite.{name}x2.f16x2", narrow)
+
+
+for _name, _kind in FLOATS8.items():
+    _register_float8(_name, _kind)
 _register_narrowing()
 _register_widening()
 _register_to_integers()

@@ -139,6 +139,17 @@ def _transpose(instruction: Instruction, bind: Binder) -> Run:
 # Products
 
 
+def read_rows(batch: Any, block: int, places: Lanes, what: str) -> Lanes:
+    """Return rows of 16 bytes of a block's shared memory as bytes, (*places, 16). Raises LaneFault for poison."""
+    units = (places + block * batch.shared.shape[1]) // ROW_BYTES
+    if not batch.shared_written.reshape(-1, ROW_BYTES)[units].all():
+        raise LaneFault(0, f"{what} in shared memory that was never written (poison)")
+    if batch.shared_start >= 0:
+        batch.space.settle_at(batch.shared_start + units.reshape(-1) * ROW_BYTES, ROW_BYTES)
+    found: Lanes = batch.shared.reshape(-1, ROW_BYTES)[units]
+    return found
+
+
 def gathered(frame: LaneFrame, slots: list[int], bits: int, row_blocks: int, groups: int, beside: int = 1) -> Lanes:
     """The matrices that the lanes of groups of warps hold, as bits (groups, rows, columns).
 

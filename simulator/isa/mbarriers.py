@@ -107,48 +107,34 @@ def _report(
 # The object
 
 
-@operation(*(f"mbarrier.init.{space}b64" for space in _HERE), neutral=" ".join(sorted(_WORDS)))
-def _init(instruction: Instruction, bind: Binder) -> Run:
-    check_scope(instruction, frozenset())
-    address, count = instruction.operands
-    keys, counts = barrier_reader(instruction, address, bind), values_of(count, bind)
-
-    def run(frame: LaneFrame) -> None:
-        made, given = keys(frame), counts(frame)
-        phases = _each(frame, made, lambda key, position: frame.batch.mbarriers.init(key, given[position]))
-        frame.batch.space.version += 1
-        _report(frame, instruction, "init", made, phases, given)
-
-    return run
-
-
-@operation(*(f"mbarrier.inval.{space}b64" for space in _HERE))
-def _inval(instruction: Instruction, bind: Binder) -> Run:
-    check_scope(instruction, frozenset())
-    (address,) = instruction.operands
+@operation(
+    *(f"mbarrier.{word}.{space}b64" for word in ("init", "inval") for space in _HERE),
+    *(f"mbarrier.{word}.{space}b64" for word in ("expect_tx", "complete_tx") for space in _ANYWHERE),
+    neutral=" ".join(sorted(_WORDS)),
+)
+def _change(instruction: Instruction, bind: Binder) -> Run:
+    """Make an object or give it up; announce bytes, or count them as copied, without an arrival."""
+    word = next(one for one in instruction.qualifiers if one in ("init", "inval", "expect_tx", "complete_tx"))
+    check_scope(instruction, frozenset({"relaxed"} if word.endswith("tx") else ()))
+    address, *count = instruction.operands
+    assert len(count) == (word != "inval")
     keys = barrier_reader(instruction, address, bind)
+    counts = values_of(count[0], bind) if count else lambda frame: [0] * frame.count
 
     def run(frame: LaneFrame) -> None:
-        gone = keys(frame)
-        phases = _each(frame, gone, lambda key, position: frame.batch.mbarriers.invalidate(key))
-        _report(frame, instruction, "inval", gone, phases, 0)
+        barriers, told, given = frame.batch.mbarriers, keys(frame), counts(frame)
 
-    return run
+        def change(key: int, position: int) -> None:
+            if word == "init":
+                barriers.init(key, given[position])
+            elif word == "inval":
+                barriers.invalidate(key)
+            else:
+                one = barriers.at(key)
+                (one.expect if word == "expect_tx" else one.complete)(given[position])
 
-
-@operation(*(f"mbarrier.{word}.{space}b64" for word in ("expect_tx", "complete_tx") for space in _ANYWHERE))
-def _bytes(instruction: Instruction, bind: Binder) -> Run:
-    """Announce bytes, or count them as copied, without an arrival."""
-    check_scope(instruction, frozenset({"relaxed"}))
-    word = "expect_tx" if "expect_tx" in instruction.qualifiers else "complete_tx"
-    address, size = instruction.operands
-    keys, sizes = barrier_reader(instruction, address, bind), values_of(size, bind)
-
-    def run(frame: LaneFrame) -> None:
-        barriers, told, given = frame.batch.mbarriers, keys(frame), sizes(frame)
-        change = barriers.expect if word == "expect_tx" else barriers.complete
-        phases = _each(frame, told, lambda key, position: change(key, given[position]))
-        frame.batch.space.version += 1
+        phases = _each(frame, told, change)
+        frame.batch.space.version += word != "inval"
         _report(frame, instruction, word, told, phases, given)
 
     return run
@@ -183,10 +169,11 @@ def _arrive(instruction: Instruction, bind: Binder) -> Run:
         states = np.zeros(frame.count, np.uint64)
 
         def change(key: int, position: int) -> None:
-            states[position] = barriers.state(key)
+            barrier = barriers.at(key)
+            states[position] = barrier.state()
             if expects:
-                barriers.expect(key, given[position])
-            barriers.arrive(key, arrivals[position], partial, drops)
+                barrier.expect(given[position])
+            barrier.arrive(arrivals[position], partial, drops)
 
         phases = _each(frame, told, change)
         frame.batch.space.version += 1
@@ -246,7 +233,7 @@ def _wait(instruction: Instruction, bind: Binder) -> Run:
             place = int(blocks[position]), int(found[position])
             key = shared_place(frame, place, position, BARRIER_BYTES, BARRIER_BYTES, "an mbarrier")
             with blamed(position):
-                barriers.check(key)
+                barriers.at(key)
             phases[number], keys[number] = barriers.phase(key), key
             barriers.asked = key
         given = np.broadcast_to(frame.regs[asked], frame.count)

@@ -21,13 +21,13 @@ _ODD: dict[str, tuple[Callable[..., Any], int]] = {
     "add": (rounding.sum_odd, 2),
     "sub": (rounding.difference_odd, 2),
     "mul": (rounding.product_odd, 2),
-    "fma": (rounding.fused_odd, 3),
-    "mad": (rounding.fused_odd, 3),
+    "fma": (numbers.fused_odd, 3),
+    "mad": (numbers.fused_odd, 3),
     "div": (rounding.quotient_odd, 2),
     "rcp": (rounding.reciprocal_odd, 1),
     "sqrt": (rounding.root_odd, 1),
 }
-_SUMS = (rounding.sum_odd, rounding.difference_odd, rounding.fused_odd)
+_SUMS = (rounding.sum_odd, rounding.difference_odd, numbers.fused_odd)
 _SATURATES = ("add", "sub", "mul", "fma", "mad")
 _BARE = ("add", "sub", "mul")
 """Rounds to nearest even if no direction is named; the qualifier .rn is then one of those that change nothing."""
@@ -65,25 +65,11 @@ def _register_directions() -> None:
             way = "" if opcode in _BARE and direction == "rn" else f".{direction}"
             build = value_builder(_f32(odd, direction, bool(flush), bool(saturate)), ("f4",) * count)
             _add(f"{opcode}{way}{flush}{saturate}.f32", build)
-        for direction in rounding.DIRECTIONS:
-            word = "fma" if opcode == "mad" else opcode
-            if direction == "rn":
-                build = value_builder(_NEAREST_F64[word], ("f8",) * count)
-            else:
-                build = value_builder(rounding.of_f64(word, direction), ("f8",) * count)
-            way = "" if opcode in _BARE and direction == "rn" else f".{direction}"
-            _add(f"{opcode}{way}.f64", build)
-
-
-_NEAREST_F64: dict[str, Callable[..., Lanes]] = {
-    "add": lambda a, b: numbers.canonical_f64(a + b),
-    "sub": lambda a, b: numbers.canonical_f64(a - b),
-    "mul": lambda a, b: numbers.canonical_f64(a * b),
-    "div": lambda a, b: numbers.canonical_f64(a / b),
-    "rcp": lambda a: numbers.canonical_f64(1 / a),
-    "sqrt": lambda a: numbers.canonical_f64(np.sqrt(a)),
-    "fma": numbers.fma_f64,
-}
+        for direction in rounding.DIRECTIONS[1:]:
+            exact = rounding.of_f64("fma" if opcode == "mad" else opcode, direction)
+            operation(f"{opcode}.{direction}.f64")(value_builder(exact, ("f8",) * count))
+    operation("mad.rn.f64")(value_builder(numbers.fma_f64, ("f8",) * 3))
+    operation("sqrt.rn.f64")(value_builder(lambda a: numbers.canonical_f64(np.sqrt(a)), ("f8",)))
 
 
 # One operand: signs, minima of flushed numbers

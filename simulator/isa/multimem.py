@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from cases.multimem import FORMS
-from simulator.isa.atomic import serve
 from simulator.isa.memory import ORDER, check_order, element_type, extend, rows_of, slots_of
 from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, operation
 from simulator.isa.spaces import address_reader
@@ -86,7 +85,8 @@ def _red(instruction: Instruction, bind: Binder) -> Run:
         values = rows_of(frame, sources, unsigned).view(kind)
         for span in spans:
             for place in range(values.shape[1]):
-                serve(space, span.index + place * size, kind, _adder(function, values[:, place]))
+                index, change = span.index + place * size, _adder(function, values[:, place])
+                space.version += space.exchange(index, kind, change, space.lane_order(frame.count))[1]
 
     return run
 

@@ -7,6 +7,7 @@ integers with integers, floats with floats. Opcodes that are not in the table be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -40,9 +41,9 @@ def refusal(instruction: Instruction, types: Mapping[str, str]) -> str:
     guard = instruction.guard
     if guard is not None and types.get(guard[0].name, "pred") != "pred":
         return f"does not assemble: the guard {_name(guard[0].name)} is .{types[guard[0].name]}, it must be .pred"
+    kinds = tuple(word for word in instruction.qualifiers if word in TYPES)
     rule = _RULES.get(instruction.opcode)
-    kinds = [word for word in instruction.qualifiers if word in TYPES]
-    needs = None if rule is None else rule(instruction, kinds)
+    needs = _listed(instruction, kinds) if rule is None else rule(instruction, kinds)
     if needs is None:
         return ""
     operands = instruction.operands
@@ -160,139 +161,90 @@ def _name(register: str) -> str:
 
 # What each opcode takes
 
-Rule = Callable[[Instruction, list[str]], list[Need] | None]
-_U32, _B32, _PRED, _ADDRESS, _ANY = Need("u32"), Need("b32"), Need("pred"), Need("address"), Need("")
-_RULES: dict[str, Rule] = {}
+Rule = Callable[[Instruction, tuple[str, ...]], list[Need] | None]
+_OF_TWO = "abs neg rcp sqrt rsqrt sin cos lg2 ex2 tanh not cnot brev cvta"
+_OF_THREE = "add sub mul div rem addc subc copysign and or xor mul24"
+_SHAPES = {
+    **dict.fromkeys(_OF_TWO.split(), "=t t"),
+    **dict.fromkeys(_OF_THREE.split(), "=t t t"),
+    **dict.fromkeys(("fma", "sad", "mad", "mad24", "madc"), "=t t t t"),
+    **dict.fromkeys(("min", "max"), "=t t t any?"),
+    **dict.fromkeys(("shl", "shr", "szext"), "=t t u32"),
+    **dict.fromkeys(("popc", "clz", "bfind"), "=u32 t"),
+    **dict.fromkeys(("dp4a", "dp2a"), "=u32 u32 u32 u32"),
+    "mul.wide": "=wide t t",
+    "mad.wide": "=wide t t wide",
+    "selp": "=t t t pred",
+    "bfe": "=t t u32 u32",
+    "bfi": "=t t t u32 u32",
+    "bmsk": "=u32 u32 u32",
+    "prmt": "=b32 b32 b32 b32",
+    "shf": "=b32 b32 b32 u32",
+    "lop3": "=b32 b32 b32 b32 u32",
+    "isspacep": "=pred any",
+    "setp": "=pred|p t t pred?",
+    "set": "=first last last pred?",
+    "slct": "=first first first last",
+    "testp": "=pred t",
+    "shfl": "=b32|p b32 b32 b32 u32",
+    "vote": "=t pred u32",
+    "match.any": "=u32 t u32",
+    "match.all": "=u32|p t u32",
+    "redux": "=t t u32",
+    "activemask": "=b32",
+    "elect": "=u32|p u32",
+    "nanosleep": "u32",
+}
+"""The operands of an opcode, or of one with a qualifier. t: the type in the name, wide: twice as wide, first and last:
+of two types; =: a result, |p: with a predicate beside it if there is one; ?: it may be left out."""
+_PART = re.compile(r"(=?)(\w+)(\|p)?(\?)?")
+_ADDRESS, _ANY = Need("address"), Need("")
 
 
-def _rule(*opcodes: str) -> Callable[[Rule], Rule]:
-    def note(rule: Rule) -> Rule:
-        _RULES.update(dict.fromkeys(opcodes, rule))
-        return rule
-
-    return note
-
-
-def _result(name: str, **how: bool) -> Need:
-    return Need(name, is_target=True, **how)
-
-
-def _same(count: int, *last: Need) -> Rule:
-    """A result and sources of the one type in the name, then those of other types."""
-
-    def rule(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
-        if len(kinds) != 1:
+def _listed(instruction: Instruction, kinds: tuple[str, ...]) -> list[Need] | None:
+    """What the table says; None if it says nothing."""
+    names = (instruction.opcode, *(f"{instruction.opcode}.{word}" for word in instruction.qualifiers))
+    types = {"any": ""}
+    if len(kinds) == 1:
+        types |= {"t": kinds[0], "wide": f"{kinds[0][0]}{2 * _bits(kinds[0])}"}
+    elif len(kinds) == 2:
+        types |= dict(zip(("first", "last"), kinds, strict=True))
+    needs = []
+    for target, name, pair, optional in _PART.findall(
+        next((_SHAPES[one] for one in names[::-1] if one in _SHAPES), "")
+    ):
+        if (kind := types.get(name, name)) in ("t", "wide", "first", "last"):
             return None
-        return [_result(kinds[0]), *[Need(kinds[0])] * (count - 1), *last]
-
-    return rule
-
-
-def _fixed(*needs: Need) -> Rule:
-    return lambda instruction, kinds: list(needs)
+        needs.append(Need(kind, has_predicate=bool(pair), is_optional=bool(optional), is_target=bool(target)))
+    return needs or None
 
 
-_COUNTS = {
-    2: "abs neg rcp sqrt rsqrt sin cos lg2 ex2 tanh not cnot brev",
-    3: "add sub div rem addc subc copysign and or xor mul24",
-    4: "fma sad mad24 madc",
-}
-for _count, _words in _COUNTS.items():
-    _RULES.update(dict.fromkeys(_words.split(), _same(_count)))
-_RULES |= {
-    "min": _same(3, replace(_ANY, is_optional=True)),
-    "max": _same(3, replace(_ANY, is_optional=True)),
-    "selp": _same(3, _PRED),
-    "shl": _same(2, _U32),
-    "shr": _same(2, _U32),
-    "bfe": _same(2, _U32, _U32),
-    "bfi": _same(3, _U32, _U32),
-    "szext": _same(2, _U32),
-    "cvta": _same(2),
-    "bmsk": _fixed(_result("u32"), _U32, _U32),
-    "prmt": _fixed(_result("b32"), _B32, _B32, _B32),
-    "shf": _fixed(_result("b32"), _B32, _B32, _U32),
-    "dp4a": _fixed(_result("u32"), _U32, _U32, _U32),
-    "dp2a": _fixed(_result("u32"), _U32, _U32, _U32),
-    "activemask": _fixed(_result("b32")),
-    "elect": _fixed(_result("u32", has_predicate=True), _U32),
-    "nanosleep": _fixed(_U32),
-    "isspacep": _fixed(_result("pred"), _ANY),
-}
-
-
-@_rule("mul", "mad")
-def _products(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
-    if len(kinds) != 1:
-        return None
-    own = Need(kinds[0])
-    wide = Need(f"{kinds[0][0]}{2 * _bits(kinds[0])}") if "wide" in instruction.qualifiers else own
-    return [replace(wide, is_target=True), own, own, *([wide] if instruction.opcode == "mad" else [])]
-
-
-@_rule("lop3")
-def _lookup(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
-    if not {"and", "or"}.isdisjoint(instruction.qualifiers):
-        return None
-    return [_result("b32"), _B32, _B32, _B32, _U32]
-
-
-@_rule("popc", "clz", "bfind")
-def _counted(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
-    return [_result("u32"), Need(kinds[0])] if len(kinds) == 1 else None
-
-
-@_rule("setp", "set", "slct", "testp")
-def _compared(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
-    if len(kinds) != (2 if instruction.opcode in ("set", "slct") else 1):
-        return None
-    own, joined = Need(kinds[-1]), replace(_PRED, is_optional=True)
-    if instruction.opcode == "slct":
-        return [_result(kinds[0]), Need(kinds[0]), Need(kinds[0]), own]
-    if instruction.opcode == "testp":
-        return [_result("pred"), own]
-    if instruction.opcode == "set":
-        return [_result(kinds[0]), own, own, joined]
-    return [_result("pred", has_predicate=True), own, own, joined]
-
-
-@_rule("cvt")
-def _converted(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
-    if len(kinds) != 2 or "pack" in instruction.qualifiers:
+def _converted(instruction: Instruction, kinds: tuple[str, ...]) -> list[Need] | None:
+    if len(kinds) != 2:
         return None
     target, source = (Need(one, is_wider=one in _SIMPLE or one == "f16x2") for one in kinds)
-    if any(isinstance(one, Vector) for one in instruction.operands):
-        return None
     more = [] if _SIMPLE.issuperset(kinds) else [replace(source, is_optional=True), replace(_ANY, is_optional=True)]
     return [replace(target, is_target=True), source, *more]
 
 
-@_rule("mov")
-def _moved(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
-    if len(kinds) != 1 or len(instruction.operands) != 2:
-        return None if len(kinds) != 1 else [_result(kinds[0]), Need(kinds[0])]
-    target, source = _result(kinds[0]), Need(kinds[0])
-    sides = []
-    for operand, need in zip(instruction.operands, (target, source), strict=True):
-        if isinstance(operand, Vector):
-            is_plain = kinds[0] in ("b16", "b32", "b64", "b128")
-            count = len(operand.parts)
-            if not is_plain or count not in (2, 4):
-                return [_result(kinds[0], has_predicate=False), Need(kinds[0])]
-            need = replace(need, type=f"b{_bits(kinds[0]) // count}", count=count)
-        sides.append(need)
+def _moved(instruction: Instruction, kinds: tuple[str, ...]) -> list[Need] | None:
+    if len(kinds) != 1:
+        return None
+    sides = [Need(kinds[0], is_target=True), Need(kinds[0])]
+    for at, operand in enumerate(instruction.operands[:2]):
+        count = len(operand.parts) if isinstance(operand, Vector) else 0
+        if count in (2, 4) and kinds[0] in ("b16", "b32", "b64", "b128"):
+            sides[at] = replace(sides[at], type=f"b{_bits(kinds[0]) // count}", count=count)
     return sides
 
 
-@_rule("ld", "ldu", "st", "atom", "red")
-def _accessed(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
+def _accessed(instruction: Instruction, kinds: tuple[str, ...]) -> list[Need] | None:
     words = set(instruction.qualifiers)
-    if len(kinds) != 1 or not words.isdisjoint({"async", "bulk"}):
+    if len(kinds) != 1 or "async" in words:
         return None
-    count = next((int(word[1:]) for word in ("v2", "v4", "v8") if word in words), 1)
-    is_access = instruction.opcode in ("ld", "ldu", "st")
-    own = Need(kinds[0], is_wider=is_access, count=count)
-    if kinds == ["b128"]:  # a register of 128 bits stands there as its halves
+    is_access = instruction.opcode in ("ld", "st")
+    own = Need(kinds[0], is_wider=is_access, count=instruction.elements)
+    if kinds == ("b128",):  # a register of 128 bits stands there as its halves
         own = Need("b64", count=2)
     policy = [Need("b64")] if "L2::cache_hint" in words else []
     if instruction.opcode in ("st", "red"):
@@ -305,26 +257,18 @@ def _accessed(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
     return [result, _ADDRESS, own, *([own] if "cas" in words else []), *policy]
 
 
-@_rule("shfl", "vote", "match", "redux")
-def _together(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
-    words = instruction.qualifiers
-    if len(kinds) != 1 or "sync" not in words:
-        return None
-    if instruction.opcode == "shfl":
-        return [_result("b32", has_predicate=True), _B32, _B32, _B32, _U32]
-    if instruction.opcode == "vote":
-        return [_result(kinds[0]), _PRED, _U32]
-    if instruction.opcode == "match":
-        return [_result("u32", has_predicate="all" in words), Need(kinds[0]), _U32]
-    return [_result(kinds[0]), Need(kinds[0]), _U32]
+def _reduced(instruction: Instruction, kinds: tuple[str, ...]) -> list[Need] | None:
+    """A barrier with a reduction: behind the result a number, perhaps a count, and what is reduced."""
+    middle = [Need("u32")] * (len(instruction.operands) - 2)
+    return [Need(kinds[0], is_target=True), *middle, Need("pred")] if kinds and 1 <= len(middle) <= 2 else None
 
 
-@_rule("bar", "barrier")
-def _reduced(instruction: Instruction, kinds: list[str]) -> list[Need] | None:
-    if "red" not in instruction.qualifiers or len(kinds) != 1:
-        return None
-    middle = [_U32] * (len(instruction.operands) - 2)
-    return [_result(kinds[0]), *middle, _PRED] if 1 <= len(middle) <= 2 else None
+_RULES: dict[str, Rule] = {
+    "cvt": _converted,
+    "mov": _moved,
+    **dict.fromkeys(("ld", "st", "atom", "red"), _accessed),
+    **dict.fromkeys(("bar", "barrier"), _reduced),
+}
 
 
 def wrong_special(instruction: Instruction) -> str:
@@ -362,5 +306,4 @@ def symbols_of(instruction: Instruction) -> list[Symbol]:
 def width_of(instruction: Instruction) -> int:
     """Return how many bytes a load or a store moves."""
     kinds = [word for word in instruction.qualifiers if word in TYPES]
-    count = next((int(word[1:]) for word in ("v2", "v4", "v8") if word in instruction.qualifiers), 1)
-    return count * _bits(kinds[-1]) // 8 if kinds else 0
+    return instruction.elements * _bits(kinds[-1]) // 8 if kinds else 0

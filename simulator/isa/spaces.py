@@ -375,13 +375,14 @@ def store_rows(frame: LaneFrame, space: str, addresses: Lanes, rows: Lanes, inst
 # Conversions and questions
 
 
-def _converted(space: str) -> Any:
-    """cvta: from an address in a space to a generic one. Global and constant addresses stay."""
-    shift = np.uint64(WINDOWS.get(space.partition("::")[0], 0))
+def _converted(space: str, back: bool) -> Any:
+    """cvta: from an address in a space to a generic one, or back. Global and constant addresses stay."""
+    start = WINDOWS.get(space.partition("::")[0], 0)
+    shift = np.uint64(-start % (1 << 64) if back else start)
 
     def build(instruction: Instruction, bind: Binder) -> Run:
         to, source = bind.write(instruction.operands[0]), instruction.operands[1]
-        if isinstance(source, Symbol):
+        if isinstance(source, Symbol) and not back:
             read = symbol_reader(source, bind)
         else:
             origin = bind.read(source, "u8")
@@ -389,20 +390,6 @@ def _converted(space: str) -> Any:
 
         def run(frame: LaneFrame) -> None:
             frame.regs[to][...] = np.asarray(read(frame)).astype(np.uint64) + shift
-
-        return run
-
-    return build
-
-
-def _converted_back(space: str) -> Any:
-    shift = np.uint64(WINDOWS.get(space.partition("::")[0], 0))
-
-    def build(instruction: Instruction, bind: Binder) -> Run:
-        to, origin = bind.write(instruction.operands[0]), bind.read(instruction.operands[1], "u8")
-
-        def run(frame: LaneFrame) -> None:
-            frame.regs[to][...] = frame.regs[origin] - shift
 
         return run
 
@@ -444,7 +431,6 @@ def _is_in(space: str) -> Any:
 
 
 for _space in (*CONVERTED, "shared::cta", "shared::cluster"):
-    operation(f"cvta.{_space}.u64")(_converted(_space))
-    operation(f"cvta.to.{_space}.u64")(_converted_back(_space))
-for _space in (*CONVERTED, "shared::cta", "shared::cluster"):
+    operation(f"cvta.{_space}.u64")(_converted(_space, back=False))
+    operation(f"cvta.to.{_space}.u64")(_converted(_space, back=True))
     operation(f"isspacep.{_space}")(_is_in(_space))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from simulator.isa.bulk import MULTICAST, aims_of, mask_reader
-from simulator.isa.matrices import WARP, whole_warps
+from simulator.isa.matrices import WARP, read_rows, whole_warps
 from simulator.isa.mbarriers import barrier_reader
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, fill, operation
 from simulator.isa.spaces import BARRIER_BYTES, READERS, shared_place, shared_reader, store_rows
@@ -296,7 +296,7 @@ def _commit(instruction: Instruction, bind: Binder) -> Run:
             lane, row = int(frame.view.lanes[position]), batch.shared.shape[1]
             for key in keys:
                 with blamed(position):
-                    batch.mbarriers.check(key)
+                    batch.mbarriers.at(key)
             blocks = tuple(key // row for key in keys)
             batch.tensor_cores.issue(lane, instruction, _Arrival(batch, keys), blocks)
 
@@ -314,7 +314,7 @@ class _Arrival:
         barriers, row = self.batch.mbarriers, self.batch.shared.shape[1]
         phases = [barriers.phase(key) for key in self.keys]
         for key in self.keys:
-            barriers.arrive(key, 1)
+            barriers.at(key).arrive(1)
         places = tuple((key // row, key % row, phase) for key, phase in zip(self.keys, phases, strict=True))
         self.batch.tensor_cores.report(work, "committed", mbarriers=places)
 
@@ -341,17 +341,6 @@ def unpacked(units: Lanes, bits: int, count: int = 16) -> Lanes:
     every = np.unpackbits(units.reshape(-1, ROW_BYTES), axis=1, bitorder="little")[:, : bits * count]
     found: Lanes = every.reshape(len(every), count, bits) @ (1 << np.arange(bits, dtype=np.uint8))
     return found.astype(np.uint8)
-
-
-def read_rows(batch: Any, block: int, places: Lanes, what: str) -> Lanes:
-    """Rows of 16 bytes of a block's shared memory as bytes, (*places, 16). Raises LaneFault for poison."""
-    units = (places + block * batch.shared.shape[1]) // ROW_BYTES
-    if not batch.shared_written.reshape(-1, ROW_BYTES)[units].all():
-        raise LaneFault(0, f"{what} in shared memory that was never written (poison)")
-    if batch.shared_start >= 0:
-        batch.space.settle_at(batch.shared_start + units.reshape(-1) * ROW_BYTES, ROW_BYTES)
-    found: Lanes = batch.shared.reshape(-1, ROW_BYTES)[units]
-    return found
 
 
 def checked_places(places: Lanes, bits: int, name: str, size: int) -> Lanes:

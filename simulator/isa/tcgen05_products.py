@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.matrices import product
+from simulator.isa.matrices import product, read_rows
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, operation
 from simulator.isa.spaces import shared_reader
-from simulator.isa.tcgen05 import GROUPS, checked_places, is_by_pair, read_rows, unpacked
+from simulator.isa.tcgen05 import GROUPS, checked_places, is_by_pair, unpacked
 from simulator.memory.descriptors import DEPTH_BYTES, places_of
 from simulator.memory.space import LaneFault, blamed
 from simulator.memory.tensor_memory import LANES, split

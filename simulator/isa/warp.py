@@ -35,6 +35,13 @@ class Sets:
         out[self.number, self.place] = values
         return out
 
+    def reduced(self, function: Any, values: Lanes) -> Lanes:
+        """What a ufunc makes of the values of each set, one a set."""
+        starts = np.cumsum(np.bincount(self.number)) - np.bincount(self.number)
+        with np.errstate(over="ignore"):
+            found: Lanes = function.reduceat(values[np.argsort(self.number, kind="stable")], starts)
+        return found
+
     def bits(self, flags: npt.NDArray[np.bool_]) -> Lanes:
         """For each row of a table of flags a word, with bit l for place l."""
         found: Lanes = (flags.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(axis=-1).astype(np.uint32)
@@ -171,10 +178,7 @@ def _reduce(instruction: Instruction, bind: Binder) -> Run:
 
     def run(frame: LaneFrame) -> None:
         sets = _sets(frame, masks(frame))
-        order = np.argsort(sets.number, kind="stable")
-        starts = np.searchsorted(sets.number[order], np.arange(sets.count))
-        with np.errstate(over="ignore"):
-            found = function.reduceat(values(frame).view(kind)[order], starts)
+        found = sets.reduced(function, values(frame).view(kind))
         fill(frame.regs[target], found.astype(kind)[sets.number])
 
     return run
@@ -198,13 +202,11 @@ def _reduce_floats(instruction: Instruction, bind: Binder) -> Run:
 
     def run(frame: LaneFrame) -> None:
         sets = _sets(frame, masks(frame))
-        order = np.argsort(sets.number, kind="stable")
-        starts = np.searchsorted(sets.number[order], np.arange(sets.count))
-        bits = values(frame).view(np.uint32)[order]
+        bits = values(frame).view(np.uint32)
         magnitudes = bits & np.uint32(0x7FFFFFFF)
         keys = magnitudes.view(np.int32) if is_abs else _flipped(bits.view(np.int32))
         keys = np.where(magnitudes > 0x7F800000, np.int32(of_nan), keys)
-        found = function.reduceat(keys, starts)
+        found = sets.reduced(function, keys)
         made = _flipped(found).view(np.uint32)
         made[found == of_nan] = _CANONICAL_NAN
         fill(frame.regs[target], made[sets.number])

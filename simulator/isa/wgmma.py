@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.matrices import INTEGER_KINDS, KINDS, gathered, product, registers_of, scattered
+from simulator.isa.matrices import INTEGER_KINDS, KINDS, gathered, product, read_rows, registers_of, scattered
 from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, UnknownInstruction, operation
-from simulator.memory.descriptors import ROW_BYTES, Descriptor, extent_of, places_of
-from simulator.memory.space import LaneFault, fault_where
+from simulator.memory.descriptors import Descriptor, extent_of, places_of
+from simulator.memory.space import LaneFault, blamed, fault_where
 from simulator.number.products import BITS, Precision
 from simulator.observe.events import ProductMoment, tell
 from simulator.observe.lanes import WARPGROUP
@@ -124,18 +124,13 @@ def _read(
     batch = frame.batch
     places = [places_of(one, rows, is_transposed) for one in descriptors.tolist()]
     blocks = batch.blocks_of(np.asarray(frame.view.lanes)[::WARPGROUP])
+    raw = []
     for position, (given, block) in enumerate(zip(descriptors.tolist(), blocks.tolist(), strict=True)):
         _check(extent_of(given, rows, is_transposed), given, batch.shared_bytes, position * WARPGROUP, name)
         _check_swizzle(frame, block, places[position].reshape(-1), given, position * WARPGROUP, name)
-    units = (np.stack(places) + (blocks * batch.shared.shape[1])[:, None, None]) // ROW_BYTES
-    good = batch.shared_written.reshape(-1, ROW_BYTES)[units].all(axis=(1, 2, 3))
-    if not good.all():
-        text = f"{name} of wgmma in shared memory that was never written (poison)"
-        raise LaneFault(int(np.argmin(good)) * WARPGROUP, text)
-    if batch.shared_start >= 0:
-        batch.space.settle_at(batch.shared_start + units.reshape(-1) * ROW_BYTES, ROW_BYTES)
-    raw = batch.shared.reshape(-1).view("u8").reshape(-1, 2)[units]
-    elements = raw.reshape(len(places), len(places[0]), -1).view(f"u{bits // 8}")
+        with blamed(position * WARPGROUP):
+            raw.append(read_rows(batch, block, places[position], f"{name} of wgmma"))
+    elements = np.stack(raw).reshape(len(places), len(places[0]), -1).view(f"u{bits // 8}")
     return (np.ascontiguousarray(elements.transpose(0, 2, 1)) if is_transposed else elements), places
 
 

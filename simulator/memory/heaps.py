@@ -217,10 +217,3 @@ class Heaps:
     def host_read(self, allocation: Allocation, offset_bytes: int, size_bytes: int) -> npt.NDArray[np.uint8]:
         start = allocation.start + offset_bytes
         return self.memory[start : start + size_bytes].copy()
-
-    def host_poison(self, allocation: Allocation, offset_bytes: int, size_bytes: int) -> None:
-        """Make bytes unwritten again."""
-        start = allocation.start + offset_bytes
-        self._make_unwritten(start, start + size_bytes)
-        allocation.unwritten = True
-        self.version += 1

@@ -15,7 +15,6 @@ from simulator.observe.events import (
     BarrierArrived,
     BarrierCompleted,
     CopiesAwaited,
-    CopiesCommitted,
     CopyMoment,
     Fence,
     HostEvent,
@@ -44,12 +43,9 @@ class Order(Listener):
         self.space = space
         self.queued: dict[int, int] = defaultdict(int)
         self.barriers: dict[tuple[int, str, int, int], list[Clock]] = defaultdict(list)
-        self.numbers: dict[tuple[int, int], int] = {}
         self.clusters: dict[tuple[int, int, int], Released] = defaultdict(dict)
-        self.turns: dict[int, Ids] = {}
         self.mbarriers: dict[tuple[int, int, int, int], _Mbarrier] = defaultdict(_Mbarrier)
         self.copies: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-        self.committed: dict[tuple[int, int], int] = {}
         self.written: Clock | None = None
 
     @property
@@ -93,9 +89,6 @@ class Order(Listener):
         numbers = [0] * len(units) if event.numbers is None else event.numbers.tolist()
         for one, unit, number in sorted(set(zip(who.tolist(), units.tolist(), numbers, strict=True))):
             self.barriers[id(launched), event.unit, unit, number].append(self.clocks.snapshot(one))
-        if event.unit == "block":
-            for lane, number in zip(ids_of(event.lanes).tolist(), numbers, strict=True):
-                self.numbers[id(launched), lane] = number
 
     def barrier_completed(self, event: BarrierCompleted) -> None:
         launched = event.launched
@@ -109,7 +102,7 @@ class Order(Listener):
         who = self.clocks.observers_of(launched, lanes)
         for unit in np.unique(units).tolist():
             mine = np.flatnonzero(units == unit)
-            number = self.numbers.get((id(launched), int(lanes[mine[0]])), 0) if event.unit == "block" else 0
+            number = 0 if event.numbers is None else int(event.numbers[mine[0]])
             known = self.barriers.pop((id(launched), event.unit, unit, number), None)
             if known:
                 clock = np.maximum.reduce(known)
@@ -117,28 +110,22 @@ class Order(Listener):
                     self.clocks.join(one, clock)
 
     def _arrived_at_clusters(self, event: BarrierArrived) -> None:
-        """Arrivals at the barriers of clusters, each in the phase that its lane's number of arrivals says."""
-        launched, lanes = event.launched, ids_of(event.lanes)
-        if id(launched) not in self.turns:
-            self.turns[id(launched)] = np.zeros(launched.lanes, np.int64)
-        turns = self.turns[id(launched)]
         is_relaxed = "relaxed" in event.instruction.qualifiers
-        columns = (self.clocks.observers_of(launched, lanes), launched.clusters_of(lanes), turns[lanes])
-        for who, cluster, turn in sorted(set(zip(*(one.tolist() for one in columns), strict=True))):
+        for who, cluster, phase in self._phases(event):
             released = self.clocks.arrived(who, _CLUSTER, is_relaxed)
-            merge(self.clusters[id(launched), cluster, turn], released)
-        turns[lanes] += 1
+            merge(self.clusters[id(event.launched), cluster, phase], released)
 
     def _passed_clusters(self, event: BarrierCompleted) -> None:
+        for who, cluster, phase in self._phases(event):
+            self.clusters.pop((id(event.launched), cluster, phase - 1), None)  # all have waited for that
+            self.clocks.passed(who, self.clusters[id(event.launched), cluster, phase], _CLUSTER)
+
+    def _phases(self, event: BarrierArrived | BarrierCompleted) -> list[tuple[int, int, int]]:
+        """Observers at the barriers of clusters, each with its cluster and the phase there."""
         launched, lanes = event.launched, ids_of(event.lanes)
-        columns = (
-            self.clocks.observers_of(launched, lanes),
-            launched.clusters_of(lanes),
-            self.turns[id(launched)][lanes] - 1,
-        )
-        for who, cluster, turn in sorted(set(zip(*(one.tolist() for one in columns), strict=True))):
-            self.clusters.pop((id(launched), cluster, turn - 1), None)  # all have waited for that
-            self.clocks.passed(who, self.clusters[id(launched), cluster, turn], _CLUSTER)
+        assert event.numbers is not None
+        columns = (self.clocks.observers_of(launched, lanes), launched.clusters_of(lanes), event.numbers)
+        return sorted(set(zip(*(one.tolist() for one in columns), strict=True)))
 
     def mbarrier(self, event: MbarrierOperation) -> None:
         launched = event.launched
@@ -191,18 +178,12 @@ class Order(Listener):
                 self.written = access.clock.copy()
                 self.written[BASE, access.observer] = access.count
 
-    def copies_committed(self, event: CopiesCommitted) -> None:
-        for lane, group in zip(ids_of(event.lanes).tolist(), event.groups.tolist(), strict=True):
-            self.committed[id(event.launched), lane] = group + 1
-
     def copies_awaited(self, event: CopiesAwaited) -> None:
-        if event.reads_only:
+        if event.reads_only or "bulk" not in event.instruction.qualifiers:
             return
         clocks = self.clocks
-        for lane in ids_of(event.lanes).tolist():
-            key = (id(event.launched), lane)
-            ended = self.committed.get(key, 0) - event.allowed
-            counts = [count for group, count in self.copies.get(key, ()) if group < ended]
+        for lane, ended in zip(ids_of(event.lanes).tolist(), event.groups.tolist(), strict=True):
+            counts = [count for group, count in self.copies.get((id(event.launched), lane), ()) if group < ended]
             if counts:
                 (who,) = clocks.distinct(event.launched, range(lane, lane + 1))
                 row = clocks.rows[who]
@@ -244,15 +225,7 @@ class Order(Listener):
         self._clear()
 
     def _clear(self) -> None:
-        for one in (
-            self.barriers,
-            self.numbers,
-            self.clusters,
-            self.turns,
-            self.mbarriers,
-            self.copies,
-            self.committed,
-        ):
+        for one in (self.barriers, self.clusters, self.mbarriers, self.copies):
             one.clear()
         self.space.copies.clear()
         self.clocks.release()

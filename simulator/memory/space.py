@@ -171,11 +171,7 @@ class Space(Heaps):
         if low < 0 or high >= self.heaps_end:
             self._beyond_heaps(view.rank, addresses, index, width_bytes, action)
         self._aligned(span, addresses)
-        span.allocation = self._one_allocation(low, high + width_bytes)
-        if span.allocation is None:
-            self._bounds(index, addresses, width_bytes, action)
-        if self.local and (span.allocation is None or span.allocation.number in self.local):
-            self._only_own(view.rank, index, addresses, width_bytes, action)
+        span.allocation = self._checked(view.rank, low, high, index, addresses, width_bytes, action)
         if self.events.access:
             target: int | Indices = span.allocation.rank if span.allocation else self.owners(index)
             self._report(view, addresses, span, instruction, action, target)
@@ -219,11 +215,8 @@ class Space(Heaps):
         for rank in range(self.world_size):
             shift = rank * self.capacity
             here = Span(index + shift, one.low + shift, one.shape, width_bytes, None)
-            here.allocation = self._one_allocation(low + shift, high + shift + width_bytes)
-            if here.allocation is None:
-                self._bounds(here.index, addresses, width_bytes, f"{action} (replica of rank {rank})")
-            if self.local:
-                self._only_own(-1, here.index, addresses, width_bytes, f"{action} (replica of rank {rank})")
+            what = f"{action} (replica of rank {rank})"
+            here.allocation = self._checked(-1, low + shift, high + shift, here.index, addresses, width_bytes, what)
             spans.append(here)
         if self.events.access:
             self._report(view, addresses, one, instruction, action, MULTICAST_TARGET)
@@ -248,11 +241,10 @@ class Space(Heaps):
             viewer = view.rank if isinstance(view.rank, int) else view.rank[at]
             some, where = index[at], addresses[at]
             with blamed(at):
-                if int(some.min()) < 0 or int(some.max()) >= self.heaps_end:
+                low, high = int(some.min()), int(some.max())
+                if low < 0 or high >= self.heaps_end:
                     self._beyond_heaps(viewer, where, some, size, "load")
-                self._bounds(some, where, size, "load")
-                if self.local:
-                    self._only_own(viewer, some, where, size, "load")
+                self._checked(viewer, low, high, some, where, size, "load")
         return index
 
     def read_parts(
@@ -283,12 +275,7 @@ class Space(Heaps):
         start = int(index[0])
         if start < 0 or start >= self.heaps_end:
             self._beyond_heaps(rank, addresses, index, size_bytes, action)
-        found = self._one_allocation(start, start + size_bytes)
-        if found is None:
-            self._bounds(index, addresses, size_bytes, action)
-            raise AssertionError("bounds are right, and there is no allocation")
-        if found.number in self.local:
-            self._only_own(rank, index, addresses, size_bytes, action)
+        self._checked(rank, start, start, index, addresses, size_bytes, action)
         return start
 
     def resolve_stretches(self, rank: int, address: int, stretches: list[tuple[int, int]], action: str) -> int:
@@ -310,10 +297,7 @@ class Space(Heaps):
         replicas = [start + one * self.capacity for one in range(self.world_size)]
         for owner, index in enumerate(replicas):
             where = np.array([index], np.int64), np.array([address], np.uint64)
-            if self._one_allocation(index, index + size_bytes) is None:
-                self._bounds(*where, size_bytes, f"{what} (replica of rank {owner})")
-            if self.local:
-                self._only_own(-1, *where, size_bytes, f"{what} (replica of rank {owner})")
+            self._checked(-1, index, index, *where, size_bytes, f"{what} (replica of rank {owner})")
         return replicas
 
     def read_bulk(self, index: int, size_bytes: int) -> npt.NDArray[np.uint8]:
@@ -372,6 +356,27 @@ class Space(Heaps):
         number = int(self.granules[low // GRANULE_BYTES])
         found = self.allocations[number] if number > 0 else None
         return found if found is not None and found.start <= low and end <= found.end else None
+
+    def _checked(
+        self,
+        viewer: int | Indices,
+        low: int,
+        high: int,
+        index: Indices,
+        addresses: Addresses,
+        width_bytes: int,
+        action: str,
+    ) -> Allocation | None:
+        """Raise LaneFault for what is outside tensors, or in local ones of others; low, high: the ends of index.
+
+        Returns the allocation if all lanes are in one.
+        """
+        found = self._one_allocation(low, high + width_bytes)
+        if found is None:
+            self._bounds(index, addresses, width_bytes, action)
+        if self.local and (found is None or found.number in self.local):
+            self._only_own(viewer, index, addresses, width_bytes, action)
+        return found
 
     def _bounds(self, index: Indices, addresses: Addresses, width_bytes: int, action: str) -> None:
         numbers = self.granules.take(index // GRANULE_BYTES)

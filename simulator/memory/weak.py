@@ -321,22 +321,15 @@ class WeakSpace(Space):
         now = self._now
         assert now is not None
         who = self.clocks.observers_of(now.view.launched, now.view.lanes)
-        can_be_fast = not now.manner.is_strong and span.width_bytes % WORD_BYTES == 0
+        can_be_fast = np.bool_(not now.manner.is_strong and span.width_bytes % WORD_BYTES == 0)
         words = self._words(span)
         if now.view.launched.has_whole_lines and _are_whole_lines(now.view, span):
             self._show(words)
             super().scatter(span, rows)
             return
-        slow: npt.NDArray[np.bool_] = np.full(len(who), not can_be_fast)
-        while True:  # a history takes in both words of eight bytes, and so another lane's
-            latest = self.latest[words]
-            if can_be_fast:
-                slow = np.asarray(self._uncovered(latest, who[:, None], now.alias).any(axis=1))
-            new = np.unique(words[slow][latest[slow] != SLOW] // 2)
-            if not len(new):
-                break
-            for number in new.tolist():
-                self._unit(number)
+        latest, slow = self._by_histories(
+            words, lambda latest: ~can_be_fast | self._uncovered(latest, who[:, None], now.alias)
+        )
         fast = np.flatnonzero(~slow)
         if len(fast):
             counts = self.clocks.rows[who[fast], 0, who[fast]]
@@ -349,6 +342,18 @@ class WeakSpace(Space):
                 place = self._begin(now, lane)
                 self._write(int(who[lane]), start, data[lane], now)
                 self._end(place, now, lane, start, data[lane])
+
+    def _by_histories(self, words: Indices, uncovered: Callable[[Any], Any]) -> tuple[Any, npt.NDArray[np.bool_]]:
+        """Return the latest stores of words, a row an access, and which accesses go through histories, which are made:
+        those of which some word's latest store is uncovered."""
+        while True:  # a history takes in both words of eight bytes, and so another access's
+            latest = self.latest[words]
+            slow: npt.NDArray[np.bool_] = np.asarray(uncovered(latest).any(axis=1))
+            new = np.unique(words[slow][latest[slow] != SLOW] // 2)
+            if not len(new):
+                return latest, slow
+            for number in new.tolist():
+                self._unit(number)
 
     def _show(self, words: Indices) -> None:
         """What is stored to words next is visible to all at once."""
@@ -610,14 +615,7 @@ class WeakSpace(Space):
             super().write_bulk(index, data, chosen)
             return
         words = (np.arange(index, index + len(data), WORD_BYTES) // WORD_BYTES)[:, None]
-        while True:
-            latest = self.latest[words]
-            slow = self._uncovered_by_copy(latest, access)[:, 0]
-            new = np.unique(words[slow][latest[slow] != SLOW] // 2)
-            if not len(new):
-                break
-            for number in new.tolist():
-                self._unit(number)
+        latest, slow = self._by_histories(words, lambda latest: self._uncovered_by_copy(latest, access))
         fast = np.flatnonzero(~slow)
         if len(fast):
             ones = np.ones(len(fast), np.int64)
@@ -707,11 +705,6 @@ class WeakSpace(Space):
     def make_poison(self, index: int, size_bytes: int) -> None:
         super().make_poison(index, size_bytes)
         self._forget(index, index + size_bytes)
-
-    def host_poison(self, allocation: Allocation, offset_bytes: int, size_bytes: int) -> None:
-        super().host_poison(allocation, offset_bytes, size_bytes)
-        start = allocation.start + offset_bytes
-        self._forget(start, start + size_bytes)
 
 
 def _with_mask(one: Access, mask: int) -> Access:

@@ -140,12 +140,14 @@ def to_odd_f32(values: Doubles) -> Floats:
     return out
 
 
+def fused_odd(a: Floats, b: Floats, c: Floats) -> Doubles:
+    """a * b + c: the product is exact in float64, the sum is rounded there to odd."""
+    return odd_f64(*two_sum(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)))
+
+
 def fma_f32(a: Floats, b: Floats, c: Floats) -> Floats:
-    """a * b + c, rounded once: the product is exact in float64, the sum is rounded there to odd."""
-    product = a.astype(np.float64) * b.astype(np.float64)
-    addend = c.astype(np.float64)
-    total, error = two_sum(product, addend)
-    return canonical_f32(_odd_f64(total, error).astype(np.float32))
+    """a * b + c, rounded once."""
+    return canonical_f32(fused_odd(a, b, c).astype(np.float32))
 
 
 def fma_f64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
@@ -154,10 +156,10 @@ def fma_f64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     Where an error could be too small or a product too big for float64, Python's fractions take over.
     """
     a, b, c = np.broadcast_arrays(a, b, c)
-    product, low = _two_product(a, b)
+    product, low = two_product(a, b)
     middle, least = two_sum(c, low)
     high, rest = two_sum(product, middle)
-    out = high + _odd_f64(*two_sum(least, rest))
+    out = high + odd_f64(*two_sum(least, rest))
     plain = ~(np.isfinite(a) & np.isfinite(b)) | (a == 0) | (b == 0)
     out[plain] = (a * b + c)[plain]
     kept = np.isfinite(a) & np.isfinite(b) & ~np.isfinite(c)
@@ -165,12 +167,12 @@ def fma_f64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     size_a, size_b = np.abs(a), np.abs(b)
     safe = (np.minimum(size_a, size_b) > 2.0**-480) & (np.maximum(size_a, size_b) < 2.0**480) & (np.abs(c) < 2.0**1000)
     for index in np.flatnonzero(~(safe | plain | kept)):
-        out[index] = _once(Fraction(float(a[index])) * Fraction(float(b[index])) + Fraction(float(c[index])))
+        out[index] = once(Fraction(float(a[index])) * Fraction(float(b[index])) + Fraction(float(c[index])))
     return canonical_f64(out)
 
 
-def _two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
-    """Dekker's: the rounded product and its error, from halves of 26 bits whose products are exact."""
+def two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    """Return, by Dekker, the rounded product and its error, from halves of 26 bits whose products are exact."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halved(a), _halved(b)
     return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
@@ -184,8 +186,7 @@ def _halved(a: Doubles) -> tuple[Doubles, Doubles]:
 
 def fma_odd(a: Floats, b: Floats, c: Floats) -> Floats:
     """a * b + c of values that 16 bits hold, rounded to odd in float32: rounded to 16 bits it is rounded once."""
-    total, error = two_sum(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64))
-    return to_odd_f32(_odd_f64(total, error))
+    return to_odd_f32(fused_odd(a, b, c))
 
 
 def pick_floats(a: Lanes, b: Lanes, larger: bool, propagate: bool) -> Lanes:
@@ -231,8 +232,8 @@ def two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
     return total, (a - (total - part)) + (b - part)
 
 
-def _odd_f64(total: Doubles, error: Doubles) -> Doubles:
-    """total + error (|error| at most half a unit of total), rounded to odd in float64."""
+def odd_f64(total: Doubles, error: Doubles) -> Doubles:
+    """Return total + error (|error| at most half a unit of total), rounded to odd in float64."""
     inexact = (error != 0) & np.isfinite(total) & np.isfinite(error)
     if not inexact.any():
         return total
@@ -268,7 +269,7 @@ def exact_sum(parts: list[Floats], significant_bits: int = 24) -> Doubles:
     if not error.any() and not special.any():
         return total
     folded, residue = two_sum(total, error)
-    out = _odd_f64(folded, residue)
+    out = odd_f64(folded, residue)
     for index in np.argwhere(lost & ~special):
         out[tuple(index)] = _fsum_to_odd([float(part[tuple(index)]) for part in parts])
     if special.any():
@@ -295,11 +296,11 @@ def _sum_once(values: list[float]) -> float:
     special = [value for value in values if not math.isfinite(value)]
     if special:
         return sum(special)
-    return _once(sum(map(Fraction, values), Fraction(0)))
+    return once(sum(map(Fraction, values), Fraction(0)))
 
 
-def _once(exact: Fraction) -> float:
-    """Rounded to float64; what is too big is an infinity."""
+def once(exact: Fraction) -> float:
+    """Return a fraction rounded to float64; what is too big is an infinity."""
     try:
         return float(exact)
     except OverflowError:
@@ -325,4 +326,4 @@ def _binades(parts: list[Floats]) -> int:
 def _fsum_to_odd(values: list[float]) -> float:
     total = math.fsum(values)
     error = math.fsum([*values, -total])
-    return float(_odd_f64(np.array([total]), np.array([error]))[0])
+    return float(odd_f64(np.array([total]), np.array([error]))[0])

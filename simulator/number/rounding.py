@@ -7,6 +7,7 @@ Directions: "rn" nearest even, "rz" to zero, "rm" down, "rp" up.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -18,13 +19,14 @@ from simulator.number.numbers import (
     Doubles,
     Floats,
     Lanes,
-    _odd_f64,
-    _two_product,
     canonical_f32,
     canonical_f64,
     f32_to_bf16,
     f32_to_f16,
+    odd_f64,
+    once,
     to_odd_f32,
+    two_product,
     two_sum,
 )
 
@@ -69,20 +71,14 @@ def to_f16(values: Doubles, direction: str) -> Lanes:
 
 def to_bf16(values: Doubles, direction: str) -> Lanes:
     """float64 to the bits of bfloat16."""
-    nearest = f32_to_bf16(to_odd_f32(values))
     if direction == "rn":
-        return nearest
-    wide = np.left_shift(nearest, np.uint32(16), dtype=np.uint32).view(np.float32).astype(np.float64)
-    bits = nearest.astype(np.int32)
-    down, up = (values < wide), (values > wide)
-    negative = (bits & 0x8000) != 0
-    if direction == "rz":
-        bits = np.where(np.abs(wide) > np.abs(values), bits - 1, bits)
-    elif direction == "rm":
-        bits = np.where(down, np.where(negative, bits + 1, np.where(bits == 0, 0x8001, bits - 1)), bits)
-    else:
-        bits = np.where(up, np.where(negative, np.where(bits == 0x8000, 1, bits - 1), bits + 1), bits)
-    out: Lanes = bits.astype(np.uint16)
+        return f32_to_bf16(to_odd_f32(values))
+    cut = to_f32(values, "rz")
+    words = cut.view(np.uint32)
+    out: Lanes = (words >> np.uint32(16)).astype(np.uint16)
+    if direction != "rz":
+        is_cut = (words & np.uint32(0xFFFF) != 0) | (cut != values)
+        out += is_cut & (np.signbit(values) == (direction == "rm"))
     out[np.isnan(values)] = NAN16
     return out
 
@@ -91,7 +87,7 @@ def to_bf16(values: Doubles, direction: str) -> Lanes:
 
 
 def sum_odd(a: Floats, b: Floats) -> Doubles:
-    return _odd_f64(*two_sum(a.astype(np.float64), b.astype(np.float64)))
+    return odd_f64(*two_sum(a.astype(np.float64), b.astype(np.float64)))
 
 
 def difference_odd(a: Floats, b: Floats) -> Doubles:
@@ -104,16 +100,12 @@ def product_odd(a: Floats, b: Floats) -> Doubles:
     return out
 
 
-def fused_odd(a: Floats, b: Floats, c: Floats) -> Doubles:
-    return _odd_f64(*two_sum(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)))
-
-
 def quotient_odd(a: Floats, b: Floats) -> Doubles:
     x, y = a.astype(np.float64), b.astype(np.float64)
     quotient = x / y
-    product, low = _two_product(quotient, y)
+    product, low = two_product(quotient, y)
     rest = (x - product) - low
-    return _odd_f64(quotient, np.where(y < 0, -rest, rest))
+    return odd_f64(quotient, np.where(y < 0, -rest, rest))
 
 
 def reciprocal_odd(a: Floats) -> Doubles:
@@ -123,8 +115,8 @@ def reciprocal_odd(a: Floats) -> Doubles:
 def root_odd(a: Floats) -> Doubles:
     x = a.astype(np.float64)
     root = np.sqrt(x)
-    product, low = _two_product(root, root)
-    return _odd_f64(root, (x - product) - low)
+    product, low = two_product(root, root)
+    return odd_f64(root, (x - product) - low)
 
 
 # float64: the sign of the error decides; Python's fractions where float64 can't tell it
@@ -189,32 +181,20 @@ def _directed(nearest: float, error: Fraction, direction: str) -> float:
     return nearest
 
 
-_PLAIN: dict[str, Any] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "rcp": lambda a: np.float64(1) / a,
+_PLAIN: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "rcp": lambda a: 1 / a,
     "sqrt": np.sqrt,
     "fma": lambda a, b, c: _fused(a, b, c),
 }
-_EXACT: dict[str, Callable[..., Fraction]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "rcp": lambda a: 1 / a,
-    "fma": lambda a, b, c: a * b + c,
-}
+_EXACT: dict[str, Callable[..., Fraction]] = {**_PLAIN, "fma": lambda a, b, c: a * b + c}
 
 
 def _fused(a: Any, b: Any, c: Any) -> float:
     if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
         return float(a * b + c) if not (np.isfinite(a) and np.isfinite(b)) else float(c)
     exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
-    if exact == 0:
-        return float(a * b + c)
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
+    return once(exact) if exact else float(a * b + c)

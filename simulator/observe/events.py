@@ -150,7 +150,8 @@ class BarrierArrived(LaneEvent):
     """Lanes came to a barrier. unit: who meets there, "warp", "block" or "cluster".
 
     At the barrier of a cluster lanes arrive (barrier.cluster.arrive, the instruction) and go on; they wait later.
-    numbers: of barriers of a block that are not all barrier 0 of all threads, each lane's barrier.
+    numbers: of barriers of a block that are not all barrier 0 of all threads, each lane's barrier; of the barrier of a
+    cluster each lane's phase, from 0.
     """
 
     instruction: Instruction
@@ -162,12 +163,14 @@ class BarrierArrived(LaneEvent):
 class BarrierCompleted(LaneEvent):
     """Barriers of one or more units are complete: all lanes of these units that had arrived go on.
 
-    unit as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes. At the barrier
-    of a cluster the lanes are those that go on from barrier.cluster.wait; lanes that come there after all have arrived
-    are an event of their own. All lanes of a cluster arrive once in each phase, and wait before they arrive again.
+    unit and numbers as in BarrierArrived. Threads that have returned count as arrived and are not among the lanes. At
+    the barrier of a cluster the lanes are those that go on from barrier.cluster.wait; lanes that come there after all
+    have arrived are an event of their own. All lanes of a cluster arrive once in each phase, and wait before they
+    arrive again.
     """
 
     unit: str
+    numbers: Ids | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -284,25 +287,14 @@ class LaneCopyMoment(LaneEvent):
 
 
 @dataclass(slots=True, eq=False)
-class CopiesCommitted(LaneEvent):
-    """Lanes closed a group: of bulk copies (cp.async.bulk.commit_group) or of their own (cp.async.commit_group).
-
-    groups: its number, one a lane; -1 of a lane that never issued a bulk copy that belongs to a group.
-    """
-
-    instruction: Instruction
-    groups: Ids
-
-
-@dataclass(slots=True, eq=False)
 class CopiesAwaited(LaneEvent):
-    """Lanes go on after a wait for groups, of bulk copies or of their own: all but the latest `allowed` are over.
+    """Lanes go on after a wait for groups, of bulk copies or of their own: those below a number, one a lane, are over.
 
     reads_only (.read): over means that the sources were read; else that the destinations were written.
     """
 
     instruction: Instruction
-    allowed: int
+    groups: Ids
     reads_only: bool
 
 
@@ -472,8 +464,6 @@ class Listener:
 
     def lane_copy(self, event: LaneCopyMoment) -> None: ...
 
-    def copies_committed(self, event: CopiesCommitted) -> None: ...
-
     def copies_awaited(self, event: CopiesAwaited) -> None: ...
 
     def product(self, event: ProductMoment) -> None: ...
@@ -508,33 +498,14 @@ class Events:
     step: the number of the world's step that was the latest to begin.
     """
 
-    __slots__ = ("_listeners", "step", *KINDS)
-
-    access: Told
-    shared_access: Told
-    fence: Told
-    barrier_arrived: Told
-    barrier_completed: Told
-    mbarrier: Told
-    copy: Told
-    lane_copy: Told
-    copies_committed: Told
-    copies_awaited: Told
-    product: Told
-    tensor: Told
-    printed: Told
-    stepped: Told
-    launch_began: Told
-    launch_ended: Told
-    host: Told
-    host_access: Told
-    stored: Told
-    late: Told
-
     def __init__(self) -> None:
         self.step = 0
         self._listeners: list[Listener] = []
         self._sort()
+
+    def __getattr__(self, kind: str) -> Told:
+        """For type checkers: each of KINDS is an attribute."""
+        raise AttributeError(kind)
 
     def add(self, listener: Listener) -> None:
         """Tell the listener the events whose methods it overrides, from now on."""

@@ -84,6 +84,11 @@ class Clusters:
         ]
         return clusters // self.count * math.prod(self.grid) + linear(places, self.grid)
 
+    def pair_of(self, block: int) -> list[int]:
+        """Return the blocks of a block's pair, the one with the even rank in the cluster first."""
+        even, number = int(self.ranks_of(block)) & ~1, self.numbers_of(block)
+        return [int(self.blocks_of(number, rank)) for rank in (even, even + 1) if rank < self.size]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Launched:

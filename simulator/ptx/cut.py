@@ -13,7 +13,6 @@ from simulator.ptx.ir import Address, Block, Instruction, Kernel, Register
 
 _UNSEEN = frozenset({"param", "param::entry", "param::func", "local", "const"})
 """State spaces that no other thread writes while a kernel runs."""
-_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def is_access(instruction: Instruction) -> bool:
@@ -45,7 +44,7 @@ def elements_of(instruction: Instruction) -> int:
         return 1
     if is_load and instruction.guard is not None and instruction.guard[0].name in targets_of(instruction):
         return 1
-    return next((count for word, count in _VECTORS.items() if word in words), 1)
+    return instruction.elements
 
 
 def cut_at_accesses(kernel: Kernel) -> Kernel:

@@ -128,6 +128,11 @@ class Instruction:
         return ".".join((self.opcode, *self.qualifiers))
 
     @property
+    def elements(self) -> int:
+        """How many elements it moves together: those of a vector, or 1."""
+        return next((int(word[1:]) for word in ("v2", "v4", "v8") if word in self.qualifiers), 1)
+
+    @property
     def is_group_wait(self) -> bool:
         """Whether threads may have to stay here until copies are done."""
         return self.opcode == "cp" and not {"wait_group", "wait_all"}.isdisjoint(self.qualifiers)

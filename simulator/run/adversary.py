@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.observe.lanes import Group, Ids, ids_of
-from simulator.run.groups import compact
 from simulator.run.machine import Batch
-from simulator.run.orders import Accesses, Step, tears_of
+from simulator.run.orders import Accesses, Step, kept, oldest, tears_of
 
 OLDEST_EVERY = 48
 """Number of turns after which those run that have waited longest."""
@@ -69,7 +68,7 @@ class Adversarial(Accesses):
             for batch in batches:
                 batch.wake()
         if self.turns % OLDEST_EVERY == 0:
-            number, index = self._oldest(batches)
+            number, index = oldest(batches, self.turns // OLDEST_EVERY)
             lanes = batches[number].take(index)
         else:
             number, index, lanes = self._pick(batches)
@@ -95,13 +94,6 @@ class Adversarial(Accesses):
             burst=float(self._any((0.8, 0.3, 0.0))),
         )
 
-    def _oldest(self, batches: list[Batch]) -> tuple[int, int]:
-        """The place where lanes have waited longest, of the batches in turn."""
-        able = [number for number, batch in enumerate(batches) if batch.ready]
-        number = able[self.turns // OLDEST_EVERY % len(able)]
-        batch = batches[number]
-        return number, min(batch.ready, key=lambda one: (batch.last_run.get(one, 0), one))
-
     def _pick(self, batches: list[Batch]) -> tuple[int, int, Group]:
         """Lanes at one of the places, without those that are held back, if there are others."""
         places = [(number, index) for number, batch in enumerate(batches) for index in sorted(batch.ready)]
@@ -115,13 +107,9 @@ class Adversarial(Accesses):
             if polls and self.habits.starves and self.random.random() < 0.9:
                 continue
             group = batch.take(index)
-            ids = ids_of(group)
-            free = self._free(batch, ids)
+            free = self._free(batch, ids_of(group))
             if free.any():
-                batch.ready.setdefault(index, []).extend([compact(ids[~free])] if not free.all() else [])
-                if not batch.ready[index]:
-                    del batch.ready[index]
-                return number, index, self.some(batch, index, compact(ids[free]))
+                return number, index, self.some(batch, index, kept(batch, index, group, free))
             batch.ready.setdefault(index, []).append(group)
         number, index = self._any(places)
         return number, index, self.some(batches[number], index, batches[number].take(index))

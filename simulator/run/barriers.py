@@ -44,11 +44,6 @@ class Barrier:
         units: Ids = blocks * self._per_block + rest // self._width
         return units
 
-    def first_lane(self, unit: int) -> int:
-        """The lowest lane of a unit."""
-        block, rest = divmod(unit, self._per_block)
-        return block * self.block + rest * self._width
-
     def arrive(self, following: int, group: Group) -> list[tuple[int, Group]]:
         """Lanes come; those that may go on are returned, with where they go."""
         if not self.waiting and self._is_whole(group) and self.lanes == int(self.alive.sum()):

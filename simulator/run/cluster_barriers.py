@@ -24,13 +24,13 @@ IDLE, ARRIVED, PASSED, GONE = range(4)
 @dataclass(frozen=True, slots=True)
 class Stuck:
     """A cluster whose barrier is not complete: its number, the arrived and the living threads, the lanes that have not
-    arrived, and where lanes wait."""
+    arrived, and the first lane at each place where lanes wait."""
 
     cluster: int
     come: int
     alive: int
     missing: Ids
-    places: tuple[Instruction, ...]
+    ends: list[tuple[int, Instruction | None]]
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class ClusterBarriers:
     """The barriers of all clusters of a launch.
 
     cluster_of: by lane; state: by lane. alive and come: threads by cluster, those that have not returned and those that
-    arrived in the current phase. waiting: lanes at a wait.
+    arrived in the current phase. phase: by cluster, the number of that. waiting: lanes at a wait.
     """
 
     launched: Launched
@@ -46,13 +46,19 @@ class ClusterBarriers:
     state: npt.NDArray[np.uint8] = field(init=False)
     alive: Ids = field(init=False)
     come: Ids = field(init=False)
+    phase: Ids = field(init=False)
     waiting: list[tuple[Exit, Ids]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.cluster_of = self.launched.clusters_of(range(self.launched.lanes))
         self.state = np.zeros(self.launched.lanes, np.uint8)
         self.alive = np.bincount(self.cluster_of)
-        self.come = np.zeros_like(self.alive)
+        self.come, self.phase = np.zeros_like(self.alive), np.zeros_like(self.alive)
+
+    def phases_of(self, group: Group) -> Ids:
+        """Return the number of the phase that each lane's cluster is in, from 0."""
+        found: Ids = self.phase[self.cluster_of[ids_of(group)]]
+        return found
 
     def _counts(self, lanes: Ids) -> Ids:
         return np.bincount(self.cluster_of[lanes], minlength=len(self.alive))
@@ -93,6 +99,7 @@ class ClusterBarriers:
         if not full.any():
             return []
         self.come[full] = 0
+        self.phase[full] += 1
         self.state[full[self.cluster_of] & (self.state == ARRIVED)] = PASSED
         going: list[tuple[int, Group]] = []
         staying: list[tuple[Exit, Ids]] = []
@@ -108,22 +115,14 @@ class ClusterBarriers:
 
     def stuck(self) -> list[Stuck]:
         """For a deadlock's report: the clusters in which threads wait."""
-        places: dict[int, set[Instruction]] = {}
-        for way_out, lanes in self.waiting:
-            assert way_out.instruction is not None
-            for cluster in np.unique(self.cluster_of[lanes]).tolist():
-                places.setdefault(cluster, set()).add(way_out.instruction)
+        ends: dict[int, list[tuple[int, Instruction | None]]] = {}
+        for way_out, lanes in sorted(
+            self.waiting, key=lambda one: one[0].instruction.line if one[0].instruction else 0
+        ):
+            for cluster, first in zip(*np.unique(self.cluster_of[lanes], return_index=True), strict=True):
+                ends.setdefault(int(cluster), []).append((int(lanes[first]), way_out.instruction))
         found = []
-        for cluster, ends in sorted(places.items()):
+        for cluster, some in sorted(ends.items()):
             missing = np.flatnonzero((self.cluster_of == cluster) & (self.state != ARRIVED) & (self.state != GONE))
-            ordered = tuple(sorted(ends, key=lambda one: one.line))
-            found.append(Stuck(cluster, int(self.come[cluster]), int(self.alive[cluster]), missing, ordered))
-        return found
-
-    def first_waiting(self) -> list[tuple[int, Instruction | None]]:
-        """The first lane of each cluster at each place where lanes wait, with the place."""
-        found: list[tuple[int, Instruction | None]] = []
-        for way_out, lanes in self.waiting:
-            firsts = np.unique(self.cluster_of[lanes], return_index=True)[1]
-            found += [(int(lanes[one]), way_out.instruction) for one in firsts]
+            found.append(Stuck(cluster, int(self.come[cluster]), int(self.alive[cluster]), missing, some))
         return found

@@ -24,7 +24,6 @@ from simulator.memory.transfer import Transfer
 from simulator.observe.events import (
     MULTICAST_TARGET,
     CopiesAwaited,
-    CopiesCommitted,
     CopyMoment,
     MbarrierOperation,
     tell,
@@ -79,16 +78,16 @@ TORN_BYTES = 16
 
 @dataclass(slots=True)
 class Waiting:
-    """Lanes at a wait_group: until all but their `allowed` latest groups are done (or read); None: all their copies."""
+    """Lanes at a wait_group: until all but their `allowed` latest groups are done (or read); -1: all their copies."""
 
     following: int
     group: Group
     instruction: Instruction
 
     @property
-    def allowed(self) -> int | None:
+    def allowed(self) -> int:
         if "wait_all" in self.instruction.qualifiers:
-            return None
+            return -1
         operand = self.instruction.operands[0]
         assert isinstance(operand, Immediate)
         return operand.bits
@@ -97,22 +96,18 @@ class Waiting:
     def reads_only(self) -> bool:
         return "read" in self.instruction.qualifiers
 
-    @property
-    def is_bulk(self) -> bool:
-        return "bulk" in self.instruction.qualifiers
-
 
 @dataclass(slots=True)
 class Copies:
-    """The copies and groups of one batch. under_way: bulk copies, and those of single lanes (lane_copies)."""
+    """The copies of one batch. under_way: bulk copies, and those of single lanes (lane_copies). grouped: by lane, its
+    bulk copies that belong to groups and may not be done; committed: how many groups it has made."""
 
     batch: Owner
     mbarriers: Mbarriers
     issued: int = 0
     under_way: list[UnderWay] = field(default_factory=list)
-    groups: dict[int, list[list[Copy]]] = field(default_factory=dict)
-    uncommitted: dict[int, list[Copy]] = field(default_factory=dict)
-    committed: dict[int, int] = field(default_factory=dict)  # how many groups a lane has made
+    grouped: dict[int, list[Copy]] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
     lane_copies: LaneCopies = field(init=False)
 
@@ -131,7 +126,7 @@ class Copies:
         rank, _, _ = self.batch.place(lane)
         self.batch.rank_alive[rank] += 1  # a kernel is not over while its copies are under way
         if is_grouped:
-            self.uncommitted.setdefault(lane, []).append(copy)
+            self.grouped.setdefault(lane, []).append(copy)
         self._report(copy, "issued")
         if held is not None:
             self._report(copy, "read")
@@ -147,48 +142,38 @@ class Copies:
     def commit(self, lanes: Group, instruction: Instruction) -> None:
         """Make a group of what the lanes have issued since their last one. A lane that never issued a bulk copy has
         nothing to wait for."""
-        made: Any = []
         if "bulk" not in instruction.qualifiers:
-            made = self.lane_copies.commit(lanes)
-        else:
-            for lane in ids_of(lanes).tolist():
-                made.append(-1)
-                if lane in self.uncommitted or lane in self.groups:
-                    groups = self.groups.setdefault(lane, [])
-                    while groups and all(copy.is_done for copy in groups[0]):
-                        groups.pop(0)
-                    groups.append(self.uncommitted.pop(lane, []))
-                    made[-1] = self.committed.get(lane, 0)
-                    self.committed[lane] = made[-1] + 1
-        events = self.batch.space.events
-        if events.copies_committed:
-            event = CopiesCommitted(self.batch.launched, lanes, events.step, instruction, np.array(made, np.int64))
-            tell(events.copies_committed, event)
+            self.lane_copies.commit(lanes)
+            return
+        for lane in ids_of(lanes).tolist():
+            if lane in self.grouped:
+                self.grouped[lane] = [copy for copy in self.grouped[lane] if not copy.is_done]
+                self.committed[lane] = self.committed.get(lane, 0) + 1
 
     def wait(self, one: Waiting) -> None:
         """Send on the lanes whose groups are done; the others wait."""
-        allowed, reads_only = one.allowed, one.reads_only
-        if one.is_bulk:
-            assert allowed is not None
-            held = np.array([self._holds(lane, allowed, reads_only) for lane in ids_of(one.group).tolist()])
+        lanes = ids_of(one.group)
+        if "bulk" in one.instruction.qualifiers:
+            ends = [self.committed.get(lane, 0) - one.allowed for lane in lanes.tolist()]
+            pairs = zip(lanes.tolist(), ends, strict=True)
+            held, over = np.array([self._holds(*pair, one.reads_only) for pair in pairs]), np.array(ends, np.int64)
         else:
-            held = self.lane_copies.held(one.group, allowed)
+            held, over = self.lane_copies.awaited(lanes, one.allowed)
         stay, leave = split(one.group, [held])
         if leave is not None:
             events = self.batch.space.events
             if events.copies_awaited:
                 who = (self.batch.launched, leave, events.step)
-                tell(events.copies_awaited, CopiesAwaited(*who, one.instruction, allowed or 0, reads_only))
+                tell(events.copies_awaited, CopiesAwaited(*who, one.instruction, over[~held], one.reads_only))
             self.batch.arrive(one.following, leave)
         if stay is not None:
             self.waiting.append(Waiting(one.following, stay, one.instruction))
 
-    def _holds(self, lane: int, allowed: int, reads_only: bool) -> bool:
-        groups = self.groups.get(lane, ())
+    def _holds(self, lane: int, over: int, reads_only: bool) -> bool:
+        """Whether some copy of a lane's groups below a number is not done, or has not read."""
         return any(
-            not (copy.is_done or (reads_only and copy.held is not None))
-            for group in groups[: max(len(groups) - allowed, 0)]
-            for copy in group
+            copy.group < over and not (copy.is_done or (reads_only and copy.held is not None))
+            for copy in self.grouped.get(lane, ())
         )
 
     def ended(self, lanes: Group) -> None:
@@ -248,12 +233,11 @@ class Copies:
         else:
             copy.left = None
         try:
-            if copy.held is None:
-                self._read(copy, low, high)
-            else:
-                self._write(copy, copy.held, low, high)
-        except LaneFault as fault:
-            raise self.batch.fault(copy.lane, fault.message, copy.instruction) from None
+            with self.batch.blaming(range(copy.lane, copy.lane + 1), copy.instruction):
+                if copy.held is None:
+                    self._read(copy, low, high)
+                else:
+                    self._write(copy, copy.held, low, high)
         finally:
             self.batch.space.copying = None
         copy.due = self.batch.steps + LAG_STEPS
@@ -399,7 +383,7 @@ class Copies:
         """Count the bytes of a copy that was written."""
         key, size = copy.transfer.mbarrier, copy.transfer.size_bytes
         phase = self.mbarriers.phase(key)
-        self.mbarriers.complete(key, size)
+        self.mbarriers.at(key).complete(size)
         events = self.batch.space.events
         if events.mbarrier:
             lane = compact(np.array([copy.lane]))

@@ -198,8 +198,8 @@ class Program:
 
 def vector_bytes(instruction: Instruction) -> int:
     """Return the bytes of a vector access by one lane; 0 for other instructions."""
-    count = next((int(word[1:]) for word in instruction.qualifiers if word in ("v2", "v4", "v8")), 0)
-    return count * np.dtype(DTYPES[element_type(instruction)]).itemsize if count else 0
+    count = instruction.elements
+    return count * np.dtype(DTYPES[element_type(instruction)]).itemsize if count > 1 else 0
 
 
 def _joined(chain: list[BlockStep]) -> BlockStep:
@@ -319,16 +319,13 @@ class _Decoder:
 
     def _variable(self, symbol: Symbol) -> int:
         """The slot that holds the address of a module's variable, which differs between ranks."""
-        name = f"&{symbol.name}+{symbol.offset_bytes}"
-        if name not in self.slot_of:
-            self.slot_of[name] = self._new()
-            self.dtype_of[self.slot_of[name]] = "u8"
-        self.used_symbols.add(self.slot_of[name])
-        return self.slot_of[name]
+        return self._address(f"&{symbol.name}+{symbol.offset_bytes}", "u8")
 
     def _own(self, offset_bytes: int, dtype: str) -> int:
         """The slot that holds an address of shared memory with the tag of the thread's own block, see isa/spaces.py."""
-        name = f"&.{dtype}+{offset_bytes}"
+        return self._address(f"&.{dtype}+{offset_bytes}", dtype)
+
+    def _address(self, name: str, dtype: str) -> int:
         if name not in self.slot_of:
             self.slot_of[name] = self._new()
             self.dtype_of[self.slot_of[name]] = dtype

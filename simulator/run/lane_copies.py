@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from simulator.memory.space import LaneFault
+from simulator.memory.space import blamed
 from simulator.observe.events import LaneCopyMoment, MbarrierOperation, tell
 from simulator.observe.lanes import Group, Ids, ids_of
 from simulator.ptx.ir import Instruction
@@ -114,45 +114,38 @@ class LaneCopies:
         self._report(made, "issued")
         return made
 
-    def commit(self, lanes: Group) -> Ids:
-        """Make a group of what each lane has issued since its last one; return the groups' numbers."""
-        ids = ids_of(lanes)
-        committed = self._committed()
-        made: Ids = committed[ids]
-        committed[ids] += 1
-        return made
+    def commit(self, lanes: Group) -> None:
+        """Make a group of what each lane has issued since its last one."""
+        self._committed()[ids_of(lanes)] += 1
 
     def arrive_later(self, lanes: Group, instruction: Instruction, keys: list[int], adds: bool) -> Arrival:
         """Let each lane arrive at an mbarrier once its copies so far are done; adds: the phase waits for it besides
         those that it expects."""
         for position, key in enumerate(keys):
-            try:
-                self.mbarriers.check(key)
+            with blamed(position):
+                barrier = self.mbarriers.at(key)
                 if adds:
-                    self.mbarriers.add_pending(key, 1)
-            except LaneFault as fault:
-                raise LaneFault(position, fault.message) from None
+                    barrier.add_pending(1)
         ids = ids_of(lanes)
         due = self.batch.steps + 2 * LAG_STEPS + 1
         made = Arrival(self.issued, ids, instruction, np.array(keys, np.int64), due)
         self._hold(ids, 1)
         return made
 
-    def held(self, lanes: Group, allowed: int | None) -> npt.NDArray[np.bool_]:
-        """Return which lanes have copies under way in other than their `allowed` latest groups; None: any copies."""
-        committed = self._committed()
-        flags = np.zeros(len(committed), np.bool_)
+    def awaited(self, lanes: Ids, allowed: int) -> tuple[npt.NDArray[np.bool_], Ids]:
+        """Return which lanes have copies under way in other than their `allowed` latest groups, and the first of these
+        of each lane."""
+        over = self._committed() - allowed
+        flags = np.zeros(len(over), np.bool_)
         for one in self.under_way:
-            late = slice(None) if allowed is None else one.groups < committed[one.lanes] - allowed
-            flags[one.lanes[late]] = True
-        found: npt.NDArray[np.bool_] = flags[ids_of(lanes)]
-        return found
+            flags[one.lanes[one.groups < over[one.lanes]]] = True
+        return flags[lanes], over[lanes]
 
     # What happens by itself
 
     def advance(self, one: LaneCopy | Arrival) -> None:
         """Let copies read, or write if they have read, or lanes arrive. Raises DeviceFault naming the lane."""
-        try:
+        with self.batch.blaming(one.lanes, one.instruction):
             if isinstance(one, Arrival):
                 self._arrive(one)
             elif one.held is None:
@@ -162,8 +155,6 @@ class LaneCopies:
                 self._report(one, "read")
             else:
                 self._write(one, one.held)
-        except LaneFault as fault:
-            raise self.batch.fault(int(one.lanes[fault.lane]), fault.message, one.instruction) from None
 
     def part(self, one: LaneCopy, low: int, high: int) -> LaneCopy | None:
         """Let the lanes in [low, high) go on alone; return their part, None if these are all or none."""
@@ -203,10 +194,8 @@ class LaneCopies:
         for position in free.tolist():
             key = int(one.keys[position])
             phases.append(self.mbarriers.phase(key))
-            try:
-                self.mbarriers.arrive(key, 1)
-            except LaneFault as fault:
-                raise LaneFault(position, fault.message) from None
+            with blamed(position):
+                self.mbarriers.at(key).arrive(1)
         if len(free):
             self.batch.space.version += 1
             self._report_arrivals(one, free, phases)

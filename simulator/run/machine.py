@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
@@ -165,15 +167,12 @@ class Batch:
         self.last_run: dict[int, int] = {}
         self.steps = 0
         self._templates: dict[BlockStep, list[Any]] = {}
-        self._single_accesses()
-        self._rank_of = np.array(ranks, np.int64)
-        self._base_of = np.array([space.base(rank) for rank in ranks], np.uint64)
-
-    def _single_accesses(self) -> None:
-        """What orders by access need, see isa/tearing.py and run/adversary.py."""
+        # What orders by access need, see isa/tearing.py and run/adversary.py.
         self.tear = 1  # which elements of a vector access come first
         self.torn = np.zeros(0, np.uint8)  # for each lane those that have come, as bits
         self.held_until = np.zeros(0, np.int64)  # the turn until which the adversary holds each lane back
+        self._rank_of = np.array(ranks, np.int64)
+        self._base_of = np.array([space.base(rank) for rank in ranks], np.uint64)
 
     def parameter(self, position: int, offset_bytes: int, dtype: str) -> Lanes:
         """Return what of a parameter begins at an offset, as one value of dtype for each rank number."""
@@ -186,13 +185,17 @@ class Batch:
         return found
 
     def _specials(self) -> None:
+        clusters = self.launched.clusters
         uniform = {
             **{f"%nctaid.{axis}": count for axis, count in zip("xyz", self.launch.grid, strict=True)},
             **{f"%ntid.{axis}": count for axis, count in zip("xyz", self.launch.block, strict=True)},
             "%nwarpid": MAX_WARPS,
             "%nsmid": self.grid if self.places is None else self.places.resident.gpu.multiprocessors,
             "%dynamic_smem_size": self.launch.shared_bytes,
-            **_cluster_constants(self.launched.clusters),
+            **{f"%nclusterid.{axis}": count for axis, count in zip("xyz", clusters.extent, strict=True)},
+            **{f"%cluster_nctaid.{axis}": count for axis, count in zip("xyz", clusters.shape, strict=True)},
+            "%cluster_nctarank": clusters.size,
+            "%is_explicit_cluster": clusters.is_explicit,
         }
         block, thread = np.divmod(np.arange(self.threads, dtype=np.uint32), np.uint32(self.block))
         for slot, name in self.program.specials.items():
@@ -201,7 +204,7 @@ class Batch:
                 if variable[:1] == ".":
                     from simulator.isa.spaces import CLUSTER_SHIFT, FIRST_TAG
 
-                    tags = self.launched.clusters.ranks_of(block.astype(np.int64)) + FIRST_TAG
+                    tags = clusters.ranks_of(block.astype(np.int64)) + FIRST_TAG
                     own = ((tags << CLUSTER_SHIFT) + int(offset)).astype(variable[1:])
                     self.kept[slot] = np.tile(own, len(self.ranks))
                     continue
@@ -384,20 +387,15 @@ class Batch:
         is_barrier = end.opcode == "bar"
         if is_barrier:
             self._tell_arrived(group, end, "warp")
-        try:
+        with self.blaming(lanes, end):
             ready = self.warps.arrive(way_out, group, self._values(way_out.slot, lanes))
-        except LaneFault as fault:
-            raise self.fault(int(lanes[fault.lane]), fault.message, end, fault.kind) from None
         self._together(ready)
 
     def _gather(self, way_out: Exit, group: Group) -> None:
         """Threads come to what their warpgroup does together."""
         assert self.warpgroups is not None
-        assert way_out.instruction is not None
-        try:
+        with self.blaming(group, way_out.instruction):
             lanes = self.warpgroups.arrive(way_out, group)
-        except LaneFault as fault:
-            raise self.fault(int(ids_of(group)[fault.lane]), fault.message, way_out.instruction) from None
         if len(lanes):
             self._run_meeting([(way_out, lanes)])
             self.arrive(way_out.taken, compact(lanes))
@@ -431,9 +429,8 @@ class Batch:
             regs[slot] = self.kept[slot][at]
         assert way_out.instruction is not None
         try:
-            way_out.run(LaneFrame(regs, len(lanes), self._view(compact(lanes)), self))
-        except LaneFault as fault:
-            raise self.fault(int(lanes[fault.lane]), fault.message, way_out.instruction, fault.kind) from None
+            with self.blaming(lanes, way_out.instruction):
+                way_out.run(LaneFrame(regs, len(lanes), self._view(compact(lanes)), self))
         except _INTERNAL as error:
             raise self.fault(int(lanes[0]), _internal(error), way_out.instruction) from error
         for slot in way_out.writes if at is lanes else ():
@@ -475,22 +472,20 @@ class Batch:
         numbers = self._values(way_out.slot, lanes)
         self._tell_arrived(group, end, "block", numbers)
         counts = self._values(way_out.count_slot, lanes) if way_out.count_slot >= 0 else np.zeros(len(lanes), np.int64)
-        try:
+        with self.blaming(lanes, end):
             released = self.numbered.arrive(way_out, group, numbers, counts, way_out.waits)
-        except LaneFault as fault:
-            raise self.fault(int(lanes[fault.lane]), fault.message, end, fault.kind) from None
         if not way_out.waits:
             self.arrive(way_out.taken, group)
         self._release_numbered(released)
 
-    def _release_numbered(self, released: list[list[tuple[Exit, Ids]]]) -> None:
-        """Threads go on from numbered barriers that are complete."""
+    def _release_numbered(self, released: list[tuple[int, list[tuple[Exit, Ids]]]]) -> None:
+        """Threads go on from numbered barriers that are complete, each with its number."""
         following: dict[int, list[Ids]] = {}
-        for waiting in released:
+        for number, waiting in released:
             if not waiting:
                 continue
-            whole = ids_of(merge([lanes for _, lanes in waiting]))
-            self._tell_completed(compact(whole), "block")
+            whole = merge([lanes for _, lanes in waiting])
+            self._tell_completed(compact(ids_of(whole)), "block", np.full(len(whole), number))
             self._run_meeting(_by_way(waiting))
             for one, lanes in waiting:
                 following.setdefault(one.taken, []).append(lanes)
@@ -502,14 +497,12 @@ class Batch:
         end = way_out.instruction
         assert end is not None
         assert self.in_clusters is not None
-        try:
+        with self.blaming(group, end):
             if way_out.waits:
                 released = self.in_clusters.wait(way_out, group)
             else:
-                self._tell_arrived(group, end, "cluster")
+                self._tell_arrived(group, end, "cluster", self.in_clusters.phases_of(group))
                 released = self.in_clusters.arrive(group)
-        except LaneFault as fault:
-            raise self.fault(int(ids_of(group)[fault.lane]), fault.message, end) from None
         if not way_out.waits:
             self.arrive(way_out.taken, group)
         self._go_on("cluster", released)
@@ -519,10 +512,12 @@ class Batch:
         if events.barrier_arrived:
             tell(events.barrier_arrived, BarrierArrived(self.launched, group, events.step, instruction, unit, numbers))
 
-    def _tell_completed(self, group: Group, unit: str) -> None:
+    def _tell_completed(self, group: Group, unit: str, numbers: Ids | None = None) -> None:
         events = self.space.events
         if events.barrier_completed:
-            tell(events.barrier_completed, BarrierCompleted(self.launched, group, events.step, unit))
+            if unit == "cluster" and self.in_clusters is not None:
+                numbers = self.in_clusters.phases_of(group) - 1
+            tell(events.barrier_completed, BarrierCompleted(self.launched, group, events.step, unit, numbers))
 
     def _look_up(self, way_out: Exit, group: Group) -> None:
         """brx.idx: each lane goes where the table says."""
@@ -608,6 +603,15 @@ class Batch:
         mask = regs[step.exit.predicate]
         taken: Lanes = ~mask if step.exit.negated else mask.copy()
         return taken
+
+    @contextmanager
+    def blaming(self, lanes: Group, instruction: Instruction | None) -> Iterator[None]:
+        """What goes wrong within is a lane's among these."""
+        try:
+            yield
+        except LaneFault as fault:
+            assert instruction is not None
+            raise self.fault(int(lanes[fault.lane]), fault.message, instruction, fault.kind) from None
 
     def fault(
         self, lane: int, message: str, instruction: Instruction, kind: type[DeviceFault] = DeviceFault
@@ -763,16 +767,6 @@ def clusters_of(kernel: Kernel, launch: Launch) -> Clusters:
     shape = kernel.required_cluster or launch.cluster
     is_explicit = kernel.is_explicit_cluster or kernel.required_cluster is not None or math.prod(shape) > 1
     return Clusters(launch.grid, shape, is_explicit)
-
-
-def _cluster_constants(clusters: Clusters) -> dict[str, int]:
-    """The special registers of clusters that are the same for all threads."""
-    return {
-        **{f"%nclusterid.{axis}": count for axis, count in zip("xyz", clusters.extent, strict=True)},
-        **{f"%cluster_nctaid.{axis}": count for axis, count in zip("xyz", clusters.shape, strict=True)},
-        "%cluster_nctarank": clusters.size,
-        "%is_explicit_cluster": clusters.is_explicit,
-    }
 
 
 def lane_mask(word: str, lane: Lanes) -> Lanes:

@@ -8,7 +8,6 @@ phase, or for the phase that a state names, and so can tell the current phase fr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.isa.spaces import BARRIER_BYTES
-from simulator.memory.space import LaneFault
+from simulator.memory.space import LaneFault, blamed
 
 Lanes = npt.NDArray[Any]
 MAX_COUNT = (1 << 20) - 1
@@ -24,14 +23,12 @@ MAX_COUNT = (1 << 20) - 1
 _COUNT_BITS = 20
 
 
-class MisusedBarrier(Exception):
-    """Something that the PTX ISA leaves undefined was done to an mbarrier object; the message says what."""
-
-
 @dataclass(slots=True)
 class MBarrier:
-    """One object: expected arrivals in each phase; phase counts from 0; pending arrivals and bytes of this phase."""
+    """One object: where it is; expected arrivals in each phase; phase counts from 0; pending arrivals and bytes of this
+    phase. What the PTX ISA leaves undefined raises LaneFault (of lane 0)."""
 
+    place: str
     expected: int
     phase: int = 0
     pending: int = 0
@@ -45,35 +42,30 @@ class MBarrier:
         return self.phase << _COUNT_BITS | self.pending
 
     def expect(self, size_bytes: int) -> None:
-        """Announce bytes."""
+        """Announce bytes that will be copied."""
         self._count(size_bytes)
 
-    def arrive(self, count: int) -> None:
+    def arrive(self, count: int, partial: bool = False, drops: bool = False) -> None:
+        """Count arrivals; partial: which may not be the last of the phase (.noComplete); drops: which the phases that
+        follow don't expect."""
+        if drops and count > self.expected:
+            raise self._misused(f"{count} arrivals dropped where {self} expects {self.expected} in a phase")
+        self.expected -= count * drops
+        if partial and count >= self.pending and self.bytes_due == 0:
+            raise self._misused(f"{count} arrivals with .noComplete would end the phase of {self}")
         if count > self.pending:
-            raise MisusedBarrier(f"{count} arrivals where {self} waits for {self.pending}")
+            raise self._misused(f"{count} arrivals where {self} waits for {self.pending}")
         self.pending -= count
         self._turn()
-
-    def arrive_incomplete(self, count: int) -> None:
-        """Arrivals that may not be the last of the phase (.noComplete)."""
-        if count >= self.pending and self.bytes_due == 0:
-            raise MisusedBarrier(f"{count} arrivals with .noComplete would end the phase of {self}")
-        self.arrive(count)
-
-    def drop(self, count: int) -> None:
-        """Expect fewer arrivals in the phases that follow; the arrival itself comes on top."""
-        if count > self.expected:
-            raise MisusedBarrier(f"{count} arrivals dropped where {self} expects {self.expected} in a phase")
-        self.expected -= count
 
     def add_pending(self, count: int) -> None:
         """Wait for more arrivals in this phase alone."""
         self.pending += count
         if self.pending > MAX_COUNT:
-            raise MisusedBarrier(f"{self}: it waits for more than {MAX_COUNT:,} arrivals")
+            raise self._misused(f"{self}: it waits for more than {MAX_COUNT:,} arrivals")
 
     def complete(self, size_bytes: int) -> None:
-        """Bytes have been copied."""
+        """Count bytes as copied."""
         self._count(-size_bytes)
         self._turn()
 
@@ -81,13 +73,16 @@ class MBarrier:
         """Return whether the phase that a state names is over."""
         phase = state >> _COUNT_BITS
         if phase not in (self.phase, self.phase - 1):
-            raise MisusedBarrier(f"a wait for phase {phase} of {self}: it tells its current phase and the one before")
+            raise self._misused(f"a wait for phase {phase} of {self}: it tells its current phase and the one before")
         return phase != self.phase
 
     def _count(self, size_bytes: int) -> None:
         self.bytes_due += size_bytes
         if abs(self.bytes_due) > MAX_COUNT:
-            raise MisusedBarrier(f"{self}: its count of bytes has left the range of {-MAX_COUNT:,} to {MAX_COUNT:,}")
+            raise self._misused(f"{self}: its count of bytes has left the range of {-MAX_COUNT:,} to {MAX_COUNT:,}")
+
+    def _misused(self, text: str) -> LaneFault:
+        return LaneFault(0, f"{self.place}: {text}")
 
     def _turn(self) -> None:
         if self.pending == 0 and self.bytes_due == 0:
@@ -124,12 +119,12 @@ class Mbarriers:
             raise LaneFault(0, f"{self.place(key)} holds {self.objects[key]} already")
         if not len(self.is_object):
             self.is_object = np.zeros(self.rows * self.row_bytes // BARRIER_BYTES, np.bool_)
-        self.objects[key] = MBarrier(count)
+        self.objects[key] = MBarrier(self.place(key), count)
         self.is_object[key // BARRIER_BYTES] = True
 
     def invalidate(self, key: int) -> None:
         """Make an mbarrier's place ordinary memory again."""
-        self._find(key)
+        self.at(key)
         del self.objects[key]
         self.is_object[key // BARRIER_BYTES] = False
 
@@ -147,32 +142,6 @@ class Mbarriers:
             text = "which only mbarrier operations may change (before mbarrier.inval)"
             raise LaneFault(lane, f"a write of {size_bytes} bytes over {self.told(key)}, {text}")
 
-    def expect(self, key: int, size_bytes: int) -> None:
-        """Announce bytes that will be copied."""
-        self._change(key, lambda barrier: barrier.expect(size_bytes))
-
-    def complete(self, key: int, size_bytes: int) -> None:
-        """Count bytes as copied."""
-        self._change(key, lambda barrier: barrier.complete(size_bytes))
-
-    def add_pending(self, key: int, count: int) -> None:
-        """Make the current phase wait for more arrivals."""
-        self._change(key, lambda barrier: barrier.add_pending(count))
-
-    def arrive(self, key: int, count: int, partial: bool = False, drops: bool = False) -> None:
-        """Count arrivals; partial: which may not end the phase; drops: which later phases don't expect."""
-
-        def change(barrier: MBarrier) -> None:
-            if drops:
-                barrier.drop(count)
-            (barrier.arrive_incomplete if partial else barrier.arrive)(count)
-
-        self._change(key, change)
-
-    def state(self, key: int) -> int:
-        """Return the state that an arrival would give now."""
-        return self._find(key).state()
-
     def phase(self, key: int) -> int:
         """Return the number of an mbarrier's current phase; 0 where there is none."""
         return self.objects[key].phase if key in self.objects else 0
@@ -182,11 +151,8 @@ class Mbarriers:
         pairs, back = np.unique(np.stack([keys, states.astype(np.int64)]), axis=1, return_inverse=True)
         found = np.zeros(pairs.shape[1], np.bool_)
         for number, (key, state) in enumerate(pairs.T.tolist()):
-            try:
-                found[number] = self._find(key).is_over(state)
-            except MisusedBarrier as error:
-                lane = int(np.argmax(back.reshape(-1) == number))
-                raise LaneFault(lane, f"{self.place(key)}: {error}") from None
+            with blamed(int(np.argmax(back.reshape(-1) == number))):
+                found[number] = self.at(key).is_over(state)
         out: npt.NDArray[np.bool_] = found[back.reshape(-1)]
         return out
 
@@ -194,9 +160,12 @@ class Mbarriers:
         """Return the pending arrivals that states name."""
         return states & np.uint64(MAX_COUNT)
 
-    def check(self, key: int) -> None:
-        """Raise LaneFault where no mbarrier is."""
-        self._find(key)
+    def at(self, key: int) -> MBarrier:
+        """Return an object. Raises LaneFault where none is."""
+        found = self.objects.get(key)
+        if found is None:
+            raise LaneFault(0, f"{self.place(key)} holds no mbarrier")
+        return found
 
     def place(self, key: int) -> str:
         """ "byte 0x40 of shared memory"."""
@@ -205,15 +174,3 @@ class Mbarriers:
     def told(self, key: int) -> str:
         """ "an mbarrier in phase 0 (1 of 1 arrivals and 0 bytes to come) at byte 0x40 of shared memory"."""
         return f"{self.objects[key]} at {self.place(key)}"
-
-    def _find(self, key: int) -> MBarrier:
-        found = self.objects.get(key)
-        if found is None:
-            raise LaneFault(0, f"{self.place(key)} holds no mbarrier")
-        return found
-
-    def _change(self, key: int, change: Callable[[MBarrier], None]) -> None:
-        try:
-            change(self._find(key))
-        except MisusedBarrier as error:
-            raise LaneFault(0, f"{self.place(key)}: {error}") from None

@@ -153,10 +153,9 @@ class NumberedBarriers:
 
     def arrive(
         self, way_out: Exit, group: Group, numbers: Ids, counts: Ids, waits: bool
-    ) -> list[list[tuple[Exit, Ids]]]:
-        """Lanes come; counts: of threads that the barrier needs, 0 for all. Returns who goes on, a list a barrier.
-
-        Raises LaneFault.
+    ) -> list[tuple[int, list[tuple[Exit, Ids]]]]:
+        """Lanes come; counts: of threads that the barrier needs, 0 for all. Returns who goes on, a list a barrier, with
+        its number. Raises LaneFault.
         """
         lanes = ids_of(group)
         text = f"a block has barriers 0 to {BARRIERS - 1}"
@@ -176,7 +175,7 @@ class NumberedBarriers:
                 text = f"{come} threads came to barrier {key % BARRIERS}, which is for {needed}"
                 raise LaneFault(int(mine[0]), text)
             if come == needed:
-                released.append(self._release(divmod(key, BARRIERS)))
+                released.append((key % BARRIERS, self._release(divmod(key, BARRIERS))))
         return released
 
     def _opened(self, key: tuple[int, int], way_out: Exit, mine: Ids, counts: Ids) -> Numbered:
@@ -248,7 +247,7 @@ class NumberedBarriers:
         found: Ids = np.where(least == most, 0, least)
         return found
 
-    def leave(self, group: Group) -> list[list[tuple[Exit, Ids]]]:
+    def leave(self, group: Group) -> list[tuple[int, list[tuple[Exit, Ids]]]]:
         """Threads returned: barriers of their blocks may be complete without them."""
         if not self.open:
             return []
@@ -257,7 +256,7 @@ class NumberedBarriers:
         for key in [one for one in self.open if one[0] in blocks]:
             come, needed = self._standing(key[0], self.open[key])
             if come >= needed:
-                released.append(self._release(key))
+                released.append((key[1], self._release(key)))
         return released
 
     def _release(self, key: tuple[int, int]) -> list[tuple[Exit, Ids]]:

@@ -256,7 +256,7 @@ class Accesses(Drawn):
         chosen = _within(batch, index, group, int(self._any(group)), unit)
         if drawn < 1 - PART or len(chosen) == 1:
             return chosen
-        return _kept(batch, index, chosen, self._parts(ids_of(chosen) % batch.block % 32))
+        return kept(batch, index, chosen, self._parts(ids_of(chosen) % batch.block % 32))
 
     def _parts(self, places: Ids) -> npt.NDArray[np.bool_]:
         """Some places of a warp: one of them, those of one parity, those below or above one, or any."""
@@ -317,7 +317,7 @@ class Priority(Blocks):
         batch = batches[number]
         group = batch.take(index)
         ids = ids_of(group)
-        lanes = _kept(batch, index, group, self._teams_of(batch)[ids // batch.block] == team)
+        lanes = kept(batch, index, group, self._teams_of(batch)[ids // batch.block] == team)
         if index in batch.program.spin_headers:
             self.looked.add((number, index, team))
         if self.looked and self._signals(batch, index) and (self.looks or _blocks_of(batch) <= MANY_BLOCKS):
@@ -380,6 +380,14 @@ class Priority(Blocks):
         return (1 << numbers * min(most, blocks) // blocks)[np.argsort(order)]
 
 
+def oldest(batches: list[Batch], turn: int) -> tuple[int, int]:
+    """Return the place where lanes have waited longest, of the batch in turn."""
+    able = [number for number, batch in enumerate(batches) if batch.ready]
+    number = able[turn % len(able)]
+    last_run = batches[number].last_run
+    return number, min(batches[number].ready, key=lambda one: (last_run.get(one, 0), one))
+
+
 def _blocks_of(batch: Batch) -> int:
     """Return the number of blocks of such launches of all ranks, however many ranks began together."""
     return batch.grid * batch.space.world_size
@@ -403,11 +411,11 @@ def _within(batch: Batch, index: int, group: Group, lane: int, unit: int) -> Gro
     if int(group[0]) >= low and int(group[-1]) < high:
         return group
     ids = ids_of(group)
-    return _kept(batch, index, group, (ids >= low) & (ids < high))
+    return kept(batch, index, group, (ids >= low) & (ids < high))
 
 
-def _kept(batch: Batch, index: int, group: Group, mask: npt.NDArray[np.bool_]) -> Group:
-    """The lanes of a group where the mask holds, some of them; the others are put back."""
+def kept(batch: Batch, index: int, group: Group, mask: npt.NDArray[np.bool_]) -> Group:
+    """Return the lanes of a group where the mask holds, some of them; the others are put back."""
     if mask.all():
         return group
     ids = ids_of(group)
@@ -446,4 +454,4 @@ def taken(batch: Batch, index: int, wanted: Group) -> Group | None:
     if not mask.any():
         batch.ready.setdefault(index, []).append(group)
         return None
-    return _kept(batch, index, group, mask)
+    return kept(batch, index, group, mask)

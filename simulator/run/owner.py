@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from memory.fabric import DeviceFault
@@ -49,6 +50,10 @@ class Owner(Protocol):
 
     def finish(self, rank: int, count: int) -> None:
         """Count threads or copies of a rank as over."""
+        ...
+
+    def blaming(self, lanes: Group, instruction: Instruction | None) -> AbstractContextManager[None]:
+        """What goes wrong within is a lane's among these."""
         ...
 
     def fault(

@@ -9,7 +9,7 @@ from simulator.observe.lanes import Group
 from simulator.run.choices import Began, Choice, Moved, Returned, Turn, Until
 from simulator.run.decode import WHOLE
 from simulator.run.machine import Batch
-from simulator.run.orders import CopyStep, Fair, Step, taken
+from simulator.run.orders import CopyStep, Fair, Step, oldest, taken
 from simulator.run.recorded_choices import copy_step_of, rest_of, step_of
 
 RUNS_ON = 256
@@ -112,11 +112,8 @@ class Replayed:
                 lanes = taken(batches[number], index, wanted)
                 if lanes is not None:
                     return Step(number, index, lanes, WHOLE)
-        able = [number for number, batch in enumerate(batches) if batch.ready]
-        number = able[self.turns_since // RUNS_ON % len(able)]
-        batch = batches[number]
-        index = min(batch.ready, key=lambda one: (batch.last_run.get(one, 0), one))
-        lanes = batch.take(index)
+        number, index = oldest(batches, self.turns_since // RUNS_ON)
+        lanes = batches[number].take(index)
         self.current = (number, lanes)
         return Step(number, index, lanes, WHOLE)
 

@@ -75,10 +75,7 @@ class TensorCores:
         clusters = self.batch.launched.clusters
         if clusters.size % 2:
             raise LaneFault(0, f"cta_group::2 in a cluster of {clusters.size} blocks: pairs of blocks carry it out")
-        rank = int(clusters.ranks_of(np.array([block]))[0])
-        number = clusters.numbers_of(np.array([block]))
-        pair = clusters.blocks_of(np.repeat(number, 2), np.array([rank & ~1, rank | 1]))
-        return int(pair[0]), int(pair[1])
+        return tuple(clusters.pair_of(block))
 
     # Allocations
 
@@ -155,10 +152,8 @@ class TensorCores:
         queue = self.queues[work.lane]
         while not work.is_done:
             one = queue.pop(0)
-            try:
+            with self.batch.blaming(range(one.lane, one.lane + 1), one.instruction):
                 one.act(one)
-            except LaneFault as fault:
-                raise self.batch.fault(one.lane, fault.message, one.instruction) from None
             one.is_done = True
             self.batch.space.version += 1
             self.batch.finish(self.batch.place(one.lane)[0], 1)

@@ -164,7 +164,7 @@ class Shrinker:
         """Leave out all turns of some ranks, blocks or warps, but not of all: they run later."""
         for unit in ("rank", "block", "warp"):
             turns = [one for one in self.kept if isinstance(one, Turn)]
-            units = {each for one in turns for each in _units(one, self.best.block_of(one), unit)}
+            units = {each for one in turns for each in _unit_of(one, self.best.block_of(one), unit)}
             self._halved(sorted(units), partial(self._takes_units, unit, units))
 
     def _takes_units(self, unit: str, units: set[Unit], left: list[Unit]) -> bool:
@@ -284,7 +284,3 @@ def _unit_of(one: Turn, block: int, unit: str) -> list[Unit]:
         return [(0, 0, number) for number in (lanes // one.threads).tolist()]
     numbers = lanes // block if unit == "block" else lanes // block * -(-block // 32) + lanes % block // 32
     return [(one.threads, block, number) for number in numbers.tolist()]
-
-
-def _units(one: Turn, block: int, unit: str) -> set[Unit]:
-    return set(_unit_of(one, block, unit))

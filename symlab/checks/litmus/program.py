@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 WORD_BITS = 32
+RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
+}  # fmt: skip
 SCOPES = ("cta", "cluster", "gpu", "sys")
 """Narrow to wide (8.5)."""
 
@@ -235,15 +240,7 @@ class Program:
 
 def compared(relation: str, left: int, right: int) -> bool:
     """Return whether a comparison holds."""
-    results = {
-        "==": left == right,
-        "!=": left != right,
-        "<": left < right,
-        "<=": left <= right,
-        ">": left > right,
-        ">=": left >= right,
-    }
-    return results[relation]
+    return bool(RELATIONS[relation](left, right))
 
 
 def holds(expression: Expression, state: dict[Seen, int]) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 
 from symlab.checks.litmus import program as nouns
 from symlab.checks.litmus.meet import Arrival, meetings
@@ -107,22 +108,12 @@ class Way:
     constraints: list[Constraint] = field(default_factory=list)
     known: list[int] = field(default_factory=list)
     control: frozenset[Loaded] = frozenset()
-    groups: list[list[int]] = field(default_factory=lambda: [[]])
+    groups: list[tuple[int, ...]] = field(default_factory=lambda: [()])
     arrivals: list[Arrival] = field(default_factory=list)
 
     def copied(self) -> Way:
         """Return a way that goes on by itself."""
-        groups = [list(group) for group in self.groups]
-        return Way(
-            self.thread,
-            dict(self.registers),
-            list(self.events),
-            list(self.constraints),
-            list(self.known),
-            self.control,
-            groups,
-            list(self.arrivals),
-        )
+        return Way(*(copy(getattr(self, one.name)) for one in fields(self)))
 
     def value(self, operand: nouns.Operand) -> Value:
         """Return an operand's value: 0 for a register that nothing wrote."""
@@ -306,7 +297,7 @@ def _step(way: Way, one: nouns.Instruction, at: int, memory: nouns.Memory, names
     elif isinstance(one, nouns.BulkCopy):
         _copy(way, one, at, memory)
     elif isinstance(one, nouns.CommitGroup):
-        way.groups.append([])
+        way.groups.append(())
     elif isinstance(one, nouns.WaitGroup):
         _wait(way, one, at)
     return others
@@ -342,8 +333,8 @@ def _parts(
 
 def _access(way: Way, one: nouns.Access, at: int, memory: nouns.Memory) -> None:
     """ld, st, atom, red; a multimem one does so at each replica, and ld_reduce returns the sum."""
-    read = Event(way.thread, at, "R", one.text, _read_order(one), one.scope, is_red=one.opcode == "red")
-    write = Event(way.thread, at, "W", one.text, _write_order(one), one.scope)
+    read = Event(way.thread, at, "R", one.text, _order_of(one, "acquire"), one.scope, is_red=one.opcode == "red")
+    write = Event(way.thread, at, "W", one.text, _order_of(one, "release"), one.scope)
     results: dict[int, Value] = {}
     count = max(len(one.destinations), len(one.sources))
     for name, element, cells in _parts(one.address, one.bits, count, memory):
@@ -368,23 +359,18 @@ def _access(way: Way, one: nouns.Access, at: int, memory: nouns.Memory) -> None:
 
 def _failed_cas(way: Way, one: nouns.Access, at: int, memory: nouns.Memory) -> None:
     """A cas whose comparison fails is a read alone: atomic operations write "if they result in a write" (table 20)."""
-    read = Event(way.thread, at, "R", one.text, _read_order(one), one.scope)
+    read = Event(way.thread, at, "R", one.text, _order_of(one, "acquire"), one.scope)
     for name, _, cells in _parts(one.address, one.bits, 1, memory):
         old = Loaded(way.thread, way.add(replace(read, name=name, cells=cells)))
         way.constrain("!=", old, way.value(one.expected))
         way.registers[one.destinations[0]] = old
 
 
-def _read_order(one: nouns.Access) -> str:
+def _order_of(one: nouns.Access, half: str) -> str:
+    """The order of an access's read, or of its write: half is "acquire", or "release"."""
     if one.order == "acq_rel":
-        return "acquire"
-    return "relaxed" if one.order == "release" else one.order
-
-
-def _write_order(one: nouns.Access) -> str:
-    if one.order == "acq_rel":
-        return "release"
-    return "relaxed" if one.order == "acquire" else one.order
+        return half
+    return one.order if one.order in ("weak", half) else "relaxed"
 
 
 def _copy(way: Way, one: nouns.BulkCopy, at: int, memory: nouns.Memory) -> None:
@@ -396,7 +382,7 @@ def _copy(way: Way, one: nouns.BulkCopy, at: int, memory: nouns.Memory) -> None:
         read = Event(way.thread, at, "R", one.text, "weak", proxy="async", is_async=True, after=before)
         number = way.add(replace(read, name=source[0], cells=source[2]))
         write = replace(read, kind="W", name=target[0], cells=target[2], value=Loaded(way.thread, number))
-        way.groups[-1] += [number, way.add(replace(write, after=(*before, number)))]
+        way.groups[-1] += (number, way.add(replace(write, after=(*before, number))))
 
 
 def _wait(way: Way, one: nouns.WaitGroup, at: int) -> None:

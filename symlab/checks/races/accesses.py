@@ -23,7 +23,7 @@ from simulator.happens_before.clocks import (
 )
 from simulator.happens_before.extras import ALIAS, ASYNC, GENERIC, Numbers
 from simulator.happens_before.order import CLUSTER, SYS, Order
-from simulator.happens_before.running import NEVER, WARP, Actor, Held, Lanes, Many, Mask, Running, Single
+from simulator.happens_before.running import NEVER, WARP, Actor, Held, Lanes, Many, Mask, Running
 from simulator.happens_before.shadow import READ, WRITE, Epochs, Ids, Kept, Shadow, Tiles, put, taken
 from symlab.checks.races.kernel_end import KernelEnds
 from symlab.checks.races.report import ALIAS_PROXY, ASYNC_PROXY, GENERIC_PROXY, HOST, TENSOR_MAP, Findings, Info, Pair
@@ -249,7 +249,7 @@ class Accesses:
         if latest >> STAMP_SHIFT <= every:
             return
         some = np.flatnonzero(old >> STAMP_SHIFT > every)
-        if isinstance(who, Single | Many) and self._are_known(shadow, kept, old[some], who, some // each, info):
+        if isinstance(who, Many) and self._are_known(shadow, kept, old[some], who, some // each, info):
             return
         self._compare(shadow, kept, old[some], who, some // each, _units(places, some), info)
 
@@ -269,20 +269,14 @@ class Accesses:
         if isinstance(who, Lanes):
             found = self.order.floor_of(who, count, parts)
         else:
-            rows = who.held.row if isinstance(who, Single | Many) else who.rows(np.arange(count))
-            found = int(self.order.clocks.floor[changes_of(rows), :parts].min())
+            found = int(self.order.clocks.floor[changes_of(who.held.row), :parts].min())
         self._floors = (who, self.stamp, parts, count, found)
         return found
 
-    def _are_known(
-        self, shadow: Shadow, kept: Kept, old: Epochs, who: Single | Many, positions: Numbers, info: Info
-    ) -> bool:
+    def _are_known(self, shadow: Shadow, kept: Kept, old: Epochs, who: Many, positions: Numbers, info: Info) -> bool:
         """Return whether old epochs are known to copies, or a host. Pieces of a copy are alike: one is looked at."""
-        differ = np.ones(len(old), np.bool_)
-        differ[1:] = old[1:] != old[:-1]
-        if isinstance(who, Many):
-            index = who.index[positions]
-            differ[1:] |= index[1:] != index[:-1]
+        differ, index = np.ones(len(old), np.bool_), who.index[positions]
+        differ[1:] = (old[1:] != old[:-1]) | (index[1:] != index[:-1])
         old, positions = old[differ], positions[differ]
         if kept.is_strong and info.is_strong:
             return False
@@ -430,7 +424,7 @@ class Accesses:
             if earlier.is_strong and info.is_strong:
                 where = (numbers[at : at + 1], old[at : at + 1] & LOW_MASK, actors[at : at + 1])
                 is_size_only = bool(self.morally_strong(*where, info, is_of_one_size=True)[0])
-            issued = int(who.itself(GENERIC, positions[at : at + 1])[0]) if isinstance(who, Single | Many) else NEVER
+            issued = int(who.itself(GENERIC, positions[at : at + 1])[0]) if isinstance(who, Many) else NEVER
             is_fenced_here = info.is_by_wgmma and self._is_fenced_here(who, positions[at : at + 1], int(old[at]))
             pair = Pair(
                 int(old[at]), earlier, int(actors[at]), info, shadow.name, byte, what.part, what.is_proxy_only,
@@ -564,7 +558,7 @@ class Accesses:
         if shadow.ranks > 1:
             ranks = self._readers(shadow, who, places, ranks)
         first = int(ranks[0])
-        is_sorted = isinstance(who, Lanes | Single) and shadow.ranks == 1  # lanes are in the order of their ranks
+        is_sorted = _is_sorted(who) and shadow.ranks == 1  # lanes are in the order of their ranks
         if first == int(ranks[-1]) and (is_sorted or bool((ranks == first).all())):
             self._read_of(shadow, who, Some(np.arange(len(mine)), places, mine), each, info, first, is_affine)
             return
@@ -635,7 +629,7 @@ class Accesses:
 
     def _readers(self, shadow: Shadow, who: Actor, places: Any, ranks: Numbers) -> Numbers:
         """Shadow.readers of each unit, or one for all."""
-        if isinstance(places, slice) and isinstance(who, Lanes | Single) and int(ranks[0]) == int(ranks[-1]):
+        if isinstance(places, slice) and _is_sorted(who) and int(ranks[0]) == int(ranks[-1]):
             each = shadow.row_bytes // shadow.unit
             if places.start // each == (places.stop - 1) // each:
                 return np.array([shadow.readers(int(ranks[0]), places.start)])
@@ -770,6 +764,11 @@ class Accesses:
             units, epochs = units[order], epochs[order]
             first, _ = pairs_of(units, epochs & LOW_MASK, self.info_of[epochs >> STAMP_SHIFT])
             beside.append((kept, units[first], epochs[first]))
+
+
+def _is_sorted(who: Actor) -> bool:
+    """Return whether actors come in the order of their ranks: lanes, or one for all accesses."""
+    return isinstance(who, Lanes) or len(who.held.row) == 1
 
 
 def _are_apart(old: Numbers, new: Numbers) -> Mask:

@@ -31,14 +31,11 @@ from simulator.happens_before.running import (
     SCOPE,
     STAMP,
     WARP,
-    Cluster,
     Held,
     Lanes,
     Many,
-    Mask,
     Released,
     Running,
-    Single,
 )
 from simulator.happens_before.shadow import READ, ROW_BYTES, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
 from simulator.happens_before.spare import Spare
@@ -54,7 +51,6 @@ from simulator.observe.events import (
     BarrierArrived,
     BarrierCompleted,
     CopiesAwaited,
-    CopiesCommitted,
     CopyMoment,
     Fence,
     HostAccess,
@@ -156,6 +152,11 @@ class Moment:
     size_bytes: int
 
 
+Entered = dict[tuple[int, Kept, int], list[tuple[Shadow, Any, int, Numbers]]]
+"""What copies entered, by shadow, kind and instruction: places, how many units each has become, and who stands for it
+now, one for all of them or one a unit."""
+
+
 class Races(RaceChecker):
     """Finds races in the one run that it listens to. findings() gives them."""
 
@@ -177,16 +178,13 @@ class Races(RaceChecker):
         self.shift_of: Numbers = np.zeros(64, np.int64)  # likewise, see _place
         self.are_awaited = [True] * space.world_size  # whether each rank's host has waited for all its launches
         self.copies: dict[tuple[int, int], UnderWay] = {}
-        self.begun: dict[tuple[str, int, int], Held] = {}
-        """What threads knew when they gave tensor cores something to do."""
-        self.begun_fenced: dict[tuple[str, int, int], list[Held | None]] = {}
-        """What they knew of tensor memory then, at their last fence."""
+        self.begun: dict[tuple[str, int, int], tuple[Held, list[Held | None]]] = {}
+        """What threads knew when they gave tensor cores something to do; of tensor memory, at their last fence."""
         self.lane_copies: dict[tuple[int, int], UnderWay] = {}
         self.issued: list[tuple[tuple[int, int], UnderWay, int]] = []
         self.moments: list[Moment] = []
         self.maps: dict[tuple[int, int], tuple[Shadow, int]] = {}  # of lanes that issue a copy now, see UnderWay.map_at
         self.overwriting: Overwriting | None = None
-        self.committed: dict[tuple[int, bool, int], int] = {}  # groups that a lane has made, bulk ones and others
         self.written: list[int] = []
         self.last_store: tuple[Running, Numbers, Info, str] | None = None
         self.last_lanes: Lanes | None = None
@@ -445,23 +443,27 @@ class Races(RaceChecker):
         granule_bytes = self.space.granule_bytes
         first = int(granules[int(index[0]) // granule_bytes])
         last = int(granules[int(index[-1]) // granule_bytes])
-        shadow, shift = self._place(first)
         if first == last and is_affine:
+            shadow, shift = self._place(first)
             self._touch(shadow, self._who(run, lanes), index - shift, is_affine, info, entries)
             return
-        piece = piece_of(index, info.width)
-        if piece and self._access_pieces(run, lanes, index, piece, info, entries, each_lanes):
-            return
-        numbers = granules.take(index // granule_bytes)
-        if (numbers == first).all():
-            self._touch(shadow, self._who(run, lanes), index - shift, is_affine, info, entries, each_lanes)
-            return
-        for number in distinct(numbers).tolist():
-            self._place(number)
-        offsets, which = index - self.shift_of[numbers], self.shadow_of[numbers]
+        piece = piece_of(index, info.width)  # accesses that follow each other have their places by pieces
+        firsts = index[:: piece or 1]
+        numbers = granules.take(firsts // granule_bytes)
+        if piece and (numbers != granules.take((firsts + (piece - 1) * info.width) // granule_bytes)).any():
+            piece, numbers = 0, granules.take(index // granule_bytes)
+        shadow, shift = self._place(int(numbers[0]))
+        which: Any = numbers
+        each = piece or 1
+        if not (numbers == numbers[0]).all():
+            for number in distinct(numbers).tolist():
+                self._place(number)
+            which, shifts = self.shadow_of[numbers], self.shift_of[numbers]
+        offsets = index - shift if which is numbers else (index.reshape(-1, each) - shifts[:, None]).ravel()
         if (which == which[0]).all():
-            self._touch(shadow, self._who(run, lanes), offsets, False, info, entries, each_lanes)
+            self._touch(shadow, self._who(run, lanes), offsets, False, info, entries, each_lanes, piece)
             return
+        which, numbers = np.repeat(which, each), np.repeat(numbers, each)
         if each_lanes:  # a lane may be there more than once
             which = which * self.space.world_size + np.arange(len(which)) // each_lanes
         for one in distinct(which).tolist():
@@ -469,30 +471,6 @@ class Races(RaceChecker):
             some = None if entries is None else entries[at]
             shadow, _ = self._place(int(numbers[at[0]]))
             self._touch(shadow, self._who(run, lanes[at]), offsets[at], False, info, some)
-
-    def _access_pieces(
-        self, run: Running, lanes: Numbers, index: Numbers, piece: int, info: Info, entries: Numbers | None,
-        each_lanes: int,
-    ) -> bool:  # fmt: skip
-        """Accesses that follow each other in pieces. Returns False, with nothing done, if they are not in one shadow
-        or a piece is in two allocations."""
-        granules, granule_bytes = self.space.granules, self.space.granule_bytes
-        firsts = index[::piece]
-        numbers = granules.take(firsts // granule_bytes)
-        if (numbers != granules.take((firsts + (piece - 1) * info.width) // granule_bytes)).any():
-            return False
-        shadow, shift = self._place(int(numbers[0]))
-        if (numbers == numbers[0]).all():
-            self._touch(shadow, self._who(run, lanes), index - shift, False, info, entries, each_lanes, piece)
-            return True
-        for number in distinct(numbers).tolist():
-            self._place(number)
-        which = self.shadow_of[numbers]
-        if (which != which[0]).any():
-            return False
-        offsets = (index.reshape(-1, piece) - self.shift_of[numbers][:, None]).ravel()
-        self._touch(shadow, self._who(run, lanes), offsets, False, info, entries, each_lanes, piece)
-        return True
 
     def _who(self, run: Running, lanes: Numbers) -> Lanes:
         """Return who accesses: the same object as for the last event, if it is by the same lanes."""
@@ -645,9 +623,7 @@ class Races(RaceChecker):
         info = self._info(run, event.instruction, event)
         stamp = self.accesses.tick(info)
         lanes = self._ids(event.lanes)
-        blocks = run.blocks_of(lanes)
-        if event.target_blocks is not None:
-            blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
+        blocks = _owners(run, lanes, event)
         offsets = blocks * run.row_bytes + event.addresses.astype(np.int64)
         if info.is_write:
             self.accesses.take_turn(run, lanes, info)
@@ -773,35 +749,26 @@ class Races(RaceChecker):
     def barrier_arrived(self, event: BarrierArrived) -> None:
         self.settle_copies()
         run = self.running[event.launched]
-        lanes, words = self._ids(event.lanes), event.instruction.qualifiers
-        if event.unit == "cluster":
-            self._arrive_at_cluster(run, lanes, "relaxed" not in words)
+        words = event.instruction.qualifiers
         if event.numbers is None:
             return
         stamp = self.accesses.tick()
-        if "arrive" in words:
-            keys = run.blocks_of(lanes) * 16 + event.numbers
-            for key in distinct(keys).tolist():
-                row = self.order.gather(run, lanes[keys == key], stamp)
-                run.arrived.setdefault(divmod(key, 16), []).append(row)
-            return
-        if run.numbers is None:
-            run.numbers = np.zeros(run.launched.lanes, np.int64)
-        run.numbers[lanes] = event.numbers
-
-    def _arrive_at_cluster(self, run: Running, lanes: Numbers, releases: bool) -> None:
-        stamp = self.accesses.tick()
-        numbers = run.launched.clusters_of(lanes)
-        for number in distinct(numbers).tolist():
-            some = lanes[numbers == number]
-            one = run.clusters.setdefault(number, Cluster())
-            if releases:
-                one.rows.append(self.order.gather(run, some, stamp))
+        for key, some in self._meetings(run, event) if event.unit == "cluster" or "arrive" in words else ():
+            rows = run.arrived.setdefault(key, [])
+            if "relaxed" in words:
+                rows += self.order.gather_released(run, some, CLUSTER)
             else:
-                one.rows += self.order.gather_released(run, some, CLUSTER)
-            one.come += len(some)
-            if one.come >= run.launched.clusters.size * run.launched.block:
-                one.done, one.rows, one.come = one.rows, [], 0
+                rows.append(self.order.gather(run, some, stamp))
+
+    def _meetings(
+        self, run: Running, event: BarrierArrived | BarrierCompleted
+    ) -> list[tuple[tuple[str, int, int], Numbers]]:
+        """Barriers with a number (of a block) or a phase (of a cluster), and the lanes at each."""
+        lanes, numbers = self._ids(event.lanes), event.numbers
+        assert numbers is not None
+        units = run.launched.clusters_of(lanes) if event.unit == "cluster" else run.blocks_of(lanes)
+        pairs = np.unique(np.stack([units, numbers]), axis=1).T.tolist()
+        return [((event.unit, *pair), lanes[(units == pair[0]) & (numbers == pair[1])]) for pair in pairs]
 
     def barrier_completed(self, event: BarrierCompleted) -> None:
         self.settle_copies()
@@ -809,20 +776,15 @@ class Races(RaceChecker):
         stamp = self.accesses.tick()
         if event.unit == "warp":
             order.meet_warps(run, self._ids(event.lanes), stamp)
-        elif event.unit == "cluster":
-            lanes = self._ids(event.lanes)
-            numbers = run.launched.clusters_of(lanes)
-            for number in distinct(numbers).tolist():
-                one = run.clusters.setdefault(number, Cluster())
-                order.merge(run, lanes[numbers == number], one.done or one.rows)
-        elif run.numbers is None:
+        elif event.numbers is None:
             order.meet_blocks(run, event.lanes, stamp)
         else:
-            lanes = self._ids(event.lanes)
-            keys = run.blocks_of(lanes) * 16 + run.numbers[lanes]
-            for key in distinct(keys).tolist():
-                more = run.arrived.pop(divmod(key, 16), [])
-                order.meet(run, lanes[keys == key], stamp, more)
+            for key, some in self._meetings(run, event):
+                if event.unit == "cluster":
+                    run.arrived.pop((*key[:2], key[2] - 1), None)  # all have waited for that
+                    order.merge(run, some, run.arrived.get(key, []))
+                else:
+                    order.meet(run, some, stamp, run.arrived.pop(key, []))
 
     def mbarrier(self, event: MbarrierOperation) -> None:
         run = self.running[event.launched]
@@ -830,9 +792,7 @@ class Races(RaceChecker):
         stamp = self.accesses.tick()
         if operation == "inval" or operation == "expect_tx" or (operation == "complete_tx" and not self.written):
             return
-        blocks = run.blocks_of(lanes)
-        if event.target_blocks is not None:
-            blocks = blocks // run.launched.grid * run.launched.grid + event.target_blocks
+        blocks = _owners(run, lanes, event)
         if operation == "complete_tx":
             one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
             self.order.note_copies(self.written, one, int(event.phases[0]))
@@ -956,8 +916,8 @@ class Races(RaceChecker):
                 continue
             barrier.counts.add(actor)
             epochs, first = np.array([barrier.made]), np.zeros(1, np.int64)
-            if self.order.unknown(one.held, first, epochs, ASYNC)[0]:
-                is_race = bool(self.order.unknown(one.held, first, epochs, GENERIC)[0])
+            if self.order.unknown(Many(one.held, first), first, epochs, ASYNC)[0]:
+                is_race = bool(self.order.unknown(Many(one.held, first), first, epochs, GENERIC)[0])
                 made = self.accesses.infos[int(self.accesses.info_of[barrier.made >> STAMP_SHIFT])]
                 byte = key[1] * ROW_BYTES + key[2]
                 what = (barrier.made, made, actor, one.info["write"], SHARED_MEMORY, byte, ASYNC)
@@ -977,10 +937,7 @@ class Races(RaceChecker):
             each = size // shadow.unit
             for moment, actor in zip(moments, actors.tolist(), strict=True):
                 first = moment.start // shadow.unit
-                kept = Kept(WRITE, False)
-                if not info.is_write:
-                    kept = Kept(READ, False, shadow.readers(actor >> RANK_SHIFT, first))
-                moment.one.entered.append((kept, shadow, slice(first, first + each), shadow.unit, moment.one.lanes))
+                _enter(moment.one, info, shadow, slice(first, first + each), actor, first, moment.one.lanes)
             return
         counts = np.maximum(sizes // _COPY_UNIT, 1)
         index = np.repeat(np.arange(len(moments)), counts)
@@ -988,20 +945,15 @@ class Races(RaceChecker):
         within = np.arange(len(index)) - np.repeat(ends - counts, counts)
         offsets = starts[index] + within * _COPY_UNIT
         is_affine = len(moments) == 1 or bool((starts[1:] == starts[:-1] + counts[:-1] * width).all())
-        who = Single(held) if len(moments) == 1 else Many(held, index)
         places, _, each = self.accesses.touch(
-            shadow, who, offsets, width, is_affine, info, actors[index], stamps[index]
+            shadow, Many(held, index), offsets, width, is_affine, info, actors[index], stamps[index]
         )
         for at, moment in enumerate(moments):
             low, high = int(ends[at] - counts[at]) * each, int(ends[at]) * each
-            if isinstance(places, slice):
-                mine: Any = slice(places.start + low, places.start + high)
-            else:
-                mine = places[low:high]
-            kept = Kept(WRITE, info.is_strong)
-            if not info.is_write:
-                kept = Kept(READ, False, shadow.readers(int(actors[at]) >> RANK_SHIFT, moment.start // shadow.unit))
-            moment.one.entered.append((kept, shadow, mine, shadow.unit, moment.one.lanes))
+            is_slice = isinstance(places, slice)
+            mine = slice(places.start + low, places.start + high) if is_slice else places[low:high]
+            first = moment.start // shadow.unit
+            _enter(moment.one, info, shadow, mine, int(actors[at]), first, moment.one.lanes)
 
     def lane_copy(self, event: LaneCopyMoment) -> None:
         self.settle_copies()
@@ -1040,89 +992,89 @@ class Races(RaceChecker):
         self, one: UnderWay, shadow: Shadow, held: Held, lanes: Numbers, offsets: Numbers, width: int, how: str
     ) -> None:
         actors = held.actor & ~CODE_MASK | COPY_CODE
-        places, _, _ = self.accesses.touch(shadow, held, offsets, width, False, one.info[how], actors)
-        rank = shadow.readers(int(actors[0]) >> RANK_SHIFT, int(offsets[0]) // shadow.unit)
-        kept = Kept(WRITE, False) if how == "write" else Kept(READ, False, rank)
-        one.entered.append((kept, shadow, places, shadow.unit, lanes))
-
-    def copies_committed(self, event: CopiesCommitted) -> None:
-        """Groups are numbered as they are committed; the numbers come with the copies."""
-        run = self.running[event.launched]
-        for lane, group in zip(self._ids(event.lanes).tolist(), event.groups.tolist(), strict=True):
-            self.committed[(id(run), "bulk" in event.instruction.qualifiers, lane)] = group + 1
+        who, info = Many(held, np.arange(len(lanes))), one.info[how]
+        places, _, _ = self.accesses.touch(shadow, who, offsets, width, False, info, actors)
+        _enter(one, info, shadow, places, int(actors[0]), int(offsets[0]) // shadow.unit, lanes)
 
     def copies_awaited(self, event: CopiesAwaited) -> None:
         """Lanes that waited for copies now stand for them."""
         self.settle_copies()
         run = self.running[event.launched]
-        is_bulk = "bulk" in event.instruction.qualifiers
-        is_all = "wait_all" in event.instruction.qualifiers
-        copies = self.copies if is_bulk else self.lane_copies
         lanes = self._ids(event.lanes)
-        chosen = set(lanes.tolist())
-        if is_bulk:
-            over = [one for one in copies.values() if one.run is run and one.first in chosen]
-            if not is_all:
-                over = [one for one in over if 0 <= one.group < self._made(run, True, one.first) - event.allowed]
+        if "bulk" in event.instruction.qualifiers:
+            ends = dict(zip(lanes.tolist(), event.groups.tolist(), strict=True))
+            copies = (one for one in self.copies.values() if one.run is run)
+            over = [one for one in copies if 0 <= one.group < ends.get(one.first, 0)]
             if event.reads_only:
                 self.found.read_alone.update(one.info["write"].number for one in over)
             self._stand_for_bulk(over, event.reads_only)
             if not event.reads_only:
                 for one in over:
                     if one.is_done:
-                        del copies[id(run), one.number]
+                        del self.copies[id(run), one.number]
                         self.order.held.pop((id(run), one.number), None)
             return
-        for one in list(copies.values()):
+        for one in self.lane_copies.values():
             mine = np.flatnonzero(np.isin(one.lanes, lanes)) if one.run is run else np.zeros(0, np.int64)
-            if not len(mine):
-                continue
-            made = np.array([self._made(run, False, lane) for lane in one.lanes[mine].tolist()])
-            done = (one.groups[mine] >= 0) & (one.groups[mine] < made - event.allowed) | is_all
+            late = one.groups[mine] >= event.groups[np.searchsorted(lanes, one.lanes[mine])]
+            done = (one.groups[mine] >= 0) & ~late
             if done.any():
                 if not event.reads_only:
                     one.groups[mine[done]] = -1
-                self._stand_for(one, one.lanes[mine[done]], event.reads_only)
-
-    def _made(self, run: Running, is_bulk: bool, lane: int) -> int:
-        """How many groups of copies a lane has committed."""
-        return self.committed.get((id(run), is_bulk, lane), 0)
+                self._stand_for_lanes(one, one.lanes[mine[done]], event.reads_only)
 
     def _stand_for_bulk(self, over: list[UnderWay], reads_only: bool) -> None:
         """Give what bulk copies, each of one lane, entered to the lanes that waited for them."""
-        groups: dict[tuple[int, Kept, int], list[tuple[Shadow, Any, int, int]]] = {}
+        groups: Entered = {}
         for one in over:
-            actor = int(one.run.actors[one.first])
+            actor = one.run.actors[one.lanes]
             for kept, shadow, places, unit, _ in one.entered:
                 if not (reads_only and kept.kind == WRITE):
-                    number = one.info["write" if kept.kind == WRITE else "read"].number
-                    found = groups.setdefault((id(shadow), kept, number), [])
-                    found.append((shadow, places, unit // shadow.unit, actor))
+                    key = (id(shadow), kept, one.info["write" if kept.kind == WRITE else "read"].number)
+                    groups.setdefault(key, []).append((shadow, places, unit // shadow.unit, actor))
+        self._hand_over(groups)
+        for one in over:
+            one.run.last[one.first // one.run.launched.block] = self.accesses.stamp
+
+    def _stand_for_lanes(self, one: UnderWay, lanes: Numbers, reads_only: bool) -> None:
+        """Give what lanes' copies entered to those of the lanes that waited for them."""
+        groups: Entered = {}
+        for kept, shadow, places, unit, entered in one.entered:
+            units = _in_units(places, unit // shadow.unit).reshape(len(entered), -1)  # as many of each lane
+            waited = np.isin(entered, lanes)
+            if waited.any() and not (reads_only and kept.kind == WRITE):
+                key = (id(shadow), kept, one.info["write" if kept.kind == WRITE else "read"].number)
+                actors = np.repeat(one.run.actors[entered[waited]], units.shape[1])
+                groups.setdefault(key, []).append((shadow, units[waited].ravel(), 1, actors))
+        self._hand_over(groups)
+        one.run.last[one.run.blocks_of(lanes)] = self.accesses.stamp
+
+    def _hand_over(self, groups: Entered) -> None:
+        """Let actors stand for what copies entered."""
         for (_, kept, number), entered in groups.items():
             stamp = self.accesses.tick(self.accesses.infos[number])
-            shadow, actors = entered[0][0], np.array([one for _, _, _, one in entered])
+            shadow = entered[0][0]
             epochs = shadow.kept.get(kept)
             if epochs is None:
                 continue
             shadow.note(kept, stamp)
             tiles = _tiles([(places, factor) for _, places, factor, _ in entered], shadow.units)
             if shadow.hidden or (shadow.others and kept.kind == READ):
-                for _, places, factor, actor in entered:
-                    self._restamp_beside(shadow, kept, _in_units(places, factor), actor, number, stamp)
+                for _, places, factor, actors in entered:
+                    self._restamp_beside(shadow, kept, _in_units(places, factor), actors, number, stamp)
             if tiles is not None and tiles.are_apart:
-                matrix = tiles.matrix(epochs)
+                matrix, actors = tiles.matrix(epochs), np.concatenate([one for _, _, _, one in entered])
                 matrix[tiles.numbers] = self._restamped(matrix[tiles.numbers], actors[:, None], number, stamp)
                 continue
             pieces = [_in_units(places, factor) for _, places, factor, _ in entered]
             units = np.concatenate(pieces)  # of copies to one place one is there: the others leave it alone
-            restamped = self._restamped(epochs[units], np.repeat(actors, [len(one) for one in pieces]), number, stamp)
+            actors = np.concatenate([np.broadcast_to(one[3], len(at)) for one, at in zip(entered, pieces, strict=True)])
+            restamped = self._restamped(epochs[units], actors, number, stamp)
             mine = restamped != epochs[units]
             epochs[units[mine]] = restamped[mine]
-        for one in over:
-            one.run.last[one.first // one.run.launched.block] = self.accesses.stamp
 
     def _restamp_beside(
-        self, shadow: Shadow, kept: Kept, units: Numbers, actors: int | Numbers, number: int, stamp: int
+        self, shadow: Shadow, kept: Kept, units: Numbers, actors: Numbers, number: int, stamp: int
     ) -> None:
         """Likewise what is kept of copies' reads and additions whose places others took. actors: one, or by unit."""
         order = np.argsort(units, kind="stable")
@@ -1139,42 +1091,13 @@ class Races(RaceChecker):
         found: Numbers = np.where(ours, stamp << STAMP_SHIFT | actors, some)
         return found
 
-    def _stand_for(self, one: UnderWay, lanes: Numbers, reads_only: bool) -> None:
-        """Give what copies entered to the lanes that waited for them."""
-        run = one.run
-        for kept, shadow, places, unit, entered in one.entered:
-            waited = np.isin(entered, lanes)
-            if (reads_only and kept.kind == WRITE) or not waited.any():
-                continue
-            stamp = self.accesses.tick(one.info["write" if kept.kind == WRITE else "read"])
-            self._restamp(one, kept, shadow, _in_units(places, unit // shadow.unit), entered, waited, stamp)
-        run.last[run.blocks_of(lanes)] = self.accesses.stamp
-
-    def _restamp(
-        self, one: UnderWay, kept: Kept, shadow: Shadow, places: Any, lanes: Numbers, waited: Mask, stamp: int
-    ) -> None:
-        """Give units that lanes entered, as many each, to those of them that waited."""
-        epochs = shadow.kept.get(kept)
-        if epochs is None:
-            return
-        shadow.note(kept, stamp)
-        info = one.info["write" if kept.kind == WRITE else "read"]
-        some = epochs[places]
-        each = len(some) // len(lanes)
-        actors, chosen = np.repeat(one.run.actors[lanes], each), np.repeat(waited, each)
-        if shadow.hidden or (shadow.others and kept.kind == READ):
-            units = np.arange(places.start, places.stop) if isinstance(places, slice) else places
-            self._restamp_beside(shadow, kept, units[chosen], actors[chosen], info.number, stamp)
-        ours = ((some & CODE_MASK) == COPY_CODE) & (self.accesses.info_of[some >> STAMP_SHIFT] == info.number)
-        epochs[places] = np.where(ours & chosen, stamp << STAMP_SHIFT | actors, some)
-
     def _arrive_with_copies(self, run: Running, lanes: Numbers) -> None:
         """cp.async.mbarrier.arrive: the lanes stand for their copies that are done."""
         for one in self.lane_copies.values():
             if one.run is run:
                 mine = one.lanes[np.isin(one.lanes, lanes)]
                 if len(mine):
-                    self._stand_for(one, mine, False)
+                    self._stand_for_lanes(one, mine, False)
 
     # wgmma
 
@@ -1226,13 +1149,14 @@ class Races(RaceChecker):
             for owner, address, phase in event.mbarriers:
                 self.order.mbarrier(run, owner, address).near.rows.setdefault(phase, []).append(row)
         elif event.moment == "multiplied":
-            row = self.order.after(queue, self.begun[key].row.tolist(), self.accesses.tick())
-            self._multiplied(run, event, replace(self.begun[key], row=np.array([row])), queue)
+            held, _ = self.begun[key]
+            row = self.order.after(queue, held.row.tolist(), self.accesses.tick())
+            self._multiplied(run, event, replace(held, row=np.array([row])), queue)
         else:
             self.order.settle(run, lanes)
             held = Held.of(run, lanes, self.accesses.tick())
             if event.moment == "issued":
-                self.begun[key], self.begun_fenced[key] = held, self.accesses.fences.fenced(run, lanes)
+                self.begun[key] = held, self.accesses.fences.fenced(run, lanes)
                 self.order.held[key] = held.row
                 return
             if event.moment == "fenced":
@@ -1276,7 +1200,7 @@ class Races(RaceChecker):
         places = (event.block * TENSOR_LANES + lanes) * TENSOR_COLUMNS + columns
         key, now = ("tensor", id(run), event.number), Many(held, who)
         fences, by_cores = self.accesses.fences, event.number >= 0
-        fenced = self.begun_fenced[key] if by_cores else fences.fenced(run, self._ids(event.lanes))
+        fenced = self.begun[key][1] if by_cores else fences.fenced(run, self._ids(event.lanes))
         fences.check(run.tensor, now, by_cores, fenced, places * _CELL_BYTES, info)
         self.accesses.touch(run.tensor, now, places * _CELL_BYTES, _CELL_BYTES, False, info, actors[who])
         return stamp
@@ -1350,7 +1274,6 @@ class Races(RaceChecker):
         order.running.remove(run)
         self.fresh = [pair for pair in self.fresh if pair[0] is not run]
         self.copy_infos = {key: infos for key, infos in self.copy_infos.items() if key[0] is not run}
-        self.committed = {key: made for key, made in self.committed.items() if key[0] != id(run)}
         for copies in (self.copies, self.lane_copies):
             for key in [key for key, one in copies.items() if one.run is run]:
                 del copies[key]
@@ -1414,8 +1337,25 @@ class Races(RaceChecker):
         zeros = np.zeros((self.order.clocks.parts, 1), np.int64)
         held = Held(row, np.array([actor]), zeros, zeros[0], np.full_like(zeros, self.accesses.stamp))
         offsets = start + np.arange(count) * shadow.unit
-        actors = np.broadcast_to(np.int64(actor), count)
-        self.accesses.touch(shadow, Single(held), offsets, shadow.unit, True, info, actors)
+        who, actors = Many(held, np.zeros(count, np.int64)), np.broadcast_to(np.int64(actor), count)
+        self.accesses.touch(shadow, who, offsets, shadow.unit, True, info, actors)
+
+
+def _enter(one: UnderWay, info: Info, shadow: Shadow, places: Any, actor: int, unit: int, lanes: Numbers) -> None:
+    """Note what a copy entered at places; actor, unit: the first ones."""
+    kept = Kept(WRITE, info.is_strong)
+    if not info.is_write:
+        kept = Kept(READ, False, shadow.readers(actor >> RANK_SHIFT, unit))
+    one.entered.append((kept, shadow, places, shadow.unit, lanes))
+
+
+def _owners(run: Running, lanes: Numbers, event: Access | MbarrierOperation) -> Numbers:
+    """Return the numbers within its launch of the blocks whose shared memory lanes access."""
+    blocks = run.blocks_of(lanes)
+    if event.target_blocks is None:
+        return blocks
+    found: Numbers = blocks // run.launched.grid * run.launched.grid + event.target_blocks
+    return found
 
 
 def _target_blocks(one: UnderWay, event: CopyMoment, is_read: bool = False) -> list[int]:
@@ -1440,8 +1380,7 @@ def _aligned(begin: int, size: int) -> list[tuple[int, int]]:
 
 def _element(instruction: Instruction, width: int) -> int:
     """Return the bytes of an element of a vector, of width bytes in all, or in a part of it."""
-    count = next((int(word[1:]) for word in ("v2", "v4", "v8") if word in instruction.qualifiers), 1)
-    return width // (count // 2 if instruction.part else count)
+    return width // (instruction.elements // 2 if instruction.part else instruction.elements)
 
 
 def _tiles(entered: list[tuple[Any, int]], units: int) -> Tiles | None:

@@ -124,9 +124,13 @@ def machine_of(program: Program) -> Machine:
     ranks = range(kernel.world_size)
     tensors = [[space.allocate(rank, LOCATION_BYTES, _ALIGNMENT, one.name) for rank in ranks] for one in kernel.tensors]
     seen = [space.allocate(rank, kernel.seen_bytes, _ALIGNMENT, "registers") for rank in ranks]
+    return Machine(program, kernel, space, order, tensors, seen, executable_of(program, kernel))
+
+
+def executable_of(program: Program, kernel: Kernel) -> Executable:
+    """Return a program's kernel, ready to be launched."""
     digest = hashlib.sha256(kernel.ptx.encode()).hexdigest()
-    executable = Executable(f"litmus/{program.name}", ENTRY, "sm_90a", kernel.ptx, f"sha256:{digest}")
-    return Machine(program, kernel, space, order, tensors, seen, executable)
+    return Executable(f"litmus/{program.name}", ENTRY, "sm_90a", kernel.ptx, f"sha256:{digest}")
 
 
 def _put(space: Space, one: Allocation, raw: bytes) -> None:

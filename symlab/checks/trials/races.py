@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -10,12 +9,13 @@ from itertools import permutations
 import torch
 
 from cases.finding import SEVERITIES, Finding
-from memory.fabric import Argument, Executable, Fabric, FabricError, Launch, Region
+from memory.fabric import Argument, Fabric, FabricError, Launch, Region
 from runner.world.threads import ThreadWorld
 from runner.world.world import WorldFailure
 from simulator.world import SimulatedWorld, SimulatorOptions
-from symlab.checks.litmus.compile import ENTRY, LOCATION_BYTES, NOTE, SLOT_BYTES, Kernel, NotCompiled, kernel_of
+from symlab.checks.litmus.compile import LOCATION_BYTES, NOTE, SLOT_BYTES, Kernel, NotCompiled, kernel_of
 from symlab.checks.litmus.program import Program, Seen
+from symlab.checks.trials.machine import executable_of
 
 _OPTIONS = SimulatorOptions(heap_bytes=1 << 20, races=True)
 _BARRIER = "a barrier"
@@ -94,8 +94,6 @@ def run(program: Program, options: SimulatorOptions = _OPTIONS, orders: Sequence
     """Run a program once for each order of its threads (an empty one: all begin at once). Raises NotCompiled for a
     program that no kernel can be, and FabricError for a run that fails."""
     kernel = checked_kernel(program)
-    digest = "sha256:" + hashlib.sha256(kernel.ptx.encode()).hexdigest()
-    executable = Executable(f"litmus/{program.name}", ENTRY, "sm_90a", kernel.ptx, digest)
     launch = Launch((kernel.grid, 1, 1), (kernel.block, 1, 1), cluster=(kernel.cluster, 1, 1))
     world = SimulatedWorld(kernel.world_size, options)
     begun = [0] * kernel.world_size
@@ -118,7 +116,7 @@ def run(program: Program, options: SimulatorOptions = _OPTIONS, orders: Sequence
             begun[fabric.rank] += 1
             now = world.space.clock_ns
             starts = [now + (order.index(number) + 1) * _APART_NS if order else 0 for number in range(kernel.starts)]
-            fabric.launch(executable, launch, [*fixed, *(Argument("u64", one) for one in starts)])
+            fabric.launch(executable_of(program, kernel), launch, [*fixed, *(Argument("u64", one) for one in starts)])
             fabric.synchronize()
         fabric.barrier()
         values.update(_values(fabric, kernel, tensors, seen))

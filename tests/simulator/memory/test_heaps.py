@@ -42,9 +42,7 @@ def test_an_address_that_was_freed_and_given_away_again():
         start(fabric, executable(module(LOAD, ["u64 base"])), 1, 1, [old.address + 16])
         fabric.synchronize()
 
-    text = str(run(make_world(1), program).error())
-    same_text(text)
-    assert "never written (poison)" in text
+    same_text(str(run(make_world(1), program).error()))
 
 
 @pytest.mark.parametrize("heap_bytes", [1 << 16, (1 << 16) - 256, 3 << 15])
@@ -59,11 +57,8 @@ def test_a_heap_filled_to_its_last_byte(heap_bytes):
 
     assert not any(run(make_world(3, heap_bytes=heap_bytes), lambda fabric: program(fabric, heap_bytes - 4)).errors)
     for offset in (heap_bytes, -4):
-        text = str(
-            run(make_world(3, heap_bytes=heap_bytes), lambda fabric, offset=offset: program(fabric, offset)).error()
-        )
-        same_text(text)
-        assert "outside every live tensor" in text or "no address of this world" in text
+        outcome = run(make_world(3, heap_bytes=heap_bytes), lambda fabric, offset=offset: program(fabric, offset))
+        same_text(str(outcome.error()))
 
 
 def test_what_was_never_written_is_known_to_the_byte():

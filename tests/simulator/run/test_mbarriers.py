@@ -7,15 +7,15 @@ import pytest
 
 from memory.fabric import Deadlock
 from simulator.memory.space import LaneFault
-from simulator.run.mbarriers import MAX_COUNT, MBarrier, Mbarriers, MisusedBarrier
+from simulator.run.mbarriers import MAX_COUNT, MBarrier, Mbarriers
 from tests.golden import refused, same_text
 from tests.simulator.harness import failed, ran
 
 MISUSES = {
-    "more dropped than expected": lambda one: one.drop(3),
-    "a phase that was long ago": lambda one: (one.arrive(2), one.arrive(2), one.is_over(MBarrier(2).state())),
+    "more dropped than expected": lambda one: one.arrive(3, drops=True),
+    "a phase that was long ago": lambda one: (one.arrive(2), one.arrive(2), one.is_over(MBarrier("here", 2).state())),
     "a phase to come": lambda one: one.is_over(2199023255 << 20),
-    "noComplete that would complete": lambda one: one.arrive_incomplete(2),
+    "noComplete that would complete": lambda one: one.arrive(2, partial=True),
     "more arrivals than are waited for": lambda one: one.arrive(3),
     "more arrivals than any object takes": lambda one: one.add_pending(MAX_COUNT),
 }
@@ -24,12 +24,12 @@ MISUSES = {
 @pytest.mark.parametrize("name", MISUSES)
 def test_misuse(name):
     """What right use does, drawn programs of the vectors have."""
-    with refused(MisusedBarrier):
-        MISUSES[name](MBarrier(2))
+    with refused(LaneFault):
+        MISUSES[name](MBarrier("here", 2))
 
 
 def test_arrivals_may_be_added_to_a_phase():
-    barrier = MBarrier(1)
+    barrier = MBarrier("here", 1)
     barrier.add_pending(1)
     barrier.arrive(1)
     assert (barrier.phase, barrier.pending) == (0, 1)
@@ -167,17 +167,17 @@ def test_an_object_takes_as_many_arrivals_as_the_isa_says(count, is_taken):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_count_of_bytes_may_be_as_large_as_the_isa_says(sign):
-    barrier = MBarrier(1)
+    barrier = MBarrier("here", 1)
     count = barrier.expect if sign > 0 else barrier.complete
     count(MAX_COUNT)
     assert (barrier.bytes_due, barrier.phase) == (sign * MAX_COUNT, 0)
-    with pytest.raises(MisusedBarrier):
+    with pytest.raises(LaneFault):
         count(1)
 
 
 def test_arrivals_waited_for_may_be_as_many_as_the_isa_says():
-    barrier = MBarrier(1)
+    barrier = MBarrier("here", 1)
     barrier.add_pending(MAX_COUNT - 1)
     assert barrier.pending == MAX_COUNT
-    with pytest.raises(MisusedBarrier):
+    with pytest.raises(LaneFault):
         barrier.add_pending(1)

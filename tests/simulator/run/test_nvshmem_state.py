@@ -139,9 +139,7 @@ ALONE = (
 
 
 def test_a_signal_that_never_comes_is_told_with_what_is_expected_and_what_is_seen():
-    error = harness.run(harness.make_world(2), program(ALONE, f"{VERSION}\n{STATE}")).error()
-    same_text(str(error))
-    assert "compared with 7 (setp.ne.u64)" in str(error)
+    same_text(str(harness.run(harness.make_world(2), program(ALONE, f"{VERSION}\n{STATE}")).error()))
 
 
 def test_what_a_spin_compares_with_is_told_of_a_literal_too():

@@ -6,7 +6,7 @@ import pytest
 from simulator.happens_before.clocks import RANK_SHIFT
 from simulator.happens_before.extras import ALIAS, ASYNC, GENERIC
 from simulator.happens_before.order import SYS, Order
-from simulator.happens_before.running import Held, Lanes, Many, Running, Single
+from simulator.happens_before.running import Held, Lanes, Many, Running
 from simulator.happens_before.shadow import READ, WRITE, Kept, Shadow, Tiles, piece_of, put, taken
 from simulator.happens_before.spare import Spare
 from simulator.observe.lanes import Clusters, Launched
@@ -121,7 +121,7 @@ def test_what_all_know_in_the_generic_proxy_they_may_not_know_in_another(proxy, 
     accesses.touch(shadow, Lanes(run, first), offsets, 16, True, writing, run.actors[first])
     accesses.tick(reading)
     held = Held.of(run, second, accesses.stamp)
-    choices = {"single": Single(held.some(slice(0, 1))), "many": Many(held, first)}
+    choices = {"single": Many(held.some(slice(0, 1)), np.zeros(64, np.int64)), "many": Many(held, first)}
     actors = np.full(64, 1 << RANK_SHIFT) if who == "single" else run.actors[second]
     accesses.touch(shadow, choices.get(who, Lanes(run, second)), offsets, 16, True, reading, actors)
     assert {one.severity for one in findings.found.values()} == (set() if part == GENERIC else {"proxy"})

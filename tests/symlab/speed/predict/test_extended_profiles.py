@@ -203,7 +203,7 @@ def test_one_shot_waits_for_two_barriers_and_one_load(cache):
         "fence_after_stores": 1,
         "barrier": 2,
     }
-    assert found.clock_us == pytest.approx(0.3 + 2 * (0.58 + 0.69) + 0.87)
+    assert found.path.total_us == pytest.approx(0.3 + 2 * (0.58 + 0.69) + 0.87)
     body = found.phases[1]
     for viewer in range(4):
         assert body.bytes("read", viewer=viewer, target=(viewer + 1) % 4) == 64 << 10
