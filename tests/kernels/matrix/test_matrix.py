@@ -32,10 +32,15 @@ MULTIMEM = dataclasses.replace(
 )
 """A kernel that takes what multimem has."""
 
+
+def proof_of(machine, date, tally):
+    return Proof(machine=machine, date=date, commit="0123456789abcdef", specs={ONE_SHOT.name: tally})
+
+
 PROOFS = (
-    Proof("simulator", "2026-11-21", "0123456789abcdef", {ONE_SHOT.name: Tally(12, 3, (1, 2, 3, 8), "older")}),
-    Proof("4 x A", "2026-11-22", "0123456789abcdef", {ONE_SHOT.name: Tally(7, 0, (2, 4), source_digest(ONE_SHOT))}),
-    Proof("2 x B", "2026-11-22", "0123456789abcdef", {ONE_SHOT.name: Tally(5, 0, (2,), "older")}),
+    proof_of("simulator", "2026-11-21", Tally(12, 3, (1, 2, 3, 8), "older")),
+    proof_of("4 x A", "2026-11-22", Tally(7, 0, (2, 4), source_digest(ONE_SHOT))),
+    proof_of("2 x B", "2026-11-22", Tally(5, 0, (2,), "older")),
 )
 
 
@@ -115,7 +120,7 @@ def test_limits_of_size_ranks_and_alignment_are_shown():
 )
 def test_a_proof_is_judged_by_code_where_both_sides_have_it(sources, code, today, is_older):
     digest = source_digest(ONE_SHOT) if sources == "today's" else sources
-    proof = Proof("simulator", "2026-11-21", "0123", {ONE_SHOT.name: Tally(1, 0, (2,), digest, code)})
+    proof = proof_of("simulator", "2026-11-21", Tally(1, 0, (2,), digest, code))
     known = {} if today is None else {ONE_SHOT.name: Code(1, today, "sample", "sha256:3")}
     (row,) = (one for one in rows((proof,), "all_reduce", known) if one.spec is ONE_SHOT)
     assert cells(row, str)["simulator"] == f"1 on 2 ranks{'*' if is_older else ''}"
