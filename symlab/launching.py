@@ -26,7 +26,7 @@ from kernels.own.arguments import (
     type_of,
 )
 from kernels.own.functions import compiled_function, function_calls
-from kernels.own.parameters import PtxParameter, refuses_values
+from kernels.own.parameters import entry_of, refuses_entry
 from memory.fabric import Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from reports.table.text import counted
@@ -170,10 +170,12 @@ def _step(asked: Asked, ranks: int, arch: str | None, specs: tuple[BufferSpec, .
         return Step(replace(made, assumptions=granted), launch, parsed, variables=values)
     executable = _executable(kernel, asked.entry)
     executable = replace(executable, assumptions=tuple(dict.fromkeys((*executable.assumptions, *granted))))
+    entry = entry_of(executable.ptx, executable.entry)
     for each in parsed:
         for number, one in enumerate(each):
             check_of_ptx(f"argument {number}", one)
-        _check_fitting(executable, each)
+        if unfit := refuses_entry(executable.name, each, entry):
+            raise ValueError(f"{unfit} (arguments), give one value for each, of its size and kind")
     return Step(executable, _launch(asked, executable), parsed, variables=values)
 
 
@@ -378,15 +380,6 @@ def _dtype_name(name: str, dtype: Any) -> str:
     if known not in ITEMSIZES:
         raise ValueError(f"buffer {name} is of {known} (buffers), give one of {', '.join(ITEMSIZES)}")
     return known
-
-
-def _check_fitting(executable: Executable, given: Sequence[BroughtArgument]) -> None:
-    """Raise ValueError if the arguments are not the kernel's parameters in number, size and kind."""
-    parameters = parse_kernel(executable.ptx, executable.entry).parameters
-    values = [(one.kind, one.size_bytes) for one in given]
-    wanted = [PtxParameter(one.type, one.size_bytes) for one in parameters]
-    if unfit := refuses_values(executable.name, wanted, values):
-        raise ValueError(f"{unfit} (arguments), give one value for each, of its size and kind")
 
 
 # The kernel
