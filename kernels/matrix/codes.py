@@ -2,7 +2,7 @@
 
 A kernel's code is one digest over the code digests of the variants that kernels/matrix/variants.py chooses. Proofs
 carry the same digest, so a proof is of today's code if both are equal, wherever files and lines have moved since.
-`symlab kernels --codes` compiles and writes the file, `symlab kernels --verify` compiles and compares. Each
+`symlab kernels --codes` compiles the kernels, and writes the file if it has other code of one. Each
 kernel has a sample, one variant with its digest, that a test compiles.
 """
 
