@@ -17,9 +17,7 @@ from cases.assumptions import checked_assumptions
 from cases.dtypes import DTYPES, ITEMSIZES
 from kernels.own.arguments import (
     BroughtArgument,
-    argument_of,
-    check_buffers,
-    check_of_ptx,
+    arguments_of,
     counts_launches,
     of_rank,
     pointers_of,
@@ -172,8 +170,6 @@ def _step(asked: Asked, ranks: int, arch: str | None, specs: tuple[BufferSpec, .
     executable = replace(executable, assumptions=tuple(dict.fromkeys((*executable.assumptions, *granted))))
     entry = entry_of(executable.ptx, executable.entry)
     for each in parsed:
-        for number, one in enumerate(each):
-            check_of_ptx(f"argument {number}", one)
         if unfit := refuses_entry(executable.name, each, entry):
             raise ValueError(f"{unfit} (arguments), give one value for each, of its size and kind")
     return Step(executable, _launch(asked, executable), parsed, variables=values)
@@ -187,12 +183,9 @@ def _parsed(asked: Asked, ranks: int, by_name: Mapping[str, BufferSpec]) -> tupl
     given = [of_rank("arguments", arguments, rank) for rank in range(ranks)]
     if wrong := [each for each in given if isinstance(each, str) or not isinstance(each, Sequence)]:
         raise ValueError(f"a rank's arguments are of type {type(wrong[0]).__name__} (arguments), give a list of them")
-    parsed = tuple(
-        tuple(argument_of(f"argument {number}", one, ranks) for number, one in enumerate(each)) for each in given
-    )
+    parsed = tuple(arguments_of(each, ranks, by_name, "arguments", is_function(asked.kernel)) for each in given)
     for each in parsed:
         for number, one in enumerate(each):
-            check_buffers(f"argument {number}", one, by_name)
             if asked.graph and counts_launches(one):
                 raise ValueError(f"argument {number} is launch: a graph's launches have the same arguments (arguments)")
     if len({tuple(map(type_of, each)) for each in parsed}) > 1:
