@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None, specs: Sequence[KernelSpec] | None = None) -> int:
-    """Carry out a command line. Returns the exit code; specs are those that --verify and --codes compile."""
+    """Carry out a command line. Returns the exit code; specs are those that --codes compiles."""
     return carry_out("kernels.commands:kernels", "python -m kernels", arguments, specs)
 
 

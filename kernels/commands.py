@@ -1,5 +1,5 @@
-"""The command that prints the matrix, as a click object. With --verify or --codes it compiles the catalogue, to compare
-the code with kernels/matrix/codes.json or to write that.
+"""The command that prints the matrix, as a click object. With --codes it compiles the catalogue, and writes its code to
+kernels/matrix/codes.json.
 """
 
 from __future__ import annotations
@@ -34,24 +34,23 @@ def _ops(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> lis
 
 @click.command(
     "kernels",
-    epilog="\n\n".join([*LEGEND, "Exit codes: 0 done; 1 --verify found other code; 2 the request is wrong."]),
+    epilog="\n\n".join([*LEGEND, "Exit codes: 0 done; 1 --codes found other code; 2 the request is wrong."]),
 )
 @click.option("--op", default="", metavar="OP", shell_complete=_ops, help="One op only, such as all_gather.")
 @click.option("--readme", is_flag=True, help="Write the matrix into kernels/matrix/README.md.")
-@click.option("--verify", is_flag=True, help=f"Compile all kernels (minutes) and compare them with {codes.PLACE.name}.")
-@click.option("--codes", "is_codes", is_flag=True, help=f"Compile all kernels (minutes) and write {codes.PLACE.name}.")
+@click.option(
+    "--codes", "is_codes", is_flag=True, help=f"Compile all kernels (minutes); {codes.PLACE.name} has their code then."
+)
 @click.option(
     "--cache",
     type=click.Path(path_type=Path),
     default=CACHE,
     metavar="DIR",
     show_default=True,
-    help="Compiled kernels, for --verify and --codes.",
+    help="Compiled kernels, for --codes.",
 )
 @click.pass_obj
-def kernels(
-    specs: Sequence[KernelSpec] | None, op: str, readme: bool, verify: bool, is_codes: bool, cache: Path
-) -> int:
+def kernels(specs: Sequence[KernelSpec] | None, op: str, readme: bool, is_codes: bool, cache: Path) -> int:
     """Print what each kernel takes, and where it is proven.
 
     The matrix has a line for each algorithm of each op. It is made from the specs: what is not listed is refused, with
@@ -59,13 +58,12 @@ def kernels(
     """
     if op and collective(op).product:
         raise ValueError(f"{op} is not in the matrix (--op), its kernels and their figures are in kernels/README.md")
-    if readme + verify + is_codes > 1:
-        raise ValueError("--readme, --verify and --codes exclude each other: give one of them")
-    for name, is_given in (("readme", readme), ("verify", verify), ("codes", is_codes)):
-        if is_given and op:
-            raise ValueError(f"--{name} takes the whole matrix; leave --op out")
-    if verify or is_codes:
-        return _compile_all(SPECS if specs is None else specs, cache.expanduser(), verify)
+    if readme and is_codes:
+        raise ValueError("--readme and --codes exclude each other: give one of them")
+    if op and (readme or is_codes):
+        raise ValueError(f"--{'readme' if readme else 'codes'} takes the whole matrix; leave --op out")
+    if is_codes:
+        return _compile_all(SPECS if specs is None else specs, cache.expanduser())
     if readme:
         README.write_text(page(), encoding="utf-8")
         print("kernels/matrix/README.md: has the matrix as it is now")
@@ -75,38 +73,29 @@ def kernels(
     return 0
 
 
-def _compile_all(specs: Sequence[KernelSpec], cache_dir: Path, verify: bool) -> int:
-    """Compile the kernels, then write codes.json; or with verify compare with it: 1 if a kernel's code differs.
+def _compile_all(specs: Sequence[KernelSpec], cache_dir: Path) -> int:
+    """Compile the kernels, and write codes.json if it has other code of one: then 1 is returned, else 0.
 
     Raises ValueError if a kernel can't be compiled.
     """
     from kernels.matrix.variants import codes_of
 
-    known = codes.codes(codes.PLACE) if verify else {}
-    found = {}
+    place, found = codes.PLACE, {}
+    known = codes.codes(place) if place.is_file() else {}
     try:
         for name, code in codes_of([spec.name for spec in specs], cache_dir):
             found[name] = code
-            differs = verify and known.get(name) != code
-            print(
-                f"{name}: {code.variants} variants{', other code than in ' + codes.PLACE.name if differs else ''}",
-                flush=True,
-            )
+            other = "" if known.get(name) == code else f", other code than in {place.name}"
+            print(f"{name}: {code.variants} variants{other}", flush=True)
     except RuntimeError as error:
         raise ValueError(str(error)) from error
-    if not verify:
-        codes.PLACE.write_text(codes.written(found), encoding="utf-8")
-        print(f"{codes.PLACE.name}: has the code of {len(found)} kernels")
+    if found == known:
+        print(f"all {len(found)} kernels have the code of {place.name}")
         return 0
-    differing = [name for name in {**known, **found} if known.get(name) != found.get(name)]
-    if differing:
-        print(
-            f"{len(differing)} of {len(found)} kernels differ from {codes.PLACE.name}: if the change is intended, run "
-            "symlab kernels --codes, then symlab kernels --readme"
-        )
-        return 1
-    print(f"all {len(found)} kernels have the code of {codes.PLACE.name}")
-    return 0
+    place.write_text(codes.written(found), encoding="utf-8")
+    changed = sum(known.get(name) != found.get(name) for name in {**known, **found})
+    print(f"{place.name}: has other code of {changed} kernels now; if that is intended, run symlab kernels --readme")
+    return 1
 
 
 def page() -> str:

@@ -17,16 +17,14 @@ from cases.assumptions import checked_assumptions
 from cases.dtypes import DTYPES, ITEMSIZES
 from kernels.own.arguments import (
     BroughtArgument,
-    argument_of,
-    check_buffers,
-    check_of_ptx,
+    arguments_of,
     counts_launches,
     of_rank,
     pointers_of,
     type_of,
 )
 from kernels.own.functions import compiled_function, function_calls
-from kernels.own.parameters import PtxParameter, refuses_values
+from kernels.own.parameters import entry_of, refuses_entry
 from memory.fabric import Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from reports.table.text import counted
@@ -170,10 +168,10 @@ def _step(asked: Asked, ranks: int, arch: str | None, specs: tuple[BufferSpec, .
         return Step(replace(made, assumptions=granted), launch, parsed, variables=values)
     executable = _executable(kernel, asked.entry)
     executable = replace(executable, assumptions=tuple(dict.fromkeys((*executable.assumptions, *granted))))
+    entry = entry_of(executable.ptx, executable.entry)
     for each in parsed:
-        for number, one in enumerate(each):
-            check_of_ptx(f"argument {number}", one)
-        _check_fitting(executable, each)
+        if unfit := refuses_entry(executable.name, each, entry):
+            raise ValueError(f"{unfit} (arguments), give one value for each, of its size and kind")
     return Step(executable, _launch(asked, executable), parsed, variables=values)
 
 
@@ -185,12 +183,9 @@ def _parsed(asked: Asked, ranks: int, by_name: Mapping[str, BufferSpec]) -> tupl
     given = [of_rank("arguments", arguments, rank) for rank in range(ranks)]
     if wrong := [each for each in given if isinstance(each, str) or not isinstance(each, Sequence)]:
         raise ValueError(f"a rank's arguments are of type {type(wrong[0]).__name__} (arguments), give a list of them")
-    parsed = tuple(
-        tuple(argument_of(f"argument {number}", one, ranks) for number, one in enumerate(each)) for each in given
-    )
+    parsed = tuple(arguments_of(each, ranks, by_name, "arguments", is_function(asked.kernel)) for each in given)
     for each in parsed:
         for number, one in enumerate(each):
-            check_buffers(f"argument {number}", one, by_name)
             if asked.graph and counts_launches(one):
                 raise ValueError(f"argument {number} is launch: a graph's launches have the same arguments (arguments)")
     if len({tuple(map(type_of, each)) for each in parsed}) > 1:
@@ -378,15 +373,6 @@ def _dtype_name(name: str, dtype: Any) -> str:
     if known not in ITEMSIZES:
         raise ValueError(f"buffer {name} is of {known} (buffers), give one of {', '.join(ITEMSIZES)}")
     return known
-
-
-def _check_fitting(executable: Executable, given: Sequence[BroughtArgument]) -> None:
-    """Raise ValueError if the arguments are not the kernel's parameters in number, size and kind."""
-    parameters = parse_kernel(executable.ptx, executable.entry).parameters
-    values = [(one.kind, one.size_bytes) for one in given]
-    wanted = [PtxParameter(one.type, one.size_bytes) for one in parameters]
-    if unfit := refuses_values(executable.name, wanted, values):
-        raise ValueError(f"{unfit} (arguments), give one value for each, of its size and kind")
 
 
 # The kernel

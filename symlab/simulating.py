@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cases.finding import SEVERITIES, Finding
+from cases.finding import Finding, gravest_first
 from memory.tensor import flat_bytes
 from reports.table.text import counted
 from runner.world.world import WorldFailure
@@ -66,7 +66,7 @@ class Simulation:
                 found.setdefault(one.pair, one)
         if self.runs[0].findings is None:
             return None
-        return tuple(sorted(found.values(), key=lambda one: SEVERITIES.index(one.severity)))
+        return gravest_first(found.values())
 
     @property
     def counts(self) -> dict[str, Any]:

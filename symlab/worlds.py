@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from cases.finding import SEVERITIES, Finding, gravest_first
+from cases.finding import Finding, gravest_first
 from memory.fabric import Fabric
 from reports.table.text import counted
 from runner.request.gpu_types import arch_of, document_of, gpu_asked
@@ -241,7 +241,7 @@ class World:
             return self._findings(self._open())
         if self._found is None:
             return None
-        return tuple(sorted(self._found.values(), key=lambda one: SEVERITIES.index(one.severity)))
+        return gravest_first(self._found.values())
 
     def _findings(self, world: RunnerWorld) -> tuple[Finding, ...] | None:
         found = world.findings()

@@ -2,7 +2,7 @@
 
 A kernel's code is one digest over the code digests of the variants that kernels/matrix/variants.py chooses. Proofs
 carry the same digest, so a proof is of today's code if both are equal, wherever files and lines have moved since.
-`symlab kernels --codes` compiles and writes the file, `symlab kernels --verify` compiles and compares. Each
+`symlab kernels --codes` compiles the kernels, and writes the file if it has other code of one. Each
 kernel has a sample, one variant with its digest, that a test compiles.
 """
 
@@ -13,6 +13,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from cases.documents import decoded, parsed
 
 PLACE = Path(__file__).resolve().with_name("codes.json")
 
@@ -42,24 +44,12 @@ def code_from(digests: Mapping[str, str]) -> Code:
 def codes(path: Path = PLACE) -> dict[str, Code]:
     """Return the file's content by kernel name. Raises ValueError, naming the file, if it is not what we write."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return {name: _code(one) for name, one in content.items()}
-    except OSError as error:
-        raise ValueError(f"{path}: can't be read ({error})") from None
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        content = parsed(path.read_text(encoding="utf-8"))
+        return {name: decoded(Code, one, name) for name, one in content.items()}
+    except (OSError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: not what symlab kernels --codes writes ({error!r})") from None
 
 
 def written(found: Mapping[str, Code]) -> str:
     """Return the file's text; the same codes give the same bytes."""
     return json.dumps({name: asdict(one) for name, one in sorted(found.items())}, indent=1) + "\n"
-
-
-def _code(content: Mapping[str, object]) -> Code:
-    found = Code(**content)  # type: ignore[arg-type]
-    if type(found.variants) is not int or found.variants < 1:
-        raise ValueError(f"variants is {found.variants!r}: give a whole number from 1")
-    for text in (found.code, found.sample, found.sample_code):
-        if not isinstance(text, str) or not text:
-            raise ValueError(f"{text!r} is not text")
-    return found

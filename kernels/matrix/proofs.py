@@ -8,10 +8,10 @@ comments.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from cases.documents import LATER, decoded, encoded, parsed
 
 PLACE = Path(__file__).resolve().parents[1] / "proven"
 
@@ -34,10 +34,10 @@ class Tally:
     refused: int
     world_sizes: tuple[int, ...]
     sources: str
-    code: str | None = None
+    code: str | None = field(default=None, metadata=LATER)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """One file: the machine, the day (2026-11-21), the commit, and a tally for each kernel by its name.
 
@@ -48,8 +48,8 @@ class Proof:
     machine: str
     date: str
     commit: str
-    specs: Mapping[str, Tally]
-    code_from: str = ""
+    code_from: str = field(default="", metadata=LATER)
+    specs: dict[str, Tally]
 
     @property
     def simulated(self) -> bool:
@@ -68,44 +68,14 @@ def proofs(folder: Path = PLACE) -> tuple[Proof, ...]:
 def read(path: Path) -> Proof:
     """Return one file's proof. Raises ValueError, naming the file, if it is not a valid proof."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        proof = Proof(
-            machine=_text(content, "machine"),
-            date=_text(content, "date"),
-            commit=_text(content, "commit"),
-            specs={name: _tally(one) for name, one in content["specs"].items()},
-            code_from=_text(content, "code_from") if "code_from" in content else "",
-        )
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: can't be read ({error})") from None
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        content = parsed(path.read_text(encoding="utf-8"))
+        specs = {name: decoded(Tally, one, name) for name, one in content["specs"].items()}
+        return decoded(Proof, {**content, "specs": specs}, "the proof")
+    except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path}: no proof as python -m tests.matrix --proof writes it ({error!r})") from None
-    return proof
 
 
 def written(proof: Proof) -> str:
     """Return the file's text; the same proof gives the same bytes. What a proof does not have is not written."""
-    content = {"machine": proof.machine, "date": proof.date, "commit": proof.commit}
-    if proof.code_from:
-        content["code_from"] = proof.code_from
-    specs = {
-        name: {key: value for key, value in asdict(tally).items() if value is not None}
-        for name, tally in sorted(proof.specs.items())
-    }
-    return json.dumps({**content, "specs": specs}, indent=1) + "\n"
-
-
-def _text(content: Mapping[str, Any], key: str) -> str:
-    value = content[key]
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{key} is {value!r}: give text")
-    return value
-
-
-def _tally(content: Mapping[str, Any]) -> Tally:
-    numbers = [content["passed"], content["refused"], *content["world_sizes"]]
-    if not all(isinstance(number, int) and number >= 0 for number in numbers):
-        raise ValueError("counts and world sizes are whole numbers")
-    sizes = tuple(sorted(set(content["world_sizes"])))
-    code = _text(content, "code") if "code" in content else None
-    return Tally(content["passed"], content["refused"], sizes, _text(content, "sources"), code)
+    specs = {name: encoded(tally) for name, tally in sorted(proof.specs.items())}
+    return json.dumps(encoded(proof, {"specs": specs}), indent=1) + "\n"

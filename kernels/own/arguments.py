@@ -6,7 +6,7 @@ In YAML an argument is {kind: value}, in Python also a tuple (kind, value). Stru
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
@@ -199,6 +199,22 @@ def argument_of(place: str, value: Any, ranks: int, key: str = "arguments") -> B
         return _argument(value, ranks)
     except ValueError as error:
         raise ValueError(f"{place}: {error} ({key})") from error
+
+
+def arguments_of(
+    given: Sequence[Any], ranks: int, buffers: Mapping[str, Placed], key: str, is_function: bool
+) -> tuple[BroughtArgument, ...]:
+    """Return the arguments that values stand for, in order, of a CuTe DSL function (is_function) or of PTX.
+
+    key: that of the values, with {} in place of an argument's number. ValueError, in one line, for what can't be."""
+    found = []
+    for number, value in enumerate(given):
+        place, where = f"argument {number}", key.format(number)
+        found.append(argument_of(place, value, ranks, where))
+        check_buffers(place, found[-1], buffers, where)
+        if not is_function:
+            check_of_ptx(place, found[-1], where)
+    return tuple(found)
 
 
 def _argument(value: Any, ranks: int) -> BroughtArgument:

@@ -32,9 +32,7 @@ from kernels.own.arguments import (
     NUMBER_KINDS,
     WORDS,
     BroughtArgument,
-    argument_of,
-    check_buffers,
-    check_of_ptx,
+    arguments_of,
     counts_launches,
     parts_of,
     references_of,
@@ -151,22 +149,20 @@ class Described:
     def bound(self, case: Case, launch: Launch | None, rank: int) -> tuple[BroughtArgument, ...]:
         """Return the arguments of a rank. launch: as names() takes it. ValueError naming the one that is wrong."""
         names = self.names(case, launch) | {"rank": rank}
-        known = self._buffers(case)
-        found = []
+        given = []
         for number, value in enumerate(self.arguments):
-            key = f"arguments[{number}]"
-            with naming_key(key):
-                given = _with_values(value, names)
-            one = argument_of(f"argument {number}", given, case.world_size, key)
-            check_buffers(f"argument {number}", one, known, key)
+            with naming_key(f"arguments[{number}]"):
+                given.append(_with_values(value, names))
+        key, is_function = "arguments[{}]", self.code.is_function
+        found = arguments_of(given, case.world_size, self._buffers(case), key, is_function)
+        for number, one in enumerate(found):
             if counts_launches(one) or any(part.kind == "pointer" for part in parts_of(one)):
                 what = "launch: all launches have the same arguments, keep a count in a workspace"
                 pointer = "a pointer to a struct: give the struct, {peers: ..} or {addresses: ..}"
-                raise ValueError(f"argument {number} is {what if counts_launches(one) else pointer} ({key})")
-            if not self.code.is_function:
-                check_of_ptx(f"argument {number}", one, key)
-            found.append(one)
-        return tuple(found)
+                raise ValueError(
+                    f"argument {number} is {what if counts_launches(one) else pointer} ({key.format(number)})"
+                )
+        return found
 
     def entry(self, case: Case) -> str:
         """Return the name of the PTX entry, or of the function, for a case."""

@@ -57,13 +57,14 @@ def _parameter(entry: str, text: str) -> PtxParameter:
     return PtxParameter(found[1] + found[2], int(found[2]) // 8 * (int(length[1]) if length else 1))
 
 
-def refuses_values(name: str, parameters: Sequence[PtxParameter], values: Sequence[tuple[str, int]]) -> str:
-    """Return why values, each of a kind and a number of bytes, don't fit a kernel's parameters, in one line; "" if they
-    do."""
-    if len(parameters) != len(values):
-        one, given = "" if len(parameters) == 1 else "s", "" if len(values) == 1 else "s"
-        return f"{name} has {len(parameters)} parameter{one}, and was given {len(values)} argument{given}"
-    for number, (parameter, (kind, size_bytes)) in enumerate(zip(parameters, values, strict=True)):
+def refuses_entry(name: str, arguments: Sequence[BroughtArgument], entry: PtxEntry) -> str:
+    """Return why arguments don't fit an entry's parameters, in one line; "" if they do. name: of the kernel."""
+    parameters = entry.parameters
+    if len(parameters) != len(arguments):
+        one, given = "" if len(parameters) == 1 else "s", "" if len(arguments) == 1 else "s"
+        return f"{name} has {len(parameters)} parameter{one}, and was given {len(arguments)} argument{given}"
+    for number, (parameter, argument) in enumerate(zip(parameters, arguments, strict=True)):
+        kind, size_bytes = argument.kind, argument.size_bytes
         if parameter.size_bytes != size_bytes:
             said = f", give it size: {parameter.size_bytes}" if kind == "struct" else ""
             return (
@@ -75,11 +76,6 @@ def refuses_values(name: str, parameters: Sequence[PtxParameter], values: Sequen
             declared = f"is .{parameter.type}, which takes {takes}"
             return f"parameter {number} of {name} {declared}, and argument {number} is {kind}"
     return ""
-
-
-def refuses_entry(name: str, arguments: Sequence[BroughtArgument], entry: PtxEntry) -> str:
-    """Return why arguments don't fit an entry's parameters, in one line; "" if they do. name: of the kernel."""
-    return refuses_values(name, entry.parameters, [(one.kind, one.size_bytes) for one in arguments])
 
 
 def fits(kind: str, declared: str) -> bool:

@@ -73,7 +73,7 @@ def blocks(real: Sequence[Record], simulated: Sequence[Record], album: Album) ->
     algorithm ended. If all is simulated, it says what that means."""
     found = _of_times(real, album)
     if not found and any(record.check is not None for record in (*real, *simulated)):
-        found = [Side(tuple(map(Table, brief.by_kernel([*real, *simulated]))), ())]
+        found = [Side((Table(brief.by_kernel([*real, *simulated])),), ())]
     return [*found, Notes((SIMULATED,))] if simulated and not real else found
 
 

@@ -10,7 +10,7 @@ from cases.record.record import Record, Status
 from reports.html import races
 from reports.html.blocks import Block, Facts, Heading, Notes, Part, Table
 from reports.table import refusals, table
-from reports.table.compare import device_text, heading, is_simulated, split
+from reports.table.compare import commit_text, device_text, heading, is_simulated, split
 from reports.table.text import counted, span_text, story_of
 
 _BROKEN = (Status.FAILED, Status.DEADLOCK, Status.TIMEOUT)
@@ -70,11 +70,7 @@ def facts(records: Sequence[Record]) -> Facts:
     measured = sum(record.timing is not None for record in records)
     said = [f"measured on hardware: {counted(measured, 'case')} with times"] if measured else []
     said += [f"simulated: {counted(simulated, 'case')} without times and bandwidths"] if simulated else []
-    commits: dict[str, None] = {}
-    for record in records:
-        git = record.environment.git
-        if git and git.get("commit"):
-            commits[str(git["commit"])[:12] + (" with changes" if git.get("dirty") else "")] = None
+    commits = dict.fromkeys(filter(None, map(commit_text, records)))
     commands = {record.request.command for record in records}
     first, last = min(record.started for record in records), max(record.ended for record in records)
     return Facts(

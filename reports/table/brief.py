@@ -1,18 +1,17 @@
-"""A command's records in few lines, for where their table would be long: how many cases ended how, the worst error, the
-best time. A line for each series (an algorithm of a job); of many, a line for each kernel.
+"""A command's records in few lines, for where their table would be long: for each kernel and library how many cases
+ended how, the worst error, the best time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from cases.gathered import gathered
 from cases.record.record import Record, Status
 from reports.table import races
-from reports.table.compare import Section
 from reports.table.sheet import Line, Sheet
-from reports.table.table import Render, rendering, sections
-from reports.table.text import MAX_LINES, counted, is_long, number, place_text, span_text
+from reports.table.table import Render, rendering
+from reports.table.text import counted, number, span_text
 
 _COLUMNS = (
     *("sizes", "cases", "passed", "refused", "wrong", "failed", "findings", "max ulp", "max abs error"),
@@ -23,48 +22,21 @@ _SPARE = ("sizes", "max abs error", "cases", "best busbw (GB/s)", "max ulp", "be
 
 
 def text(records: Sequence[Record], render: Render | None = None) -> str:
-    """A line for each series, if these are at most MAX_LINES lines; else for each kernel, at any length."""
-    draw = render or rendering()
-    sheets = _by_series(sections(records))
-    count = sum(len(group) for sheet in sheets for group in sheet.groups)
-    if count <= MAX_LINES and not is_long(drawn := draw(sheets, _captions(sheets))):
-        return drawn
-    sheets = by_kernel(records)
-    return draw(sheets, _captions(sheets))
+    """A line for each kernel and library."""
+    sheet = by_kernel(records)
+    return (render or rendering())([sheet], _captions(sheet.columns))
 
 
-def _by_series(jobs: Sequence[Section]) -> list[Sheet]:
-    """A sheet for each job, a line for each algorithm and placement."""
-    return _sheets(
-        [(job.heading, "algorithm", gathered((_contestant(one), one) for one in job.records)) for job in jobs]
-    )
-
-
-def by_kernel(records: Sequence[Record]) -> list[Sheet]:
-    """Return a sheet with a line for each kernel and library."""
-    return _sheets([(counted(len(records), "case"), "kernel", gathered((one.case.name, one) for one in records))])
-
-
-def _contestant(record: Record) -> str:
-    inside = f" ({place_text(record.case.placement)})" if record.case.placement != "out_of_place" else ""
-    return f"{record.case.algorithm}{inside}"
-
-
-def _sheets(made: Sequence[tuple[str, str, Mapping[str, Sequence[Record]]]]) -> list[Sheet]:
-    """Sheets of (heading, name of the first column, records of each line by its name); columns are there only where
-    some line has a value."""
-    values = [list(map(_values, parts.values())) for _, _, parts in made]
-    told = {column for some in values for one in some for column, value in one.items() if value not in ("0", "-")}
+def by_kernel(records: Sequence[Record]) -> Sheet:
+    """Return a sheet with a line for each kernel and library; columns are there only where some line has a value."""
+    found = {name: _values(own) for name, own in gathered((one.case.name, one) for one in records).items()}
+    told = {column for one in found.values() for column, value in one.items() if value not in ("0", "-")}
     columns = tuple(column for column in _COLUMNS if column in told | _ALWAYS)
-    sheets = []
-    for (heading, first, parts), some in zip(made, values, strict=True):
-        lines = tuple(
-            Line({first: name, **{column: one[column] for column in columns}}, _styles(one))
-            for name, one in zip(parts, some, strict=True)
-        )
-        numeric = frozenset(columns) - {"sizes"}
-        sheets.append(Sheet(heading, (first, *columns), (lines,), numeric, _SPARE))
-    return sheets
+    lines = tuple(
+        Line({"kernel": name, **{column: one[column] for column in columns}}, _styles(one))
+        for name, one in found.items()
+    )
+    return Sheet(counted(len(records), "case"), ("kernel", *columns), (lines,), frozenset(columns) - {"sizes"}, _SPARE)
 
 
 def _values(records: Sequence[Record]) -> dict[str, str]:
@@ -94,8 +66,8 @@ def _styles(values: dict[str, str]) -> dict[str, str]:
     return {column: "bold red" for column in ("wrong", "failed") if values[column] != "0"}
 
 
-def _captions(sheets: Sequence[Sheet]) -> list[str]:
-    columns = {column for sheet in sheets for column in sheet.columns}
+def _captions(columns: Iterable[str]) -> list[str]:
+    columns = set(columns)
     lines = ["max ulp, max abs error: the largest error of all cases"] if "max ulp" in columns else []
     if "failed" in columns:
         lines.append("failed: FAILED, DEADLOCK or TIMEOUT")

@@ -101,3 +101,33 @@ def has_many(records: Sequence[Record]) -> bool:
     is_timed = any(record.timing is not None for record in records)
     shown = {record.id for record in records if not is_timed or record.status is not Status.REFUSED}
     return len(shown) > 2 * MAX_LINES
+
+
+def summary(records: Sequence[Record], expected: int) -> str:
+    """ "24 cases: 22 passed, 2 refused", how many were not run, and how many of those checked for races have some."""
+    parts = []
+    for status in dict.fromkeys(map(_counted_as, sorted(records, key=lambda one: one.status != Status.PASSED))):
+        parts.append(f"{sum(_counted_as(record) == status for record in records):,} {status}")
+    if len(records) < expected:
+        parts.append(f"{expected - len(records):,} not run")
+    text = f"{counted(expected, 'case')}: {', '.join(parts) or 'none run'}"
+    ran = [
+        one
+        for one in records
+        if one.status in (Status.PASSED, Status.WRONG) and one.fabric is not None and one.fabric.simulated
+    ]
+    checked = [record.findings for record in records if record.findings is not None]
+    if ran and not checked:
+        text += "; races: not looked for"
+    if checked:
+        racy = sum(any(one.fails for one in findings) for findings in checked)
+        text += f"; {f'races in {racy:,}' if racy else 'no race in any'} of {counted(len(checked), 'checked case')}"
+        orders = sorted({order for record in records for order in record.counters.get("race_orders", ())})
+        text += f", also with {' and '.join(orders)}" if orders else ""
+    return text
+
+
+def _counted_as(record: Record) -> str:
+    """A status in the summary's words: unchecked cases are not counted among those that passed."""
+    unchecked = record.status == Status.PASSED and not record.verified
+    return f"{record.status.lower()}{' unchecked' if unchecked else ''}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from reports.record.seal import digest_of
 from reports.table.average import too_slow
-from reports.table.text import has_many, is_long
-from runner.command.console import Console, failures, summary
+from reports.table.text import has_many, is_long, summary
+from runner.command.console import Console, failures
 from runner.command.to_mlflow import short_path
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from cases.case import UNIFORM, Case
 from cases.refusal import Refusal
@@ -23,10 +22,6 @@ from runner.command.refusals import refusal_in
 from runner.environment.host import available_bytes
 from runner.launch.workers import SLURM, workers_given
 from runner.request.sizes import format_bytes
-
-if TYPE_CHECKING:
-    from runner.custom.description import CustomJob
-    from runner.request.validate import ResolvedRequest
 
 MAX_REASONS = 20
 """Number of reasons of refusals that are listed."""
@@ -110,26 +105,26 @@ def _refusals(cases: Sequence[ExpectedCase], reasons: Sequence[str]) -> list[str
 
 def _memory(command: Command, available: int | None) -> str:
     """What the command needs at most: of the host for simulated ranks, of the symmetric heap for GPUs."""
+    from runner.custom.host_memory import custom_heap_bytes, custom_host_bytes
+
     needed, job, kept = 0, 0, NOTHING_KEPT
     heap = custom = 0
     for one in command.jobs:
+        request, here = one.request, 0
         if one.custom is not None:
-            here, heap_bytes = _of_custom(one.custom, one.request)
-            custom = max(custom, heap_bytes)
-            if one.request.fabric.simulated and here > needed:
-                needed, job = here, one.composed.number + 1
-            continue
-        if one.request.fabric.simulated:
-            here = host_bytes_needed(one.request, one.specs, kept)
-            kept = kept.after(one.request, one.specs)
-            if here > needed:
-                needed, job = here, one.composed.number + 1
-            continue
-        rules = rules_of(one.request.fabric)
-        for case in one.cases:
-            spec = spec_for(case, one.specs)
-            if not is_too_large(case, spec):
-                heap = max(heap, heap_bytes_needed(case, spec, rules))
+            spec = one.custom.spec
+            custom = max(custom, custom_heap_bytes(spec, request.world_size, request.fabric.simulated))
+            here = custom_host_bytes(spec, request, request.fabric, request.world_size, one.custom.ptx)
+        elif request.fabric.simulated:
+            here = host_bytes_needed(request, one.specs, kept)
+            kept = kept.after(request, one.specs)
+        else:
+            pairs = [(case, spec_for(case, one.specs)) for case in one.cases]
+            rules = rules_of(request.fabric)
+            heaps = (heap_bytes_needed(case, spec, rules) for case, spec in pairs if not is_too_large(case, spec))
+            heap = max(heap, *heaps, 0)
+        if request.fabric.simulated and here > needed:
+            needed, job = here, one.composed.number + 1
     parts = []
     if needed:
         there = _available(command, available)
@@ -153,11 +148,3 @@ def _available(command: Command, available: int | None) -> str:
         return f"{gibibytes(available)} is available"
     workers = min(workers_given(launch), len(command.jobs))
     return f"{gibibytes(available // workers)} is available to each of {counted(workers, 'worker')}"
-
-
-def _of_custom(custom: CustomJob, request: ResolvedRequest) -> tuple[int, int]:
-    """Bytes of the host, and of a rank's symmetric heap, that a custom kernel takes at most."""
-    from runner.custom.host_memory import custom_heap_bytes, custom_host_bytes
-
-    here = custom_host_bytes(custom.spec, request, request.fabric, request.world_size, custom.ptx)
-    return here, custom_heap_bytes(custom.spec, request.world_size, request.fabric.simulated)

@@ -109,7 +109,7 @@ class Launched:
         asked: Asked,
         store: Store,
         console: Console,
-        kept: Callable[[Record, Path], None],
+        kept: Callable[[Record], None],
         job_done: Callable[[int], None],
     ) -> None:
         """kept is called with each record as it appears, job_done with each job whose records are all there."""
@@ -303,7 +303,7 @@ class Launched:
                 self._done += 1
                 done.append(record.request.job)
             self._console.spread(self._counts())  # before the record's line, which says it
-            self._kept(record, path)
+            self._kept(record)
         for job in done:
             self._job_done(job)
 

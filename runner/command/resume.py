@@ -19,7 +19,7 @@ from runner.command.recorded_jobs import UNTRACKED, rebuilt
 from runner.command.resumption import changed_since, console_of, nothing_left
 from runner.command.running import Earlier, Tools
 from runner.command.session import run_command
-from runner.command.still_working import check_no_worker, wait_for_mirror
+from runner.command.still_working import check_no_worker
 from runner.command.unfinished_cases import check_folder_of, is_whole, left_in
 from runner.environment.host import now_text
 from runner.environment.of_command import Surroundings
@@ -93,8 +93,6 @@ def _resumed(
     slurm.check_here(launch)
     check_no_worker(folder)
     command = rebuilt(folder, left, uri, leader, code, launch)
-    if uri != UNTRACKED:
-        wait_for_mirror(folder)
     now = Surroundings(tools.capture).now()
     changed = changed_since(left, command, now)
     document = left.document.resuming(

@@ -9,8 +9,8 @@ from typing import Any
 
 from cases.record.record import Status
 from cases.record.request import RecordedEnvironment
-from reports.table.text import counted
-from runner.command.console import Console, summary
+from reports.table.text import counted, summary
+from runner.command.console import Console
 from runner.command.plan import Command
 from runner.command.recorded_jobs import UNTRACKED
 from runner.command.unfinished_cases import Left

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memory.fabric import Executable
     from runner.command.console import Console
     from runner.command.means import Means
-    from runner.track.background import Connection
+    from runner.command.to_mlflow import Connection
     from runner.track.names import Kept
     from runner.world.world import World, WorldFailure
 
@@ -39,7 +39,7 @@ MAX_FAILED_STARTS = 2
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a command works with. Tests put their own in; None is the usual: job.usual_means(), mirror.in_process."""
+    """What a command works with. Tests put their own in; None is the usual: job.usual_means(), to_mlflow.in_process."""
 
     make_world: WorldMaker = make_world
     capture: Callable[[Path], dict[str, Any]] = capture
@@ -81,14 +81,6 @@ class Earlier:
     def records(self) -> list[Record]:
         return [one.record for one in self.kept]
 
-    @property
-    def paths(self) -> list[Path]:
-        return [one.path for one in self.kept]
-
-    def paths_of(self, job: int) -> list[Path]:
-        """The records of one job: its series are sent to MLflow as a whole."""
-        return [one.path for one in self.kept if one.record.request.job == job]
-
     def whole(self, records: Iterable[Record]) -> list[Record]:
         """All records of the command in the order in which their cases were asked for."""
         return self.document.in_order(records)
@@ -104,9 +96,9 @@ class JobRunner:
         tools: Tools,
         surroundings: Surroundings,
         console: Console,
-        kept: Callable[[Record, Path], None],
+        kept: Callable[[Record], None],
     ) -> None:
-        """kept is called with each record that is stored, and its file."""
+        """kept is called with each record that is stored."""
         self._asked = asked
         self._store = store
         self._tools = tools
@@ -169,7 +161,8 @@ class JobRunner:
             self._store.write_ptx(executable.digest, executable.ptx)
         number = numbered(self._job.composed.number, self._asked.jobs)
         with shielded():  # a record on disk, and in the table and in MLflow: all or none
-            self._kept(record, self._store.write(record, number))
+            self._store.write(record, number)
+            self._kept(record)
 
     def request_of(self, job: PreparedJob) -> RecordedRequest:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""

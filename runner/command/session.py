@@ -15,7 +15,7 @@ from runner.command.console import Console
 from runner.command.ending import report
 from runner.command.plan import Command
 from runner.command.running import Asked, Earlier, JobRunner, Tools
-from runner.command.to_mlflow import Mirrored, short_path
+from runner.command.to_mlflow import Mirror, short_path
 from runner.environment.host import now_text
 from runner.environment.of_command import Surroundings, added_digest
 from runner.interrupt import exit_code_of, is_first, name_of
@@ -109,8 +109,7 @@ class _Session:
         self._surroundings = Surroundings(tools.capture, store)
         self._runner = JobRunner(self._said(), store, tools, self._surroundings, console, self._keep)
         self._records: list[Record] = earlier.records if earlier else []
-        self._unsent: list[Path] = []
-        self._mirror = Mirrored(command.jobs[0].request.track, store.folder, console)
+        self._mirror = Mirror(command.jobs[0].request.track, store.folder, console)
         self._stopped = ""
         self._manifest: CommandDocument | None = None
         self._launched: Launched | None = None
@@ -130,7 +129,7 @@ class _Session:
         jobs = self._command.jobs
         self._console.begin((case for job in jobs for case in job.cases), self._job_count)
         self._surroundings.look()
-        earlier = self._earlier.paths if self._earlier else None
+        earlier = [one.path.name for one in self._earlier.kept] if self._earlier else None
         self._mirror.begin(self._runner.request_of(jobs[0]), self._tools.connect, earlier)
         # Torch and the simulator take seconds to import: after the first words, and while the mirror imports MLflow.
         if self._command.launch is not None:
@@ -139,13 +138,11 @@ class _Session:
         means = self._tools.means or self._usual_means()
         for job in self._command.jobs:
             try:
-                if self._earlier is not None:
-                    self._unsent += self._earlier.paths_of(job.composed.number)
                 self._runner.run(job, means)
             except StoreError as error:
                 self._stopped = str(error)
                 return
-            self._send()
+            self._send(job.composed.number)
 
     def _usual_means(self) -> Means:
         """The usual means, whose kernels are compiled ahead, from now on."""
@@ -159,10 +156,7 @@ class _Session:
         """All jobs, on the workers of a launcher."""
         from runner.command.launched import Launched
 
-        if self._earlier is not None:
-            for job in self._command.jobs:
-                self._unsent += self._earlier.paths_of(job.composed.number)
-        self._launched = Launched(self._command, self._said(), self._store, self._console, self._keep, self._job_done)
+        self._launched = Launched(self._command, self._said(), self._store, self._console, self._keep, self._send)
         try:
             self._launched.run()
         except StoreError as error:
@@ -173,17 +167,13 @@ class _Session:
             raise
         self._stopped = self._stopped or self._launched.problem
 
-    def _job_done(self, job: int) -> None:
+    def _send(self, job: int) -> None:
         """All records of a job are there: MLflow gets its series as a whole."""
-        number = f"{job:02d}-"
-        mine = [path for path in self._unsent if self._job_count == 1 or path.name.startswith(number)]
-        self._unsent = [path for path in self._unsent if path not in mine]
-        self._mirror.send(mine)
+        self._mirror.send(f"{job:02d}-*.json" if self._job_count > 1 else "*.json")
 
-    def _keep(self, record: Record, path: Path) -> None:
+    def _keep(self, record: Record) -> None:
         """A record is stored: it belongs to the table and to MLflow, and is shown."""
         self._records.append(record)
-        self._unsent.append(path)
         self._console.finished(record)
 
     def conclude(self, interrupt: KeyboardInterrupt | None) -> Ended:
@@ -199,7 +189,6 @@ class _Session:
             self._records = self._manifest.in_order(self._records)
         code = self._exit_code(interrupt)
         self._end_manifest(code, interrupt)
-        self._send()
         is_lost = self._launched is not None and bool(self._launched.problem)
         report(self._records, self._case_count, self._store.folder, self._console, self._stopped, is_lost)
         left = self._case_count - len(self._records)
@@ -305,7 +294,3 @@ class _Session:
         except StoreError as error:
             if str(error) != self._stopped:
                 self._console.warn(f"symlab: warning: {error}")
-
-    def _send(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        self._mirror.send(unsent)

@@ -1,5 +1,4 @@
-"""What may still be at work in the folder of a command that is gone: workers of a launcher, and the process that sends
-records to MLflow."""
+"""What may still be at work in the folder of a command that is gone: workers of a launcher."""
 
 from __future__ import annotations
 
@@ -7,15 +6,10 @@ import socket
 from pathlib import Path
 
 from memory.owned_folder import is_alive
-from runner.command.recorded_jobs import UNTRACKED
 from runner.launch import slurm
 from runner.launch.files import LaunchFiles
 from runner.launch.workers import SLURM
-from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, wait_for
 from runner.request_error import RequestError
-
-MIRROR_PATIENCE_S = 60.0
-"""How long to wait for the process that sends the records of the command's first part to MLflow."""
 
 
 def check_no_worker(folder: Path) -> None:
@@ -44,23 +38,3 @@ def check_no_worker(folder: Path) -> None:
                 f"{folder.name}: processes {', '.join(alive)} still work in it (RECORDS), wait for their end"
             )
     files.remove()
-
-
-def wait_for_mirror(folder: Path) -> None:
-    """Wait until the process that sent the command's records to MLflow is gone: it outlives a command that was killed,
-    and would open a run beside the one that goes on, or end it. RequestError if that takes too long."""
-
-    def waiting(error: FolderInUse) -> None:
-        print(
-            f"symlab resume: {error}: it sends the first part's records to MLflow; waiting for it (at most "
-            f"{MIRROR_PATIENCE_S:.0f} s)",
-            flush=True,
-        )
-
-    try:
-        wait_for(folder, MIRROR_LOCK_NAME, MIRROR_PATIENCE_S, waiting)
-    except FolderInUse as error:
-        raise RequestError(
-            f"{error}, and sends records to MLflow (RECORDS), resume it after that process has ended, or give --uri "
-            f"{UNTRACKED} to send nothing to MLflow"
-        ) from None

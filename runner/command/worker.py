@@ -119,7 +119,7 @@ class _Worker:
         surroundings = Surroundings(tools.capture, self._store)
         surroundings.look()
         silent = Console(is_quiet=True)
-        runner = JobRunner(self._content.asked, self._store, tools, surroundings, silent, lambda record, path: None)
+        runner = JobRunner(self._content.asked, self._store, tools, surroundings, silent, lambda record: None)
         try:
             means = usual_means()
             for job in self._taken():

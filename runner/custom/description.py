@@ -19,7 +19,7 @@ from cases.case import Case
 from cases.dtypes import NONE
 from cases.refusal import Refusal
 from kernels.brought import BroughtFunction, function_at
-from kernels.own.arguments import BroughtArgument, argument_of, check_buffers, check_of_ptx
+from kernels.own.arguments import BroughtArgument, arguments_of
 from kernels.own.code import LAUNCH_KEYS, OwnCode, code_at, launch_of
 from kernels.sources import Source
 from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_size
@@ -323,19 +323,13 @@ def _arguments(
     given: object, buffers: Mapping[str, BufferSpec], world_size: int, code: OwnCode, at: str
 ) -> tuple[BroughtArgument, ...]:
     """The arguments, as kernels/own/arguments.py reads them. RequestError naming the one that is wrong."""
-    if not isinstance(given or [], (list, tuple)):
+    listed: Any = given or []
+    if not isinstance(listed, (list, tuple)):
         raise RequestError(f"arguments are no list ({at}), give [{{peers: input}}, {{u32: 1024}}, rank]")
-    found = []
-    for number, value in enumerate(given or []):  # type: ignore[var-annotated,arg-type]
-        place, key = f"argument {number}", f"{at}[{number}]"
-        try:
-            found.append(argument_of(place, value, world_size, key))
-            check_buffers(place, found[-1], buffers, key)
-            if not code.is_function:
-                check_of_ptx(place, found[-1], key)
-        except ValueError as error:
-            raise RequestError(str(error)) from error
-    return tuple(found)
+    try:
+        return arguments_of(listed, world_size, buffers, f"{at}[{{}}]", code.is_function)
+    except ValueError as error:
+        raise RequestError(str(error)) from error
 
 
 def _launch(given: object, is_function: bool, at: str = "custom.launch") -> tuple[Launch | None, dict[str, Any]]:

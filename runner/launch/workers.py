@@ -141,8 +141,10 @@ def workers_given(request: LaunchRequest) -> int:
         given = int(options.get("n_jobs") or 0)
         found = given if given >= 0 else max(1, usable_cores() + 1 + given)
     if found < 1:
-        key = "array_parallelism" if request.name == SLURM else "n_jobs"
-        raise RequestError(f"no worker was asked for (hydra.launcher.{key}), give 1 or more")
+        key, all_cores = (
+            ("array_parallelism", "") if request.name == SLURM else ("n_jobs", ", or -1: one for each core")
+        )
+        raise RequestError(f"no worker was asked for (hydra.launcher.{key}), give 1 or more{all_cores}")
     return found
 
 

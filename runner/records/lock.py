@@ -12,7 +12,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -45,7 +45,9 @@ class FolderLock:
             finally:
                 if self._descriptor is None:
                     os.close(descriptor)
-        _name_holder(self._descriptor, os.getpid())
+        with contextlib.suppress(OSError):  # it is only for the message; a full disk does not matter
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
 
     def __enter__(self) -> FolderLock:
         return self
@@ -64,18 +66,6 @@ class FolderLock:
             self._path.unlink()  # while it is held: a process that waits for this file notices that it is gone
         os.close(descriptor)
 
-    @property
-    def descriptor(self) -> int:
-        """The open file that has the lock: a process that inherits it holds the lock, too."""
-        assert self._descriptor is not None
-        return self._descriptor
-
-    def leave_to(self, process: int) -> None:
-        """Leave the lock to a process that has inherited the descriptor: it alone holds it from now on."""
-        descriptor, self._descriptor = self.descriptor, None
-        _name_holder(descriptor, process)
-        os.close(descriptor)
-
     def _is_taken(self, descriptor: int) -> bool:
         """Lock an opened file. False if its holder has removed it meanwhile. Raises FolderInUse."""
         try:
@@ -89,41 +79,21 @@ class FolderLock:
             return False
 
 
-def wait_for(folder: Path, name: str, patience_s: float, waiting: Callable[[FolderInUse], None]) -> None:
-    """Wait until no process holds a lock, at most patience_s seconds; waiting is called once if there is a holder.
-
-    Raises FolderInUse if it is still held then. Where there can be no lock, there is no holder.
-    """
+@contextlib.contextmanager
+def held_if_possible(folder: Path, name: str = LOCK_NAME, patience_s: float = 0.0) -> Iterator[None]:
+    """Within, hold a lock of a folder. Where there can be no lock the work goes on without. Raises FolderInUse if
+    another process still holds it after patience_s."""
     deadline_s = time.monotonic() + patience_s
-    is_told = False
-    while (folder / name).exists():
+    while True:
         try:
-            FolderLock(folder, name).release()
+            lock = FolderLock(folder, name)
+            break
         except OSError:
+            yield
             return
-        except FolderInUse as error:
+        except FolderInUse:
             if time.monotonic() > deadline_s:
                 raise
-            if not is_told:
-                waiting(error)
-            is_told = True
             time.sleep(_LOOK_AGAIN_S)
-
-
-def _name_holder(descriptor: int, process: int) -> None:
-    """Write down who holds a lock. It is only for the message; a full disk does not matter."""
-    with contextlib.suppress(OSError):
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {process} on {socket.gethostname()}".encode(), 0)
-
-
-@contextlib.contextmanager
-def held_if_possible(folder: Path, name: str = LOCK_NAME) -> Iterator[None]:
-    """Within, hold a lock of a folder. Where there can be no lock the work goes on without. Raises FolderInUse."""
-    try:
-        lock = FolderLock(folder, name)
-    except OSError:
-        yield
-        return
     with lock:
         yield

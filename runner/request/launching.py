@@ -151,8 +151,6 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
             raise RequestError(f"submitit's files are in the folder of the records ({where}={value}), leave it out")
         if name == "joblib" and option != "n_jobs" and value != getattr(_configuration(name), option):
             raise RequestError(f"of joblib's options only n_jobs has an effect ({where}={value}), leave it out")
-    if name == "joblib" and options.get("n_jobs") == 0:
-        raise RequestError("no worker was asked for (hydra.launcher.n_jobs), give 1 or more, or -1: one for each core")
     if name != "joblib" and re.search(r"[\s,]", jobs := str(options.get("name") or "")):
         raise RequestError(
             f"'{jobs}': squeue takes it for several names (hydra.launcher.name), leave out spaces and commas"

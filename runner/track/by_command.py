@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 from cases.record.record import load
@@ -12,7 +11,7 @@ from reports.record import bundle
 from reports.table.text import counted
 from runner.records.command_json import command_document_of
 from runner.records.store import file_stem
-from runner.track.names import Kept
+from runner.track.names import Kept, begun
 
 
 def by_command(places: Sequence[Path]) -> tuple[dict[str, list[Kept]], list[str]]:
@@ -46,7 +45,7 @@ def by_command(places: Sequence[Path]) -> tuple[dict[str, list[Kept]], list[str]
         more = f" and {counted(len(paths) - 1, 'more record')}" if len(paths) > 1 else ""
         problems.append(f"{paths[0]}{more}: {what}")
     for command, kept in list(commands.items()):
-        kept.sort(key=lambda one: (datetime.fromisoformat(one.record.started), one.path.name))
+        kept.sort(key=begun)
         try:
             command_document_of(kept[0].path.parent)
         except ValueError as error:

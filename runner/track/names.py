@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from cases.gathered import gathered
@@ -27,6 +28,11 @@ class Kept:
 
     path: Path
     record: Record
+
+
+def begun(kept: Kept) -> tuple[datetime, str]:
+    """What sorts records by when they were begun."""
+    return datetime.fromisoformat(kept.record.started), kept.path.name
 
 
 def series_of(kept: Iterable[Kept]) -> dict[str, list[Kept]]:

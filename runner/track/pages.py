@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import urllib.parse
-
-from reports.tracking import COMMAND_TAG
 
 NOTE_TAG = "mlflow.note.content"
 PLACE_TAG, DIGEST_TAG = "symlab.place", "symlab.command_digest"
 """Tag of a series' run, see runner.track.standing; and of all runs of a command, for filters."""
-
-_PLAIN = re.compile(r"[\w.:+@, -]+", re.ASCII)
-"""A name that stands in a filter as it is. MLflow's filters know no way to write a quote within quotes."""
 
 VIEW_KEYS = "symlab-run-"
 """How the keys of commands' views begin."""
@@ -30,10 +24,7 @@ def view_key(command: str) -> str:
 
 
 def command_filter(command: str) -> str:
-    """MLflow's filter for the runs of a command, whatever its name. By name where that can stand in a filter: runs of
-    earlier versions have no digest."""
-    if _PLAIN.fullmatch(command):
-        return f"tags.`{COMMAND_TAG}` = '{command}'"
+    """MLflow's filter for the runs of a command, whatever its name."""
     return f"tags.`{DIGEST_TAG}` = '{digest_of(command)}'"
 
 

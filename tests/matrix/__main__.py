@@ -159,7 +159,8 @@ def proof(outcomes, machine, without_git=""):
                 code = code_of(spec, Path(folder)).code
                 specs[spec.name] = Tally(len(passed), len(mine) - len(passed), sizes, source_digest(spec), code)
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
-    return Proof(machine, f"{datetime.now(UTC):%Y-%m-%d}", commit.stdout.strip() or without_git or "unknown", specs)
+    known = commit.stdout.strip() or without_git or "unknown"
+    return Proof(machine=machine, date=f"{datetime.now(UTC):%Y-%m-%d}", commit=known, specs=specs)
 
 
 def _machine(options):

@@ -24,13 +24,13 @@ from runner.__main__ import main
 from runner.case.cases import check_against_catalogue, resolved
 from runner.command.means import Means
 from runner.command.running import Tools
+from runner.command.to_mlflow import Connection
 from runner.records.command_json import COMMAND_JSON
 from runner.request.compose import hydra_over
 from runner.request.composer import Composer
 from runner.request.overrides import parsed, text_of
 from runner.request.validate import validate
 from runner.request_error import RequestError
-from runner.track.background import Connection
 from runner.track.follower import follow
 from runner.world.fabrics import FabricName
 from runner.world.world import WorldFailure

@@ -23,8 +23,7 @@ from pathlib import Path
 from cases.record.record import Record
 from reports.record import bundle
 from reports.record.bundle import PLAN_NAME
-from reports.table.text import counted, reason_of
-from runner.command.console import summary
+from reports.table.text import counted, reason_of, summary
 from runner.environment.repository import source_digests
 from runner.environment.worktree import SHORT, said
 from runner.interrupt import shielded

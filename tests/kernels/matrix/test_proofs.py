@@ -10,7 +10,8 @@ from kernels.catalogue import SPECS
 from kernels.matrix.proofs import PLACE, Proof, Tally, proofs, read, written
 from tests.golden import refused, same_text
 
-PROOF = Proof("4 x NVIDIA H200", "2026-11-21", "abc", {"all_reduce/one_shot": Tally(5, 1, (2, 4), "digest")})
+SPECS_OF_IT = {"all_reduce/one_shot": Tally(5, 1, (2, 4), "digest")}
+PROOF = Proof(machine="4 x NVIDIA H200", date="2026-11-21", commit="abc", specs=SPECS_OF_IT)
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -18,7 +19,8 @@ def test_what_is_written_is_read(tmp_path):
     coded = dataclasses.replace(
         PROOF, specs={"all_reduce/one_shot": Tally(5, 1, (2, 4), "digest", "sha256:1")}, code_from="compiled later"
     )
-    for number, proof in enumerate((PROOF, coded, Proof("simulator", "2026-11-21", "abc", {}))):
+    simulated = dataclasses.replace(PROOF, machine="simulator", specs={})
+    for number, proof in enumerate((PROOF, coded, simulated)):
         (tmp_path / f"{number}.json").write_text(written(proof))
     found = proofs(tmp_path)
     assert found[1:] == (PROOF, coded)
@@ -29,13 +31,12 @@ def test_what_is_written_is_read(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"machine": ""},
         {"date": 5},
         {"specs": []},
-        {"specs": {"all_reduce/one_shot": {"passed": -1, "refused": 0, "world_sizes": [2], "sources": "x"}}},
+        {"specs": {"all_reduce/one_shot": {"passed": "1", "refused": 0, "world_sizes": [2], "sources": "x"}}},
         {"specs": {"all_reduce/one_shot": {"passed": 1, "refused": 0, "world_sizes": ["2"], "sources": "x"}}},
         {"specs": {"all_reduce/one_shot": {"passed": 1}}},
-        {"specs": {"all_reduce/one_shot": {"passed": 1, "refused": 0, "world_sizes": [2], "sources": "x", "code": ""}}},
+        {"specs": {"all_reduce/one_shot": {"passed": 1, "refused": 0, "world_sizes": [2], "sources": "x", "code": 1}}},
         {"code_from": 1},
     ],
 )

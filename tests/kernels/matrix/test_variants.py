@@ -81,8 +81,8 @@ def test_what_is_written_is_read(tmp_path):
         "{",
         "[]",
         '{"a": {"code": "x"}}',
-        '{"a": {"variants": 0, "code": "1", "sample": "2", "sample_code": "3"}}',
-        '{"a": {"variants": 1, "code": "", "sample": "2", "sample_code": "3"}}',
+        '{"a": {"variants": "1", "code": "1", "sample": "2", "sample_code": "3"}}',
+        '{"a": {"variants": 1, "code": 1, "sample": "2", "sample_code": "3"}}',
         None,
     ],
 )

@@ -11,7 +11,8 @@ import pytest
 from cases.case import Case
 from cases.record.record import Check, Mismatch, Status
 from kernels.sources import ROOT
-from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures, summary
+from reports.table.text import summary
+from runner.command.console import MANY_CASES, MAX_IDS, MAX_STORIES, Console, failures
 from runner.records.command_json import exit_code_for
 from tests.golden import same_text
 from tests.reports.raced import checked, finding

@@ -87,7 +87,7 @@ def launching(command, console, name="", kept=None):
     folder = Path("new") / name
     folder.mkdir(parents=True)
     asked = Asked(name, (), len(command.jobs), {})
-    return Launched(command, asked, Store(folder), console, kept or (lambda record, path: None), lambda job: None)
+    return Launched(command, asked, Store(folder), console, kept or (lambda record: None), lambda job: None)
 
 
 def test_a_slurm_that_does_not_answer_is_told_once(monkeypatch):

@@ -13,12 +13,12 @@ import pytest
 from cases.record.record import load
 from reports.record.seal import MANIFEST, broken
 from runner.__main__ import main
-from runner.command import still_working, unfinished_cases
+from runner.command import unfinished_cases
 from runner.command.resume import resume
 from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON
 from runner.records.command_json import command_document_of as document_of
-from runner.records.lock import MIRROR_LOCK_NAME, FolderLock
+from runner.records.lock import FolderLock
 from runner.request_error import RequestError
 from runner.world.launcher import Outer
 from tests.golden import refused, same_text
@@ -217,21 +217,6 @@ def test_a_running_command_holds_the_lock(symlab, script, tmp_path):
 
     assert main(["sizes=[8]", "algorithms=[one_shot]", "track=none"], replace(script.tools(), capture=capture)) == 0
     assert "still works in" in found[0]
-
-
-@pytest.mark.parametrize("uri", ["", "none"])
-def test_the_first_parts_process_for_mlflow_is_waited_for(folder, script, monkeypatch, capsys, uri):
-    monkeypatch.setattr(still_working, "MIRROR_PATIENCE_S", 0.3)
-    before = files(folder)
-    with FolderLock(folder, MIRROR_LOCK_NAME):
-        if uri:
-            assert resume(folder, uri, script.tools()) == 0
-            return
-        with refused(RequestError, COMMAND, r"process \d+ on \S+"):
-            resume(folder, tools=script.tools())
-        assert capsys.readouterr().out.count("waiting for it (at most 0 s)") == 1
-    assert (files(folder), script.ran) == (before, [])
-    assert resume(folder, tools=script.tools()) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 
 from runner.gpu.gpu_type import Floors, Source, SourceKind
 from runner.gpu.names import CONF, gpu_names
-from runner.gpu.reading import gpu_type, type_of_device
-from runner.gpu.schema import SECTIONS
+from runner.gpu.reading import SECTIONS, gpu_type, type_of_device
 from runner.request_error import RequestError
 from tests.golden import refused
 

@@ -7,6 +7,7 @@ import pytest
 
 from reports.record.seal import broken, seal
 from runner.records.lock import LOCK_NAME, FolderInUse, FolderLock, held_if_possible
+from tests.patience import SOON_S
 from tests.processes import begun
 
 HOLDER = """
@@ -76,3 +77,8 @@ def test_without_locks_the_work_goes_on(tmp_path, monkeypatch):
         pass
     with pytest.raises(OSError, match="not supported"):
         FolderLock(tmp_path)
+
+
+def test_a_lock_is_waited_for_as_long_as_said(tmp_path):
+    with FolderLock(tmp_path), pytest.raises(FolderInUse), held_if_possible(tmp_path, patience_s=SOON_S):
+        pass

@@ -51,7 +51,6 @@ REFUSED = {
     ),
     "joblib": (
         (*ONE, "hydra.launcher.backend=nonsense"),
-        (*ONE, "hydra.launcher.n_jobs=0"),
         (*ONE, "hydra.launcher.timeout=5"),
     ),
     "submitit": (

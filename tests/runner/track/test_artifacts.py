@@ -75,7 +75,7 @@ def test_a_part_that_fails_is_a_warning(sent, monkeypatch):
 
 @pytest.mark.parametrize(
     ("interrupted", "names", "outcome"),
-    [("two_shot", ["report.html"], "2 cases: 1 passed, 1 did not run"), ("", [], "2 cases: 2 did not run")],
+    [("two_shot", ["report.html"], "2 cases: 1 passed, 1 not run"), ("", [], "2 cases: 2 not run")],
 )
 def test_an_interrupted_command_has_its_report_if_it_did_something(sent, script, interrupted, names, outcome):
     script.outcomes = {interrupted: KeyboardInterrupt()}

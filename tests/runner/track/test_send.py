@@ -14,16 +14,17 @@ import pytest
 from cases.record.request import RecordedRequest
 from reports import tracking
 from reports.sent import metrics_of
+from runner.command.console import Console
+from runner.command.to_mlflow import Mirror, in_process
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock
 from runner.request.schema import TrackRequest
 from runner.track import problems, send
-from runner.track.background import Mirror, in_process
 from runner.track.pages import view_key
 from runner.track.problems import problem_of
 from runner.world.world import WorldFailure
 from symlab.command import main as command
 from tests.golden import refused, same_text
-from tests.patience import PATIENCE_S, until, within
+from tests.patience import PATIENCE_S, SOON_S, until, within
 from tests.runner.conftest import BAD, in_thread, record_files
 
 
@@ -219,7 +220,8 @@ def test_what_is_not_finite_stays_in_the_record(symlab, script):
 @pytest.mark.parametrize("connect", [in_thread, None], ids=["thread", "process"])
 def test_abandoning_is_quick_and_ends_what_is_open(connect, sent, tmp_path):
     track = TrackRequest("mlflow", sent.database, sent.name)
-    mirror = Mirror(track, RecordedRequest(command="c1"), tmp_path, connect)
+    mirror = Mirror(track, tmp_path, Console())
+    mirror.begin(RecordedRequest(command="c1"), connect)
     until(lambda: sent.find(sent.name)["parents"], "the command's run")
     mirror.abandon()
     assert sent.parent.info.status == "KILLED"
@@ -280,23 +282,33 @@ def test_a_bad_file_among_records_is_left_out(sent, capsys):
     assert sent.parent.info.status == "FINISHED"
 
 
-def test_a_follower_holds_a_lock_from_its_first_moment_until_it_is_gone(tmp_path):
+def test_a_follower_holds_a_lock_once_no_other_has_it(tmp_path):
+    with FolderLock(tmp_path, MIRROR_LOCK_NAME) as lock:
+        connection = in_process(tmp_path)
+        connection.messages.close()
+        connection.wait(SOON_S)
+        process = connection.wait.__closure__[0].cell_contents
+        assert process.poll() is None, "it has not begun"
+        lock.release()
+    connection.wait(PATIENCE_S)
+    assert process.returncode == 0
     connection = in_process(tmp_path)
+    until(lambda: (tmp_path / MIRROR_LOCK_NAME).exists(), "the follower's lock")
     with refused(FolderInUse, r"process \d+ on \S+"):
         FolderLock(tmp_path, MIRROR_LOCK_NAME)
     FolderLock(tmp_path).release()
     connection.messages.close()
     connection.wait(PATIENCE_S)
     assert list(tmp_path.iterdir()) == []
-    FolderLock(tmp_path, MIRROR_LOCK_NAME).release()
 
 
 @pytest.mark.slow
 def test_the_follower_is_gone_when_the_command_is(tmp_path, database):
     connection = in_process(tmp_path)
     track = TrackRequest("mlflow", database, "gone")
-    mirror = Mirror(track, RecordedRequest(command="c2"), tmp_path, lambda: connection)
-    mirror.finish(lambda: None)
+    mirror = Mirror(track, tmp_path, Console())
+    mirror.begin(RecordedRequest(command="c2"), lambda: connection)
+    mirror.finish()
     assert connection.wait(0) is None
     assert connection.wait.__closure__[0].cell_contents.returncode == 0
 
