@@ -28,7 +28,6 @@ from symlab.evidence.audit.data import Data, Finding, data_of
 from symlab.evidence.audit.differences import Difference, differences, sheet_of
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.items import listed
-from symlab.evidence.audit.order import APART
 from symlab.evidence.audit.pairing import Pair, paired, why_times_differ_in_kind
 from symlab.evidence.audit.races import FoundRaces, Races, races_of
 from symlab.evidence.audit.statistics import (
@@ -39,7 +38,6 @@ from symlab.evidence.audit.statistics import (
     judge,
     not_comparable,
     sides_of,
-    without_test,
     world_medians,
     world_of,
 )
@@ -68,20 +66,17 @@ _GOOD, _BAD, _OPEN = "green", "bold red", "yellow"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One case that both sets have. times are the records whose speed is judged. recorded is of a replay that ran the
-    recorded code in turns with today's, and compares the recorded times themselves with those of today's code."""
+    """One case that both sets have. times are the records whose speed is judged."""
 
     pair: Pair
     data: Finding
     speed: Judgement
     times: Pair
     races: FoundRaces
-    recorded: Judgement | None = None
 
     @property
     def is_finding(self) -> bool:
-        is_recorded_changed = self.recorded is not None and self.recorded.speed in CHANGES
-        return self.is_different or self.speed.speed in CHANGES or is_recorded_changed
+        return self.is_different or self.speed.speed in CHANGES
 
     @property
     def is_different(self) -> bool:
@@ -187,8 +182,6 @@ class Comparison:
         parts = [f"{self.not_compared:,} of {counted(total, 'case')} not compared"] if self.not_compared else []
         parts += [f"data: {_counted(case.data.data for case in self.cases)}"] if self.cases else []
         parts += [f"speed: {_counted(case.speed.speed for case in self.cases)}"] if self.cases else []
-        if recorded := [case.recorded.speed for case in self.cases if case.recorded is not None]:
-            parts += [f"against the recorded times, apart in time: {_counted(recorded)}"]
         if any(case.races.races is not Races.NOT_CHECKED for case in self.cases):
             parts += [f"races: {_counted(case.races.races for case in self.cases)}"]
         parts += [f"wrong before: {counted(self.wrong_before, 'case')}"] if self.wrong_before else []
@@ -262,7 +255,6 @@ def compare(
             not_comparable(reason) if reason else next(judged),
             times,
             races_of(pair.before, pair.after),
-            _against_recorded(pair, again, band) if times is not pair else None,
         )
         for pair, times, reason in zip(both, timed, reasons, strict=True)
     )
@@ -286,14 +278,6 @@ def _timed_in_turns(pair: Pair, again: Set[str]) -> Pair | None:
     return Pair(found, pair.after) if found else None
 
 
-def _against_recorded(pair: Pair, again: Set[str], band: float) -> Judgement | None:
-    """Return INSIDE or OUTSIDE for the recorded times, which are apart in time; None where they can't be compared."""
-    recorded = Pair(tuple(one for one in pair.before if world_of(one) not in again), pair.after)
-    if not recorded.before or why_times_differ_in_kind(recorded):
-        return None
-    return without_test(sides_of(recorded.before, recorded.after), band, APART)
-
-
 def _counted(values: Iterable[Data | Speed | Races]) -> str:
     """ "12 BIT-EQUAL, 3 NOT COMPARABLE", in the order of their definition."""
     counts = Counter(values)
@@ -303,7 +287,6 @@ def _counted(values: Iterable[Data | Speed | Races]) -> str:
 
 def _case_document(case: Compared) -> dict[str, Any]:
     speed = asdict(case.speed)
-    recorded = case.recorded
     return {
         "id": case.pair.first.id,
         "case": encoded(case.pair.first.case),
@@ -316,17 +299,8 @@ def _case_document(case: Compared) -> dict[str, Any]:
         "order": sides_of(case.times.before, case.times.after).order,
         "before_us": world_medians(case.times.before),
         "after_us": world_medians(case.times.after),
-        "against_recorded": None
-        if recorded is None
-        else {"speed": str(recorded.speed), "ratio": recorded.ratio, "recorded_us": _recorded_us(case)},
         "finding": case.is_finding,
     }
-
-
-def _recorded_us(case: Compared) -> dict[str, float]:
-    """Return the recorded worlds' times of a case that a replay ran in turns."""
-    in_turns = world_medians(case.times.before)
-    return {world: us for world, us in world_medians(case.pair.before).items() if world not in in_turns}
 
 
 def _only(pair: Pair) -> dict[str, Any]:
@@ -401,10 +375,7 @@ def _cells(case: Compared, numbers: dict[str, int]) -> dict[str, str]:
 def _notes(case: Compared) -> list[str]:
     notes = [f"data: {case.data.remark}"] if case.data.remark else []
     notes += [f"races: {case.races.remark}"] if case.races.remark else []
-    notes += [f"speed: {case.speed.advice}"] if case.speed.advice else []
-    if case.recorded is not None and case.recorded.ratio is not None:
-        notes += [f"the recorded times: {case.recorded.speed}, ratio {case.recorded.ratio:.4f}, apart in time"]
-    return notes
+    return [*notes, *([f"speed: {case.speed.advice}"] if case.speed.advice else [])]
 
 
 def _numbers(cases: Iterable[Compared]) -> dict[str, int]:

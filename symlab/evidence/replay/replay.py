@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from reports.table.text import counted
 from runner.command.console import Console
 from runner.request_error import RequestError
-from symlab.evidence.replay.replay_subjects import damage_of, records_of, without_case
+from symlab.evidence.replay.replay_subjects import records_of, without_case
 from symlab.evidence.replay.verb import Wanted as Wanted
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ class _Replay:
         self._again = again
         self._tools = tools
         self._console = Console()
-        self._damage = damage_of(wanted.what)
         self._commit = ""
         self._in_turns: list[Record] = []
         self._seed = secrets.randbelow(1_000_000)
@@ -115,8 +114,6 @@ class _Replay:
         for line in (*command.fabric_lines, *self._again.remarks, *filter(None, [turns if code else remark])):
             self._console.say(line)
         self._say_left_out()
-        for line in self._damage:
-            self._console.say(f"not as it was left: {line}")
         try:
             store = Store.create(self._wanted.records, f"replay-{command.label}")
         except StoreError as error:
@@ -211,7 +208,7 @@ class _Replay:
         from reports.html import page
         from reports.record.bundle import VERDICT_NAME
         from reports.table import sheet
-        from symlab.evidence.audit.comparison import FINDING, compare
+        from symlab.evidence.audit.comparison import compare
 
         before, again, wanted = self._again.records, self._again, self._wanted
         without = without_case(self._before, again)
@@ -223,8 +220,5 @@ class _Replay:
         store.seal()
         self._console.say(sheet.text(found.sheets, found.captions, sheet.room_here()))
         self._console.say(f"records, verdict.json, report.html: {store.folder}")
-        if self._damage:
-            self._console.say(f"verdict: FINDING: the records are not as they were left; {found.verdict}")
-            return FINDING
         self._console.say(f"verdict: {found.verdict}")
         return found.exit_code

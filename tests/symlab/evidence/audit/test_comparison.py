@@ -213,7 +213,7 @@ def test_a_launchs_own_order_counts_not_that_of_the_records():
 
 
 def test_the_recorded_code_in_turns_is_what_speed_is_judged_by():
-    """Recorded times are told beside it; where the code as recorded gives other bits today, that is a finding."""
+    """Where the code as recorded gives other bits today, that is a finding."""
     recorded = [elsewhere(one(us=us), f"recorded{at}") for at, us in enumerate(STEADY)]
     again, today = in_turns(SLOW, SLOW)
     other_bits = [dataclasses.replace(record, check=check("other")) for record in again]
