@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from cases.record.record import Record
@@ -168,14 +167,11 @@ def _would_change(folder: Path, root: Path) -> bool:
 
 def _told_apart(plan: Plan) -> Plan:
     """Return a plan whose bundles have names of their own. RequestError if two experiments would have the same."""
-    by_name: dict[str, str] = {}
-    for world in plan.order():
-        other = by_name.setdefault(world.name, world.experiment)
-        if other != world.experiment:
-            raise RequestError(
-                f"the bundles of {other} and {world.experiment} would have the same names (--experiment), since '/' "
-                "becomes '-': give one of them another folder"
-            )
+    if len({world.name for world in plan.order()}) < len(plan.order()):
+        raise RequestError(
+            "two experiments would have bundles of the same names, since '/' becomes '-' (--experiment), give one of "
+            "them another folder"
+        )
     return plan
 
 
@@ -251,7 +247,7 @@ class _Publication:
         return limit_s is not None and self.seams.now() - self.begun_s + expected_s >= limit_s
 
     def _run_one(self, world: PlannedWorld) -> None:
-        """Run a world and store it, or why it failed."""
+        """Run a world and store it, or say why it failed."""
         at = self.plan.order().index(world) + 1
         title = f"[{at}/{len(self.plan.order())}] {world.name}"
         self._say(f"{title}: running")
@@ -261,11 +257,13 @@ class _Publication:
         self.ran += 1
         ran = self.seams.run(self.seams.root, [*more, *pages.run_arguments(self.plan, world.experiment)])
         why = ran.why or self._other_machine(ran.records)
+        if why:
+            self.failed += 1
+            if ran.exit_code == WRONG_REQUEST:  # the next world of this experiment would be refused in the same words
+                self.refused.add(world.experiment)
+            self._say(f"{title}: FAILED: {why}")
+            return
         with shielded():  # bundle, plan and pages belong together
-            if why:
-                self._fail(world, why, ran.exit_code)
-                self._say(f"{title}: FAILED: {why}")
-                return
             self._store(StoredWorld(world, ran.records, self.seams.now() - begun))
         self._say(f"{title}: stored, {summary(ran.records, len(ran.records))}, {self.stored[-1].seconds:.0f} s")
 
@@ -274,14 +272,6 @@ class _Publication:
         mine = {pages.machine_of(one.records) for one in self.stored} - {""}
         ran = pages.machine_of(records)
         return f"it ran on {ran}, and the set is of {', '.join(sorted(mine))}" if ran and mine - {ran} else ""
-
-    def _fail(self, world: PlannedWorld, why: str, exit_code: int) -> None:
-        self.failed += 1
-        if exit_code == WRONG_REQUEST:  # the next world of this experiment would be refused in the same words
-            self.refused.add(world.experiment)
-        self.plan = self.plan.failing(world, datetime.now(UTC).isoformat(timespec="seconds"), why)
-        self.plan.write(self.folder)
-        self._write_pages()
 
     def _store(self, done: StoredWorld) -> None:
         """Keep a world: the bundle first, by which it counts as done."""

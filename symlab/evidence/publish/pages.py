@@ -203,22 +203,12 @@ def _worlds_table(stored: Sequence[StoredWorld]) -> list[str]:
 
 
 def _missing(plan: Plan, folder: Path) -> list[str]:
-    left = plan.left(folder)
-    if not left:
-        return []
-    lines = ["", "Not there yet:", "", *(f"- {line}" for line in missing_text(left))]
-    names = {one.name for one in left}
-    lines += [f"- {one.world} failed at {one.at}: {_plain(one.why)}" for one in plan.failures if one.world in names]
-    return lines
+    lines = [f"- {line}" for line in missing_text(plan.left(folder))]
+    return ["", "Not there yet:", "", *lines] if lines else []
 
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows in one line as it is."""
-    return " ".join(text.replace("|", "/").replace("<", "(").replace(">", ")").split())
 
 
 def _replace(path: Path, text: str) -> None:
