@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from reports.table.text import counted
 from symlab.evidence.audit.items import Item, Outcome, listed
@@ -68,21 +67,6 @@ class Level:
             self.signed: True,
         }
         return "; ".join(text for text, is_so in parts.items() if is_so)
-
-    def document(self) -> dict[str, Any]:
-        """Return the level as plain JSON values."""
-        return {
-            "consistent": not self.findings,
-            "signed": self.signed,
-            "recomputed": self.data.recomputed,
-            "rerun": self.data.rerun,
-            "cases": self.data.total,
-            "kernels": list(self.data.kernels),
-            "without": list(self.data.without),
-            "unexplained": self.data.unexplained,
-            "verified_items": list(self.verified),
-            "changed_tree": self.is_changed,
-        }
 
 
 def with_outcome(items: Sequence[Item], outcome: Outcome) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -209,12 +208,12 @@ class _Replay:
         from reports.record.bundle import VERDICT_NAME
         from reports.table import sheet
         from symlab.evidence.audit.comparison import compare
+        from symlab.evidence.audit.result import as_json
 
         before, again, wanted = self._again.records, self._again, self._wanted
         without = without_case(self._before, again)
         found = compare(before, after, wanted.band, again.left_out, without, wanted.gate, self._in_turns, True)
-        document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        store.write_text(VERDICT_NAME, document)
+        store.write_text(VERDICT_NAME, as_json(found))
         shown = [*before, *self._in_turns, *after]
         store.write_text("report.html", page(shown, f"Replay of {self._wanted.what}", found))
         store.seal()
