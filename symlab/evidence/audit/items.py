@@ -130,6 +130,15 @@ class Tally:
         for one in fields(self):
             getattr(self, one.name).extend(getattr(other, one.name))
 
+    def note(self, agrees: tuple[str, ...], differs: str, only_stated: str = "") -> None:
+        """Note whether one agrees, which its name begins, or what differs, or why only the records say it."""
+        if differs:
+            self.different.append((agrees[0], differs))
+        elif only_stated:
+            self.stated.append((agrees[0], f"stated: {only_stated}"))
+        else:
+            self.agree.append(agrees)
+
     def points(self, what: str, ground: Outside = Ground.RECOMPUTED) -> Iterator[Point]:
         """Yield what was found; what: what it was looked for in, such as "jobs composed again"."""
         return recomputed(len(self.agree), self.different, self.unsure, what, ground)

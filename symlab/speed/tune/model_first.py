@@ -28,7 +28,8 @@ from symlab.speed.predict.predictable import check_predictable, check_type
 from symlab.speed.predict.predicting import terms_for
 from symlab.speed.predict.profiles import Found, Unprofiled, kernel_of
 from symlab.speed.predict.rates import Known, rates_of
-from symlab.speed.predict.stored_score import Stored, stored
+from symlab.speed.predict.score import Score
+from symlab.speed.predict.stored_score import stored
 from symlab.speed.tune.candidates import Candidates
 from symlab.speed.tune.search import BEST_OF_A_RUNG
 from symlab.speed.tuned.table import Guess
@@ -65,12 +66,12 @@ class Model:
     """The model for a type of GPU."""
 
     known: Known
-    score: Stored
+    score: Score
 
     @property
     def name(self) -> str:
         """The type of GPU and the digest of all numbers that predictions rest on."""
-        parts = [dataclasses.asdict(self.known), dataclasses.asdict(self.score)]
+        parts = [dataclasses.asdict(self.known), dataclasses.asdict(self.score.constants), self.score.intervals]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True, default=dict).encode()).hexdigest()
         return f"{self.known.name}, sha256:{digest}"
 
