@@ -130,7 +130,6 @@ def check(
     items.append(vouched.item)
     level = Level(
         data=answer.level,
-        verified=with_outcome(items, Outcome.VERIFIED),
         findings=with_outcome(items, Outcome.FINDING),
         signed=vouched.says,
         is_changed=any((record.environment.git or {}).get("dirty") is True for record in records),

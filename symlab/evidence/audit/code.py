@@ -11,15 +11,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from cases.code_digest import code_digest
 from cases.gathered import gathered
 from cases.record.nccl_settings import contradiction
 from cases.record.reading import contents
-from cases.record.record import WHOLE_SINCE, Record, Status
+from cases.record.record import WHOLE_SINCE, KernelInfo, Record, Status
 from reports.table.compare import LIBRARY
 from reports.table.text import counted
 from symlab.evidence.audit.items import Outcome, Point, held, listed
 from symlab.evidence.audit.material import Material, name_of
-from symlab.evidence.audit.ptx import StoredCode
 from symlab.evidence.audit.statistics import world_of
 
 UNTRACKED_NAMED = 5
@@ -27,6 +27,10 @@ UNTRACKED_NAMED = 5
 
 _LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch", "flashinfer": "flashinfer", "sglang": "SGLang"}
 """How the name of a library with its version begins, by the beginning of the algorithm's name."""
+
+_ENTRIES = re.compile(r"\.entry[ \t]+([\w$%]+)")
+_MULTIMEM = re.compile(r"\bmultimem\.(?:ld_reduce|st|red)\b[\w.:]*")
+"""Instructions, and not the name of a file, such as multimem.py in a line table; older records have that, too."""
 
 
 def commit(material: Material) -> Iterator[Point]:
@@ -156,3 +160,23 @@ def _stored_ptx(material: Material, with_kernel: Sequence[Record]) -> Iterator[s
             yield f"ptx/{name}.ptx is missing{f' in {folder.name}' if folder is not None else ''}"
         if code := codes.get(name):
             yield from (f"{one.id}: ptx/{name[:12]}..: {what}" for what in code.contradicted(one.kernel))
+
+
+class StoredCode:
+    """What one PTX file says."""
+
+    def __init__(self, data: bytes) -> None:
+        """data: the file's contents. ValueError if it is no UTF-8."""
+        ptx = data.decode("utf-8")
+        self._digest = code_digest(ptx)
+        self._entries = frozenset(_ENTRIES.findall(ptx))
+        self._multimem = tuple(sorted(set(_MULTIMEM.findall(ptx))))
+
+    def contradicted(self, kernel: KernelInfo) -> Iterator[str]:
+        """Yield what a kernel's record says and the file does not."""
+        if kernel.code_digest is not None and kernel.code_digest != self._digest:
+            yield "its code has another digest than the recorded one"
+        if kernel.entry not in self._entries:
+            yield f"it has no entry {kernel.entry}"
+        if tuple(sorted(filter(_MULTIMEM.fullmatch, kernel.multimem))) != self._multimem:
+            yield "its multimem instructions are not the recorded ones"

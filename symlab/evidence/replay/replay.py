@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from reports.table.text import counted
 from runner.command.console import Console
 from runner.request_error import RequestError
-from symlab.evidence.replay.replay_subjects import records_of, without_case
 from symlab.evidence.replay.verb import Wanted as Wanted
 
 if TYPE_CHECKING:
@@ -221,3 +220,24 @@ class _Replay:
         self._console.say(f"records, verdict.json, report.html: {store.folder}")
         self._console.say(f"verdict: {found.verdict}")
         return found.exit_code
+
+
+def records_of(what: str) -> list[Record]:
+    """The records in a file, a folder or a bundle. RequestError where there are none."""
+    from reports.record.bundle import read
+
+    try:
+        if Path(what).exists():
+            return read([what])
+    except ValueError as error:
+        raise RequestError(f"{error} (RECORDS)") from error
+    raise RequestError(f"{what}: no such file or folder (RECORDS), give one")
+
+
+def without_case(before: Sequence[Record], again: Rebuilt) -> tuple[str, ...]:
+    """Names of the kernels, not of libraries' collectives, whose recorded cases could all not be run again."""
+    from reports.table.compare import is_baseline
+
+    there = {record.case.name for record in again.records}
+    recorded = dict.fromkeys(record.case.name for record in before if not is_baseline(record))
+    return tuple(name for name in recorded if name not in there)

@@ -35,7 +35,7 @@ def _row(one: Entry) -> dict[str, str]:
         "library": library.name if library is not None else "-",
         "library's": f"{library.value:.6g}" if library is not None else "-",
         "timed": str(one.searched.timed),
-        "found": one.searched.found(one.choice.name),
+        "found": one.searched.how,
     }
 
 
