@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,7 @@ class PlannedWorld:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What was asked for. commit: that of the sources, as git says, "" if it says none. code: their digests, by folder.
-    asked: a digest of each experiment's composed jobs. seconds: wall-clock time of each world that is done, by its
-    name."""
+    asked: a digest of each experiment's composed jobs."""
 
     experiments: tuple[str, ...]
     overrides: tuple[str, ...] = ()
@@ -55,7 +54,6 @@ class Plan:
     commit: str = ""
     code: dict[str, str] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
 
     def order(self) -> tuple[PlannedWorld, ...]:
         """Return all worlds in the order in which they run: all experiments once, then again."""
@@ -69,10 +67,6 @@ class Plan:
     def left(self, folder: Path) -> tuple[PlannedWorld, ...]:
         """Return the worlds without a bundle, in order."""
         return tuple(one for one in self.order() if not one.path(folder).is_file())
-
-    def passing(self, world: PlannedWorld, seconds: float) -> Plan:
-        """Return the plan with the time that a world took."""
-        return replace(self, seconds={**self.seconds, world.name: round(seconds, 1)})
 
     def write(self, folder: Path) -> None:
         """Write the file, whole or not at all. ValueError naming it if that can't be done."""
@@ -104,7 +98,6 @@ def _decoded(document: Any) -> Plan:
         plan.experiments
         and 1 <= plan.worlds <= MAX_WORLDS
         and all(isinstance(one, str) for one in (*plan.code.values(), *plan.asked.values()))
-        and all(isinstance(one, (int, float)) and 0 <= one < 1e12 for one in plan.seconds.values())
     ):
         raise ValueError("a value of it is none that a plan has")
     return plan

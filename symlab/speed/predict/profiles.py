@@ -119,44 +119,33 @@ class Profiles:
         yield from self._in_processes(parts, stop_at)
 
     def _in_processes(self, groups: Sequence[list[Case]], stop_at: float) -> Iterator[Found]:
-        """Yield the profiles of groups, each of one code.
-
-        A lost process breaks the pool, which does not tell the group that lost it: all groups that were begun run
-        again, each alone, and one that loses its process then has no profiles.
-        """
-        waiting, suspects = deque(groups), deque[list[Case]]()
+        """Yield the profiles of groups, each of one code. A lost process breaks the pool, which does not tell the group
+        that lost it: all that were begun have no profiles."""
+        waiting = deque(groups)
         begun: dict[Future[list[Found]], list[Case]] = {}
-        while waiting or suspects or begun:
-            source, most = (suspects, 1) if suspects else (waiting, self._processes)
-            while source and len(begun) < most:
-                group = source.popleft()
-                begun[self._submit(group, stop_at)] = group
-            lost: list[list[Case]] = []
+        while waiting or begun:
+            while waiting and len(begun) < self._processes:
+                given = (waiting.popleft(), self._arch, self._cache_dir, stop_at)
+                if self._pool is None:
+                    self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _begin)
+                try:
+                    begun[self._pool.submit(profiles_of_a_code, *given)] = given[0]
+                except BrokenProcessPool:  # those that were begun say so
+                    waiting.appendleft(given[0])
+                    if not begun:
+                        self.close()
+                    break
             for done in wait(begun, return_when=FIRST_COMPLETED).done:
+                if done not in begun:
+                    continue
                 group = begun.pop(done)
                 try:
                     yield from done.result()
                 except BrokenProcessPool:
-                    lost.append(group)
-            if lost:
-                lost += begun.values()
-                begun.clear()
-                self.close()
-                if len(lost) == 1:
-                    yield from ((case, Unprofiled(LOST, can_run=True)) for case in lost[0])
-                else:
-                    suspects += lost
-
-    def _submit(self, group: list[Case], stop_at: float) -> Future[list[Found]]:
-        """Begin with a group, in new processes if the old ones are gone."""
-        given = (group, self._arch, self._cache_dir, stop_at)
-        if self._pool is not None:
-            try:
-                return self._pool.submit(profiles_of_a_code, *given)
-            except BrokenProcessPool:
-                self.close()
-        self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _begin)
-        return self._pool.submit(profiles_of_a_code, *given)
+                    lost = [case for some in (group, *begun.values()) for case in some]
+                    begun.clear()
+                    self.close()
+                    yield from ((case, Unprofiled(LOST, can_run=True)) for case in lost)
 
     def close(self) -> None:
         """End the processes."""

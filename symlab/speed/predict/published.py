@@ -15,6 +15,7 @@ from cases.record.record import Record
 from memory.fabric import Launch
 from reports.record.bundle import KERNELS_NAME, SUFFIX, digest, published_sets, read
 from reports.record.bundle import PUBLISHED as PLACE
+from reports.record.writing import write_file
 from reports.table.text import counted
 from simulator.clock.costs import H200_TRIAL
 from symlab.speed.predict import recorded_kernels
@@ -154,9 +155,12 @@ def _kernels(path: Path, records: Sequence[Record], say: Callable[[str], None]) 
     """Return the kernels of a machine's records, compiled if the file lacks any."""
     wanted = {profile_key(record): record for record in records}
     commits = {str((record.environment.git or {}).get("commit")) for record in records}
-    found = recorded_kernels.read(path) if path.is_file() else None
-    if found is not None and set(wanted) == set(found.launches) and commits == {found.commit}:
-        return found
+    for there in (path, *sorted(path.parent.parent.glob(f"*/{KERNELS_NAME}"))):
+        found = recorded_kernels.read(there) if there.is_file() else None
+        if found is not None and set(wanted) == set(found.launches) and commits == {found.commit}:
+            if there != path:
+                write_file(path, there.read_bytes())
+            return found
     say(f"{path.parent.name}: compiling the kernels of {len(wanted)} cases")
     _compile(list(wanted.values()), path)
     return recorded_kernels.read(path)

@@ -158,7 +158,7 @@ def dies_of_two_shot(cases, *words):
 
 
 @pytest.mark.slow
-def test_a_killed_process_costs_only_its_code(tmp_path, monkeypatch):
+def test_a_killed_process_costs_only_what_runs_beside_it(tmp_path, monkeypatch):
     monkeypatch.setattr(profiles, "profiles_of_a_code", dies_of_two_shot)
     several = Profiles(tmp_path, ARCH, processes=2)
     cases = [made(f"{name}@t128b4l8", 1 << 12) for name in ("one_shot", "two_shot", "lamport", "ll")]
@@ -166,4 +166,6 @@ def test_a_killed_process_costs_only_its_code(tmp_path, monkeypatch):
         found = dict(several.of(cases))
     finally:
         several.close()
-    assert [getattr(found[case], "reason", "") for case in cases] == ["seen", LOST, "seen", "seen"]
+    reasons = [getattr(found[case], "reason", "") for case in cases]
+    assert (reasons[1], set(reasons)) == (LOST, {"seen", LOST})
+    assert reasons.count(LOST) <= 2
