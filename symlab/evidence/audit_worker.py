@@ -14,6 +14,7 @@ from cases.documents import encoded
 from cases.record.record import Record
 from memory.forked import forked
 from reports.record.bundle import read
+from reports.record.leaves import by_dotted_path
 from runner.case.allowed_code import allowed_code
 from runner.case.todays_code import sources
 from runner.interrupt import interruptible
@@ -118,16 +119,8 @@ def secrets(records: Iterable[Record]) -> Tally:
             if not value or text in looked_at:
                 continue
             looked_at.add(text)
-            there, here = _leaves(value, part), _leaves(scrubbed_values(value), part)
+            there, here = (by_dotted_path({part: one}, into_lists=True) for one in (value, scrubbed_values(value)))
             odd = [where for where in there if there[where] != here[where]]
             found.different += [(record.id, f"{where} holds a secret or a home folder") for where in odd]
             found.agree += [] if odd else [(record.id,)]
     return found
-
-
-def _leaves(value: Any, path: str) -> dict[str, Any]:
-    """All that is no list and no dictionary, by its dotted path."""
-    if not isinstance(value, (dict, list)):
-        return {path: value}
-    pairs = value.items() if isinstance(value, dict) else enumerate(value)
-    return {where: leaf for key, one in pairs for where, leaf in _leaves(one, f"{path}.{key}").items()}

@@ -102,29 +102,19 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def code_differences(recorded: KernelInfo, here: KernelInfo) -> tuple[list[str], str]:
+def code_differences(recorded: KernelInfo, here: KernelInfo, is_there: bool = False) -> tuple[list[str], str]:
     """Return what differs between a kernel's recorded code and what its sources compile to here; and, where that can't
-    be compared, the reason."""
-    if recorded.source_digest != here.source_digest:
+    be compared, the reason. is_there: the sources are those of its commit."""
+    if not is_there and recorded.source_digest != here.source_digest:
         return [], SOURCES_CHANGED
-    if others := _other_tools(recorded.compiler, here.compiler):
-        return [], f"another compiler ({others})"
-    if recorded.code_digest is None:
-        return [], "recorded before code digests"
-    pairs = ((name, getattr(recorded, name), getattr(here, name)) for name in _OF_CODE)
-    return [_sentence(name, there, now) for name, there, now in pairs if there != now], ""
-
-
-def code_differences_there(recorded: KernelInfo, there: KernelInfo) -> tuple[list[str], str]:
-    """Return what differs between a kernel's recorded code and what the sources of its commit compile to here; and,
-    where that can't be compared, the reason."""
-    others = _other_tools(recorded.compiler, there.compiler)
-    names = ("source_digest",) if others else ("source_digest", *_OF_CODE)
-    pairs = ((name, getattr(recorded, name), getattr(there, name)) for name in names)
+    others = _other_tools(recorded.compiler, here.compiler)
+    names = () if others else _OF_CODE
+    pairs = ((name, getattr(recorded, name), getattr(here, name)) for name in ("source_digest", *names))
     found = [_sentence(name, one, other) for name, one, other in pairs if one != other and one is not None]
-    if found or not others:
-        return found, ""
-    return [], f"another compiler ({others})"
+    if others and not found:
+        return [], f"another compiler ({others})"
+    is_older = not is_there and recorded.code_digest is None
+    return ([], "recorded before code digests") if is_older else (found, "")
 
 
 def choices_differ(recorded: Record, here: Record) -> list[str]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from cases.record.record import Record
 from reports.table.sheet import Line, Sheet
@@ -91,8 +90,8 @@ class Audit:
         groups = []
         for item in self.items:
             lines = []
-            for index, point in enumerate(item.points):
-                cells = ("" if index else item.name, str(point.outcome), point.ground_text, point.evidence)
+            for point in item.points:
+                cells = (item.name, str(point.outcome), point.ground_text, point.evidence)
                 style = {"outcome": _STYLES.get(point.outcome, "yellow")}
                 lines.append(Line(dict(zip(_COLUMNS, cells, strict=True)), style))
             groups.append(tuple(lines))
@@ -106,31 +105,6 @@ class Audit:
             "NOT CAPTURED: the records do not hold it; NOT COMPARABLE: not verified, the evidence says why; an item "
             "counts as the gravest of its lines, and CAPTURED is graver than VERIFIED",
         )
-
-    def document(self) -> dict[str, Any]:
-        """The whole result as plain JSON values."""
-        items = [
-            {"name": item.name, "outcome": str(item.outcome), "points": list(map(_as_json, item.points))}
-            for item in self.items
-        ]
-        return {
-            "kind": "checklist",
-            "verdict": self.verdict,
-            "level": self.level.document(),
-            "exit_code": self.exit_code,
-            "signed": self.level.signed,
-            "records": self.records,
-            "items": items,
-        }
-
-
-def _as_json(point: Point) -> dict[str, Any]:
-    return {
-        "outcome": str(point.outcome),
-        "ground": str(point.ground) if point.ground_text else None,
-        "share": point.share if point.ground_text else None,
-        "evidence": point.evidence,
-    }
 
 
 def check(
@@ -156,7 +130,6 @@ def check(
     items.append(vouched.item)
     level = Level(
         data=answer.level,
-        verified=with_outcome(items, Outcome.VERIFIED),
         findings=with_outcome(items, Outcome.FINDING),
         signed=vouched.says,
         is_changed=any((record.environment.git or {}).get("dirty") is True for record in records),

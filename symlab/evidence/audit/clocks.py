@@ -10,15 +10,13 @@ from typing import Any
 from cases.record.record import Record
 from reports.table.text import counted
 from symlab.evidence.audit.gpu_models import known_models
-from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted
+from symlab.evidence.audit.items import Outcome, Point, held, listed
 from symlab.evidence.audit.machine import gpus_of
 from symlab.evidence.audit.material import Material, values_at
 from symlab.evidence.audit.statistics import world_of
 
 HARMLESS = frozenset({"idle", "application clocks setting", "sync boost", "display clocks setting"})
 """Throttle reasons that do not invalidate a timing: the GPU was idle, or its clocks were set."""
-
-_READ = ("sm_mhz", "memory_mhz", "temperature_c", "power_w", "throttle")
 
 SIMULATED = "nothing was timed: the set has no clock of real hardware"
 
@@ -28,22 +26,22 @@ def clocks(material: Material) -> Iterator[Point]:
     if not material.timed:
         yield untimed(material)
         return
-    yield from contradicted(text for record in material.timed for text in _beyond_the_type(record))
-    yield from contradicted(_at_once(material))
-    states = {record.id: list(states_of(record)) for record in material.timed}
     read = [state for record in material.timed for _, _, state in states_of(record)]
-    without = [case for case, found in states.items() if not found]
-    lacking = sorted({name for state in read for name in _READ if name not in state})
-    if read:
-        there = ", ".join(one for one in _READ if one not in lacking)
-        yield Point(Outcome.CAPTURED, f"before and after each of {counted(len(material.timed), 'timing')}: {there}")
-    if without or lacking:
-        what = [f"{counted(len(without), 'case')} without any"] if without else []
-        yield Point(Outcome.NOT_CAPTURED, "; ".join([*what, *([f"{', '.join(lacking)} of some"] if lacking else [])]))
-    slowed = [text for record in material.timed for text in _held_back(record)]
-    if slowed or (read and "throttle" not in lacking):
-        yield captured_or(slowed, "no timing on a GPU that was held back", len(read), "states")
-    yield from _shared(material, read)
+    gpus = [gpu for one in material.environments for some in values_at(one, "gpus") for gpu in some]
+    shared = [one["other_processes"] for one in (*read, *gpus) if isinstance(one, dict) and "other_processes" in one]
+    sentences = [text for record in material.timed for text in (*_beyond_the_type(record), *_held_back(record))]
+    if others := [one for one in shared if one]:
+        sentences.append(f"shared GPUs: {len(others)} readings of other processes, such as {others[0]}")
+    good = f"{counted(len(read), 'reading')} of GPUs: none was held back, beyond its type or used by two worlds at once"
+    yield from held((*sentences, *_at_once(material)), good if read else "")
+    without = [one.id for one in material.timed if not any("throttle" in state for _, _, state in states_of(one))]
+    if without:
+        yield Point(
+            Outcome.NOT_CAPTURED,
+            f"whether anything held back GPUs of {counted(len(without), 'timing')}: {listed(without)}",
+        )
+    if not shared:
+        yield Point(Outcome.NOT_CAPTURED, "whether other processes used the GPUs")
 
 
 def untimed(material: Material) -> Point:
@@ -66,18 +64,6 @@ def _held_back(record: Record) -> Iterator[str]:
         said = state.get("throttle") or []
         if reasons := [one for one in map(str, said if isinstance(said, list) else [said]) if one not in HARMLESS]:
             yield f"{record.id}, rank {rank}, {when}: {', '.join(reasons)}"
-
-
-def _shared(material: Material, read: list[dict[str, Any]]) -> Iterator[Point]:
-    """Yield whether other processes used the GPUs, as timings and environments say."""
-    gpus = [gpu for one in material.environments for some in values_at(one, "gpus") for gpu in some]
-    said = [one["other_processes"] for one in (*read, *gpus) if isinstance(one, dict) and "other_processes" in one]
-    if others := [one for one in said if one]:
-        yield Point(Outcome.FINDING, f"shared GPUs: {len(others)} readings of other processes, such as {others[0]}")
-    elif said:
-        yield Point(Outcome.CAPTURED, "no other process used the GPUs")
-    else:
-        yield Point(Outcome.NOT_CAPTURED, "whether other processes used the GPUs")
 
 
 def _beyond_the_type(record: Record) -> Iterator[str]:

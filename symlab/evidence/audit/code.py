@@ -5,21 +5,21 @@ The worker asks git, compares sources with today's, and compiles the kernels of 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from cases.code_digest import code_digest
+from cases.gathered import gathered
 from cases.record.nccl_settings import contradiction
 from cases.record.reading import contents
-from cases.record.record import WHOLE_SINCE, Record, Status
+from cases.record.record import WHOLE_SINCE, KernelInfo, Record, Status
 from reports.table.compare import LIBRARY
 from reports.table.text import counted
-from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted
-from symlab.evidence.audit.machine import presence, why_missing
+from symlab.evidence.audit.items import Outcome, Point, held, listed
 from symlab.evidence.audit.material import Material, name_of
-from symlab.evidence.audit.ptx import StoredCode
 from symlab.evidence.audit.statistics import world_of
 
 UNTRACKED_NAMED = 5
@@ -28,23 +28,30 @@ UNTRACKED_NAMED = 5
 _LIBRARIES = {"nccl": "NCCL", "nvshmem": "NVSHMEM", "torch": "PyTorch", "flashinfer": "flashinfer", "sglang": "SGLang"}
 """How the name of a library with its version begins, by the beginning of the algorithm's name."""
 
+_ENTRIES = re.compile(r"\.entry[ \t]+([\w$%]+)")
+_MULTIMEM = re.compile(r"\bmultimem\.(?:ld_reduce|st|red)\b[\w.:]*")
+"""Instructions, and not the name of a file, such as multimem.py in a line table; older records have that, too."""
+
 
 def commit(material: Material) -> Iterator[Point]:
     """The commit, and what differed from it."""
-    for environment in material.environments:
-        git = environment.get("git")
-        if not isinstance(git, dict) or not git.get("commit"):
-            why = why_missing(environment, "git")
-            yield Point(Outcome.NOT_CAPTURED, f"commit: {why or 'the record does not say'}")
+    states = (f"{one.request.command or one.id}: {text}" for one in material.records for text in _state(one))
+    gits: list[dict[str, Any]] = [
+        git if isinstance(git := one.get("git"), dict) else {} for one in material.environments
+    ]
+    commits = dict.fromkeys(str(git["commit"])[:12] for git in gits if git.get("commit"))
+    kept = (fault for git in gits for fault in _kept_diff(material, git))
+    yield from held((*states, *kept), f"commit {listed(commits)}" if commits else "")
+    for git in gits:
+        if not git.get("commit"):
+            yield Point(Outcome.NOT_CAPTURED, "commit: a record does not say")
         elif git.get("dirty") is None:
-            yield Point(Outcome.NOT_CAPTURED, f"commit {_brief(git['commit'])}, but not whether it was changed")
-        elif not git["dirty"]:
-            yield Point(Outcome.CAPTURED, f"commit {_brief(git['commit'])} ({git.get('branch', '')}), unchanged")
-        else:
-            yield from _dirt(material, git)
-    yield from contradicted(
-        f"{record.request.command or record.id}: {text}" for record in material.records for text in _state(record)
-    )
+            yield Point(Outcome.NOT_CAPTURED, f"whether commit {str(git['commit'])[:12]} was changed")
+        elif git["dirty"] and (git.get("untracked_files") or not isinstance(git.get("kept_diff"), dict)):
+            yield Point(Outcome.NOT_CAPTURED, f"commit {str(git['commit'])[:12]}, whose {_dirt(git)} were not kept")
+        elif git["dirty"] and not _kept_in(material, git):
+            says = f"commit {str(git['commit'])[:12]}, with changes that are not beside these records"
+            yield Point(Outcome.NOT_COMPARABLE, says)
 
 
 def _state(record: Record) -> Iterator[str]:
@@ -64,55 +71,43 @@ def _state(record: Record) -> Iterator[str]:
         yield f"its tree is unchanged, and {', '.join(dirt)} say otherwise"
 
 
-def _dirt(material: Material, git: Mapping[str, Any]) -> Iterator[Point]:
-    """Yield what is known of the changes to a commit, and of the files that are in no commit."""
-    if git.get("changed_files") != 0:
-        yield _difference(material, git)
-    if number := git.get("untracked_files"):
-        names = git.get("untracked")
-        known = list(map(str, names))[:UNTRACKED_NAMED] if isinstance(names, list) else []
-        more = number - len(known) if type(number) is int else 0
-        ends = f" and {more:,} more" if known and more > 0 else ""
-        files = counted(number, "untracked file") if type(number) is int else "untracked files"
-        named = f": {', '.join(known)}{ends}" if known else ""
-        says = f"commit {_brief(git['commit'])}, with {files}, whose contents were not kept{named}"
-        yield Point(Outcome.NOT_CAPTURED, says)
+def _dirt(git: Mapping[str, Any]) -> str:
+    """The files that differ from a commit and of which a record keeps no content, in words."""
+    names, number = git.get("untracked"), git.get("untracked_files")
+    such = f", such as {', '.join(map(str, names[:UNTRACKED_NAMED]))}" if isinstance(names, list) and names else ""
+    is_kept = isinstance(git.get("kept_diff"), dict) or git.get("changed_files") == 0
+    parts = [] if is_kept else [f"changed files ({git.get('changed_files', 'any number')})"]
+    return " and ".join([*parts, *([f"untracked files ({number}{such})"] if number else [])])
 
 
-def _difference(material: Material, git: Mapping[str, Any]) -> Point:
-    """Return what is known of the changes to files of a commit."""
-    number = git.get("changed_files")
-    files = counted(number, "changed file") if type(number) is int else "changed files"
-    says = f"commit {_brief(git['commit'])}, with {files}"
+def _kept_in(material: Material, git: Mapping[str, Any]) -> list[Path]:
+    """The files beside the records that have the changes to a commit. What a record names is a file of its own
+    folder."""
+    name = str(git["kept_diff"].get("file"))
+    return [folder / name for folder in material.folders if name == Path(name).name and (folder / name).is_file()]
+
+
+def _kept_diff(material: Material, git: Mapping[str, Any]) -> Iterator[str]:
+    """Whether the changes to a commit that a record names are those beside it."""
     kept = git.get("kept_diff")
-    if not isinstance(kept, dict):
-        return Point(Outcome.NOT_CAPTURED, f"{says}; the changes themselves were not kept")
-    name = str(kept.get("file"))
-    # What a record names is a file of its own folder.
-    found = [folder / name for folder in material.folders if name == Path(name).name and (folder / name).is_file()]
-    if not found:
-        return Point(Outcome.NOT_COMPARABLE, f"{says}, kept in {name}, which is not beside these records")
-    if kept.get("digest") not in {f"sha256:{hashlib.sha256(contents(path)).hexdigest()}" for path in found}:
-        return Point(Outcome.FINDING, f"{says}, kept in {name}: its digest is not the recorded one")
-    cut = f"; {kept['left_out_bytes']} bytes of it were left out" if kept.get("left_out_bytes") else ""
-    return Point(Outcome.CAPTURED, f"{says}, kept in {name}{cut}")
-
-
-def _brief(name: object) -> str:
-    return str(name)[:12]
+    found = _kept_in(material, git) if isinstance(kept, dict) else ()
+    if found and git["kept_diff"].get("digest") not in {f"sha256:{sha256(contents(one)).hexdigest()}" for one in found}:
+        yield f"the changes that are kept in {found[0].name} have another digest than the recorded one"
 
 
 def kernels(material: Material) -> Iterator[Point]:
     """What ran each case, by its digests, the same in all worlds, and as the PTX that is kept says."""
-    yield from contradicted(f"{record.id}: {text}" for record in material.records for text in _run_by(record))
     with_kernel = [record for record in material.records if record.kernel is not None]
-    if not with_kernel:
-        yield Point(Outcome.DOES_NOT_APPLY, "no case was run by a kernel of ours")
-        return
+    run_by = (f"{record.id}: {text}" for record in material.records for text in _run_by(record))
+    good = f"code of {counted(len(with_kernel), 'record')}: one in all worlds of a case, and as PTX that is kept says"
+    sentences = (*run_by, *_several_codes(with_kernel), *_stored_ptx(material, with_kernel))
+    yield from held(sentences, good if with_kernel else "")
     lacking = [one.id for one in with_kernel if one.kernel and not (one.kernel.ptx_digest and one.kernel.source_digest)]
-    yield from presence(lacking, len(with_kernel), "digests of sources and PTX of %s")
-    yield from _one_code(with_kernel)
-    yield _stored_ptx(material, with_kernel)
+    if lacking:
+        says = f"digests of sources and PTX of {counted(len(lacking), 'record')}: {listed(lacking)}"
+        yield Point(Outcome.NOT_CAPTURED, says)
+    if with_kernel and not material.folders:
+        yield Point(Outcome.NOT_CAPTURED, "PTX: no folder of a command here, so its text is not beside the records")
 
 
 def _run_by(record: Record) -> Iterator[str]:
@@ -130,64 +125,58 @@ def _run_by(record: Record) -> Iterator[str]:
         yield told
 
 
-def _one_code(with_kernel: Sequence[Record]) -> Iterator[Point]:
-    """Yield whether every world ran a case with the same code; with the same PTX where records are older than code
-    digests, which are left out beside others. For another architecture it is another."""
-    found: dict[tuple[str, str], list[Record]] = {}
-    for one in with_kernel:
-        assert one.kernel is not None
-        if one.kernel.ptx_digest:
-            found.setdefault((one.id, one.kernel.arch), []).append(one)
-    compared: dict[str, int] = {}
-    several: dict[str, list[str]] = {}
+def _several_codes(with_kernel: Sequence[Record]) -> Iterator[str]:
+    """The cases that worlds ran by different code for one architecture; by different PTX, where no record of it is new
+    enough for a code digest."""
+    found = gathered(((one.id, one.kernel.arch), one) for one in with_kernel if one.kernel and one.kernel.ptx_digest)
     for (case, arch), members in found.items():
-        with_code = [one for one in members if one.kernel is not None and one.kernel.code_digest is not None]
-        if len({world_of(one) for one in with_code or members}) < 2:
-            continue
-        what = "code (PTX without line information)" if with_code else "PTX"
-        kernels_of = [one.kernel for one in with_code or members if one.kernel is not None]
-        digests = {one.code_digest or one.ptx_digest for one in kernels_of}
-        compared[what] = compared.get(what, 0) + 1
-        if len(digests) > 1:
-            several.setdefault(what, []).append(f"{case} ran {len(digests)} versions of it ({arch})")
-    for what, count in sorted(compared.items()):
-        good = f"each of {counted(count, 'case')} ran one {what} in all of its worlds"
-        yield captured_or(several.get(what, []), good, count, f"cases ran several versions of their {what}")
-    if not compared:
-        nothing = "no case has the digest of its PTX from two worlds: nothing to compare"
-        yield Point(Outcome.DOES_NOT_APPLY, nothing)
+        kernels_of = [one.kernel for one in members if one.kernel is not None]
+        codes = {one.code_digest for one in kernels_of} - {None}
+        digests = codes or {one.ptx_digest for one in kernels_of}
+        if len(digests) > 1 and len(set(map(world_of, members))) > 1:
+            yield f"{case} ran {len(digests)} versions of its {'code' if codes else 'PTX'} ({arch})"
 
 
-def _stored_ptx(material: Material, with_kernel: Sequence[Record]) -> Point:
-    """Whether PTX files beside the records are what their names and the records say."""
-    if not material.folders:
-        says = "PTX: no folder of a command here, so its text is not kept beside the records"
-        return Point(Outcome.NOT_CAPTURED, says)
-    bad: list[str] = []
+def _stored_ptx(material: Material, with_kernel: Sequence[Record]) -> Iterator[str]:
+    """What PTX files beside the records contradict: their names, or the records."""
     codes: dict[str, StoredCode | None] = {}
     for path in sorted(path for folder in material.folders for path in (folder / "ptx").glob("*.ptx")):
         codes.setdefault(path.stem, None)
         try:
             data = contents(path)
-            if hashlib.sha256(data).hexdigest() != path.stem:
-                bad.append(f"ptx/{path.name} is not what its name says")
+            if sha256(data).hexdigest() != path.stem:
+                yield f"ptx/{path.name} is not what its name says"
             else:
                 codes[path.stem] = codes[path.stem] or StoredCode(data)
         except ValueError as error:
-            bad.append(f"ptx/{path.name}: {error}")
+            yield f"ptx/{path.name}: {error}"
     folders = {name_of(folder, document): folder for folder, document in material.commands.items()}
-    wanted = set[str]()
-    for one in with_kernel:
+    for one in with_kernel if material.folders else ():
         if one.kernel is None or not one.kernel.ptx_digest:
             continue
         name = one.kernel.ptx_digest.removeprefix("sha256:")
-        wanted.add(name)
         folder = folders.get(one.request.command)
         if name not in codes or (folder is not None and not (folder / "ptx" / f"{name}.ptx").is_file()):
-            bad.append(f"ptx/{name}.ptx is missing{f' in {folder.name}' if folder is not None else ''}")
+            yield f"ptx/{name}.ptx is missing{f' in {folder.name}' if folder is not None else ''}"
         if code := codes.get(name):
-            bad += [f"{one.id}: ptx/{name[:12]}..: {what}" for what in code.contradicted(one.kernel)]
-    if not codes and not wanted:
-        return Point(Outcome.NOT_CAPTURED, "PTX: no file of it, and no record has its digest")
-    good = f"{counted(len(codes), 'PTX file')}: each is what its name and the records say, none is missing"
-    return captured_or(list(dict.fromkeys(bad)), good, len(with_kernel), "records and their PTX")
+            yield from (f"{one.id}: ptx/{name[:12]}..: {what}" for what in code.contradicted(one.kernel))
+
+
+class StoredCode:
+    """What one PTX file says."""
+
+    def __init__(self, data: bytes) -> None:
+        """data: the file's contents. ValueError if it is no UTF-8."""
+        ptx = data.decode("utf-8")
+        self._digest = code_digest(ptx)
+        self._entries = frozenset(_ENTRIES.findall(ptx))
+        self._multimem = tuple(sorted(set(_MULTIMEM.findall(ptx))))
+
+    def contradicted(self, kernel: KernelInfo) -> Iterator[str]:
+        """Yield what a kernel's record says and the file does not."""
+        if kernel.code_digest is not None and kernel.code_digest != self._digest:
+            yield "its code has another digest than the recorded one"
+        if kernel.entry not in self._entries:
+            yield f"it has no entry {kernel.entry}"
+        if tuple(sorted(filter(_MULTIMEM.fullmatch, kernel.multimem))) != self._multimem:
+            yield "its multimem instructions are not the recorded ones"

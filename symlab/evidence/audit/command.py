@@ -6,14 +6,12 @@ What takes longer than two seconds is said on standard error.
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from cases.record.record import Record
 from reports.record import bundle
@@ -22,6 +20,7 @@ from reports.table import sheet, table
 from reports.table.text import counted
 from reports.table.unfinished import unfinished
 from symlab.evidence.audit.gate import Gate
+from symlab.evidence.audit.result import Result, as_json
 from symlab.evidence.audit.signatures import checked_signers
 from symlab.evidence.audit.statistics import parse_band
 from symlab.evidence.audit.worker import RERUN_S, Rerun, Wanted
@@ -31,24 +30,6 @@ QUIET_S = 2.0
 
 MOST_DIGITS = 18
 """Maximum number of digits of a number of cases."""
-
-
-class Result(Protocol):
-    """What a comparison and a checklist have in common."""
-
-    @property
-    def verdict(self) -> str: ...
-
-    @property
-    def exit_code(self) -> int: ...
-
-    @property
-    def sheets(self) -> Sequence[sheet.Sheet]: ...
-
-    @property
-    def captions(self) -> Sequence[str]: ...
-
-    def document(self) -> dict[str, Any]: ...
 
 
 class Progress:
@@ -164,7 +145,7 @@ def _stamps(place: str) -> list[tuple[str, int, int]]:
 def _text(result: Result, form: str = "") -> str:
     """The result as a file with this suffix has it, "" as text, ending in a newline."""
     if form == ".json":
-        return _as_text(json.dumps(result.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+        return _as_text(as_json(result))
     if form == ".md":
         return _as_text(f"{sheet.markdown(result.sheets, result.captions)}\n\n**{result.verdict}**\n")
     render = table.rendering()

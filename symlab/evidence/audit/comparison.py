@@ -14,21 +14,18 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from cases.documents import encoded
 from cases.gathered import gathered
 from cases.record.record import Record, Status
 from reports.table.compare import heading
-from reports.table.sheet import Line, Sheet
+from reports.table.sheet import Line, Sheet, line_of
 from reports.table.text import counted, size_text
 from symlab.evidence.audit.data import Data, Finding, data_of
 from symlab.evidence.audit.differences import Difference, differences, sheet_of
 from symlab.evidence.audit.gate import Gate
 from symlab.evidence.audit.items import listed
-from symlab.evidence.audit.order import APART
 from symlab.evidence.audit.pairing import Pair, paired, why_times_differ_in_kind
 from symlab.evidence.audit.races import FoundRaces, Races, races_of
 from symlab.evidence.audit.statistics import (
@@ -39,7 +36,6 @@ from symlab.evidence.audit.statistics import (
     judge,
     not_comparable,
     sides_of,
-    without_test,
     world_medians,
     world_of,
 )
@@ -58,6 +54,11 @@ _COLUMNS = (
     *("p", "p (Holm)", "worlds", "notes"),
 )
 _NUMERIC = frozenset({"size", "before (us)", "after (us)", "ratio", "p", "p (Holm)"})
+_FORMATS = {
+    **dict.fromkeys(("before (us)", "after (us)"), "{:.4g}".format),
+    **dict.fromkeys(("p", "p (Holm)"), "{:.2g}".format),
+    **{"ratio": "{:.4f}".format, "size": size_text},
+}
 _TIMED = frozenset(_COLUMNS[5:-1])
 """Columns shown only if some times could be compared."""
 _TESTED = frozenset({"95 % interval", "p", "p (Holm)"})
@@ -68,20 +69,17 @@ _GOOD, _BAD, _OPEN = "green", "bold red", "yellow"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One case that both sets have. times are the records whose speed is judged. recorded is of a replay that ran the
-    recorded code in turns with today's, and compares the recorded times themselves with those of today's code."""
+    """One case that both sets have. times are the records whose speed is judged."""
 
     pair: Pair
     data: Finding
     speed: Judgement
     times: Pair
     races: FoundRaces
-    recorded: Judgement | None = None
 
     @property
     def is_finding(self) -> bool:
-        is_recorded_changed = self.recorded is not None and self.recorded.speed in CHANGES
-        return self.is_different or self.speed.speed in CHANGES or is_recorded_changed
+        return self.is_different or self.speed.speed in CHANGES
 
     @property
     def is_different(self) -> bool:
@@ -108,7 +106,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result. counts: number of records before and after. band: a share, such as 0.02. not_run: of a replay, the
+    """The result. band: a share, such as 0.02. not_run: of a replay, the
     ids of the cases that could not be run again, each with the reason. without_case: names of the kernels of which no
     case could be. gate: the findings that decide the exit code. is_after_run_here: the command that compares ran the
     later set; else both are as their records state."""
@@ -118,7 +116,6 @@ class Comparison:
     only_after: tuple[Pair, ...]
     differences: tuple[Difference, ...]
     band: float
-    counts: tuple[int, int]
     not_run: tuple[tuple[str, str], ...] = ()
     without_case: tuple[str, ...] = ()
     gate: Gate = Gate.ANY
@@ -187,8 +184,6 @@ class Comparison:
         parts = [f"{self.not_compared:,} of {counted(total, 'case')} not compared"] if self.not_compared else []
         parts += [f"data: {_counted(case.data.data for case in self.cases)}"] if self.cases else []
         parts += [f"speed: {_counted(case.speed.speed for case in self.cases)}"] if self.cases else []
-        if recorded := [case.recorded.speed for case in self.cases if case.recorded is not None]:
-            parts += [f"against the recorded times, apart in time: {_counted(recorded)}"]
         if any(case.races.races is not Races.NOT_CHECKED for case in self.cases):
             parts += [f"races: {_counted(case.races.races for case in self.cases)}"]
         parts += [f"wrong before: {counted(self.wrong_before, 'case')}"] if self.wrong_before else []
@@ -211,24 +206,6 @@ class Comparison:
     @cached_property
     def captions(self) -> tuple[str, ...]:
         return _captions(self)
-
-    def document(self) -> dict[str, Any]:
-        """The whole result as plain JSON values."""
-        return {
-            "kind": "comparison",
-            "verdict": self.verdict,
-            "exit_code": self.exit_code,
-            "gate": str(self.gate),
-            "not_compared": self.not_compared,
-            "band": self.band,
-            "records": {"before": self.counts[0], "after": self.counts[1]},
-            "cases": [_case_document(case) for case in self.cases],
-            "only_before": [_only(pair) for pair in self.only_before],
-            "only_after": [_only(pair) for pair in self.only_after],
-            "not_run": [{"id": case, "reason": reason} for case, reason in self.not_run],
-            "without_case": list(self.without_case),
-            "differences": [asdict(one) for one in self.differences],
-        }
 
 
 def compare(
@@ -262,7 +239,6 @@ def compare(
             not_comparable(reason) if reason else next(judged),
             times,
             races_of(pair.before, pair.after),
-            _against_recorded(pair, again, band) if times is not pair else None,
         )
         for pair, times, reason in zip(both, timed, reasons, strict=True)
     )
@@ -272,7 +248,6 @@ def compare(
         only_after=tuple(pair for pair in pairs if not pair.before),
         differences=differences(before, after),
         band=band,
-        counts=(len(before), len(after)),
         not_run=tuple(not_run),
         without_case=tuple(without_case),
         gate=gate,
@@ -286,51 +261,11 @@ def _timed_in_turns(pair: Pair, again: Set[str]) -> Pair | None:
     return Pair(found, pair.after) if found else None
 
 
-def _against_recorded(pair: Pair, again: Set[str], band: float) -> Judgement | None:
-    """Return INSIDE or OUTSIDE for the recorded times, which are apart in time; None where they can't be compared."""
-    recorded = Pair(tuple(one for one in pair.before if world_of(one) not in again), pair.after)
-    if not recorded.before or why_times_differ_in_kind(recorded):
-        return None
-    return without_test(sides_of(recorded.before, recorded.after), band, APART)
-
-
 def _counted(values: Iterable[Data | Speed | Races]) -> str:
     """ "12 BIT-EQUAL, 3 NOT COMPARABLE", in the order of their definition."""
     counts = Counter(values)
     order = {name: index for index, name in enumerate((*Races, *Data, *Speed))}
     return ", ".join(f"{counts[name]} {name}" for name in sorted(counts, key=order.__getitem__))
-
-
-def _case_document(case: Compared) -> dict[str, Any]:
-    speed = asdict(case.speed)
-    recorded = case.recorded
-    return {
-        "id": case.pair.first.id,
-        "case": encoded(case.pair.first.case),
-        "data": str(case.data.data),
-        "remark": case.data.remark,
-        "speed": str(speed.pop("speed")),
-        **speed,
-        "races": str(case.races.races),
-        "races_remark": case.races.remark,
-        "order": sides_of(case.times.before, case.times.after).order,
-        "before_us": world_medians(case.times.before),
-        "after_us": world_medians(case.times.after),
-        "against_recorded": None
-        if recorded is None
-        else {"speed": str(recorded.speed), "ratio": recorded.ratio, "recorded_us": _recorded_us(case)},
-        "finding": case.is_finding,
-    }
-
-
-def _recorded_us(case: Compared) -> dict[str, float]:
-    """Return the recorded worlds' times of a case that a replay ran in turns."""
-    in_turns = world_medians(case.times.before)
-    return {world: us for world, us in world_medians(case.pair.before).items() if world not in in_turns}
-
-
-def _only(pair: Pair) -> dict[str, Any]:
-    return {"id": pair.first.id, "statuses": sorted({str(record.status) for record in (*pair.before, *pair.after)})}
 
 
 def _sheets(comparison: Comparison) -> tuple[Sheet, ...]:
@@ -344,8 +279,7 @@ def _sheets(comparison: Comparison) -> tuple[Sheet, ...]:
     columns = tuple(column for column in _COLUMNS if column not in absent)
     found: dict[str, list[Line]] = {}
     for case in sorted(comparison.cases, key=lambda one: one.pair.first.case.size_bytes):
-        line = Line({name: cell for name, cell in _cells(case, numbers).items() if name in columns}, _styles(case))
-        found.setdefault(heading(case.pair.first), []).append(line)
+        found.setdefault(heading(case.pair.first), []).append(_line(case, numbers, columns))
     sheets = [Sheet(name, columns, (tuple(lines),), _NUMERIC & frozenset(columns)) for name, lines in found.items()]
     if comparison.differences:
         sheets.append(sheet_of(comparison.differences))
@@ -377,34 +311,32 @@ def _captions(comparison: Comparison) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _cells(case: Compared, numbers: dict[str, int]) -> dict[str, str]:
+def _line(case: Compared, numbers: dict[str, int], columns: Sequence[str]) -> Line:
     speed = case.speed
-    before, after = (world_medians(side).values() for side in (case.times.before, case.times.after))
-    show_times = speed.ratio is not None
-    return {
+    times = [world_medians(side).values() for side in (case.times.before, case.times.after)]
+    before_us, after_us = map(statistics.median, times) if speed.ratio is not None else (None, None)
+    values = {
         "algorithm": _name(case.pair),
-        "size": size_text(case.pair.first.case.size_bytes),
+        "size": case.pair.first.case.size_bytes,
         "data": str(case.data.data),
         "races": str(case.races.races),
         "speed": str(speed.speed),
-        "before (us)": f"{statistics.median(before):.4g}" if show_times else "-",
-        "after (us)": f"{statistics.median(after):.4g}" if show_times else "-",
-        "ratio": f"{speed.ratio:.4f}" if speed.ratio is not None else "-",
-        "95 % interval": f"{speed.low:.4f} .. {speed.high:.4f}" if speed.low and speed.high else "-",
-        "p": f"{speed.p:.2g}" if speed.p is not None else "-",
-        "p (Holm)": f"{speed.corrected:.2g}" if speed.corrected is not None else "-",
-        "worlds": f"{speed.worlds[0]} and {speed.worlds[1]}" if show_times else "-",
+        "before (us)": before_us,
+        "after (us)": after_us,
+        "ratio": speed.ratio,
+        "95 % interval": f"{speed.low:.4f} .. {speed.high:.4f}" if speed.low and speed.high else None,
+        "p": speed.p,
+        "p (Holm)": speed.corrected,
+        "worlds": f"{speed.worlds[0]} and {speed.worlds[1]}" if speed.ratio is not None else None,
         "notes": " ".join(f"[{numbers[note]}]" for note in _notes(case)),
     }
+    return line_of({name: values[name] for name in columns}, _FORMATS, _styles(case))
 
 
 def _notes(case: Compared) -> list[str]:
     notes = [f"data: {case.data.remark}"] if case.data.remark else []
     notes += [f"races: {case.races.remark}"] if case.races.remark else []
-    notes += [f"speed: {case.speed.advice}"] if case.speed.advice else []
-    if case.recorded is not None and case.recorded.ratio is not None:
-        notes += [f"the recorded times: {case.recorded.speed}, ratio {case.recorded.ratio:.4f}, apart in time"]
-    return notes
+    return [*notes, *([f"speed: {case.speed.advice}"] if case.speed.advice else [])]
 
 
 def _numbers(cases: Iterable[Compared]) -> dict[str, int]:

@@ -12,8 +12,7 @@ from typing import Any
 
 from cases.record.record import Record
 from reports.table.text import counted
-from symlab.evidence.audit.items import Outcome, Point, contradicted, listed
-from symlab.evidence.audit.machine import captured, presence
+from symlab.evidence.audit.items import Outcome, Point, held, listed
 from symlab.evidence.audit.material import Material, name_of
 
 CLOCKS_APART_S = 1.0
@@ -29,35 +28,24 @@ _LATE = timedelta(seconds=2)
 
 
 def configuration(material: Material) -> Iterator[Point]:
-    """The configuration of each record; the worker composes it again."""
-    missing = [one.id for one in material.records if one.request.configuration is None]
-    yield from presence(missing, len(material.records), "configuration, overrides and choices of %s")
+    """Which records have no configuration; the worker composes those of the others again."""
+    if missing := [one.id for one in material.records if one.request.configuration is None]:
+        yield Point(Outcome.NOT_CAPTURED, f"the configuration of {counted(len(missing), 'record')}: {listed(missing)}")
 
 
 def command(material: Material) -> Iterator[Point]:
-    """How commands were started, and how they ended."""
-    lacking = [one.id for one in material.records if not one.request.command_line]
-    yield from presence(lacking, len(material.records), "command line, start and end of %s")
-    yield from captured(material, {"user": "host.user", "launcher, job id and nodes": "launch.launcher"})
-    yield from contradicted(f"{record.id}: {text}" for record in material.records for text in _times(record))
-    if not material.commands:
-        yield Point(Outcome.NOT_CAPTURED, "exit code: no command.json beside the records")
-    codes = []
+    """When records and their commands began and ended, and the command lines of both."""
+    sentences = [f"{record.id}: {text}" for record in material.records for text in _times(record)]
     for folder, document in material.commands.items():
         name = name_of(folder, document)
         if folder in material.killed:
             yield Point(Outcome.NOT_CAPTURED, f"{name} never ended: killed, or running")
-            continue
-        members = material.by_command.get(name, [])
-        yield from contradicted(_span(document, members), f"{name}: ")
-        codes.append(document.get("exit_code"))
-    if codes:
-        yield Point(Outcome.CAPTURED, f"exit code of {counted(len(codes), 'command')}: {listed(map(str, codes))}")
-    for name, members in material.by_command.items():
-        if number := max((one.request.resumed or 0 for one in members), default=0):
-            later = sum(one.request.resumed is not None for one in members)
-            says = f"{name} was resumed, {counted(number, 'time')}: {counted(later, 'record')} came later"
-            yield Point(Outcome.CAPTURED, says)
+        else:
+            sentences += [f"{name}: {text}" for text in _span(document, material.by_command.get(name, []))]
+    beside = f", {counted(len(material.commands), 'command')} beside them" if material.commands else ""
+    yield from held(sentences, f"times and command lines of {counted(len(material.records), 'record')}{beside} agree")
+    if not material.commands:
+        yield Point(Outcome.NOT_CAPTURED, "no command.json beside the records")
 
 
 def _times(record: Record) -> Iterator[str]:

@@ -130,6 +130,15 @@ class Tally:
         for one in fields(self):
             getattr(self, one.name).extend(getattr(other, one.name))
 
+    def note(self, agrees: tuple[str, ...], differs: str, only_stated: str = "") -> None:
+        """Note whether one agrees, which its name begins, or what differs, or why only the records say it."""
+        if differs:
+            self.different.append((agrees[0], differs))
+        elif only_stated:
+            self.stated.append((agrees[0], f"stated: {only_stated}"))
+        else:
+            self.agree.append(agrees)
+
     def points(self, what: str, ground: Outside = Ground.RECOMPUTED) -> Iterator[Point]:
         """Yield what was found; what: what it was looked for in, such as "jobs composed again"."""
         return recomputed(len(self.agree), self.different, self.unsure, what, ground)
@@ -142,17 +151,13 @@ class Tally:
             yield Point(Outcome.CAPTURED, f"{what}: {said}")
 
 
-def contradicted(sentences: Iterable[str], where: str = "") -> Iterator[Point]:
-    """Yield a finding of all sentences in which the records contradict each other, if there are any."""
+def held(sentences: Iterable[str], good: str = "") -> Iterator[Point]:
+    """Yield a finding of all sentences in which the records contradict each other, or what they are held to; without
+    any that they are consistent, in the words of good, unless that is ""."""
     if found := list(dict.fromkeys(sentences)):
-        yield Point(Outcome.FINDING, f"{where}{counted(len(found), 'contradiction')}: {listed(found, 4)}")
-
-
-def captured_or(findings: Sequence[str], good: str, total: int, what: str) -> Point:
-    """Return FINDING with the number of findings and the first of them, or CAPTURED with good if there is none."""
-    if findings:
-        return Point(Outcome.FINDING, f"{len(findings)} of {total} {what}: {listed(findings)}")
-    return Point(Outcome.CAPTURED, good)
+        yield Point(Outcome.FINDING, f"{counted(len(found), 'contradiction')}: {listed(found, 4)}")
+    elif good:
+        yield Point(Outcome.CAPTURED, good)
 
 
 def _told(named: Named) -> str:

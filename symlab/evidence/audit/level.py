@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from reports.table.text import counted
 from symlab.evidence.audit.items import Item, Outcome, listed
@@ -17,13 +16,12 @@ RERUNS = 42
 @dataclass(frozen=True, slots=True)
 class Recomputed:
     """recomputed: number of cases, of total, that were recomputed here and agree, in their data, or without a check in
-    how they ended; rerun: number of those that ran again, and were not only compared with the reference; ended: number
-    of those without data. kernels: names of the kernels that ran the cases. without: those of them no case of which was
-    recomputed. unexplained: number of cases that came out differently, by code that changed since."""
+    how they ended; ended: number of those without data. kernels: names of the kernels that ran the cases. without:
+    those of them no case of which was recomputed. unexplained: number of cases that came out differently, by code that
+    changed since."""
 
     recomputed: int = 0
     total: int = 0
-    rerun: int = 0
     ended: int = 0
     kernels: Sequence[str] = ()
     without: Sequence[str] = ()
@@ -32,13 +30,12 @@ class Recomputed:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """data: what was recomputed. verified, findings: names of the items with such a point. signed: who vouches in a few
+    """data: what was recomputed. findings: names of the items with one. signed: who vouches in a few
     words, such as "signed by NAME". is_changed: whether a record is of a tree with changes that its commit lacks.
     has_times: whether a record states times, which no software can verify. not_run: number of cases that interrupted
     commands did not come to."""
 
     data: Recomputed = field(default_factory=Recomputed)
-    verified: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     signed: str = "unsigned"
     is_changed: bool = False
@@ -68,21 +65,6 @@ class Level:
             self.signed: True,
         }
         return "; ".join(text for text, is_so in parts.items() if is_so)
-
-    def document(self) -> dict[str, Any]:
-        """Return the level as plain JSON values."""
-        return {
-            "consistent": not self.findings,
-            "signed": self.signed,
-            "recomputed": self.data.recomputed,
-            "rerun": self.data.rerun,
-            "cases": self.data.total,
-            "kernels": list(self.data.kernels),
-            "without": list(self.data.without),
-            "unexplained": self.data.unexplained,
-            "verified_items": list(self.verified),
-            "changed_tree": self.is_changed,
-        }
 
 
 def with_outcome(items: Sequence[Item], outcome: Outcome) -> tuple[str, ...]:

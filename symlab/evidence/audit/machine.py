@@ -7,14 +7,14 @@ same GPUs. The code must be one that the type of GPU can run. All else of an env
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cases.documents import encoded
 from cases.record.record import Record
 from reports.table.text import counted
 from symlab.evidence.audit.gpu_models import known_models, model_of
-from symlab.evidence.audit.items import Outcome, Point, contradicted, listed
+from symlab.evidence.audit.items import Outcome, Point, held, listed
 from symlab.evidence.audit.material import Material, values_at
 from symlab.evidence.audit.statistics import world_of
 
@@ -29,39 +29,22 @@ _OF_A_LAUNCH = re.compile(r"CUDA_VISIBLE_DEVICES$|SLURM_|TORCHELASTIC_|(LOCAL_|G
 
 
 def software(material: Material) -> Iterator[Point]:
-    """Python, packages and drivers, the same in all worlds of a case."""
-    wanted = {"Python": "python.version", "packages": "packages.torch", "CUDA that torch is built for": "torch.version"}
-    if material.on_gpus:
-        wanted |= {"driver": "gpus.driver", "CUDA of the driver": "cuda_driver"}
-        wanted |= {"NCCL": "packages.nvidia-nccl-cu13", "NVSHMEM": "packages.nvidia-nvshmem-cu13"}
-    if any(record.kernel is not None for record in material.records):
-        wanted |= {"CuTe DSL": "packages.nvidia-cutlass-dsl"}
-    yield from captured(material, wanted)
-    yield _alike(material)
-
-
-def _alike(material: Material) -> Point:
-    """Whether each case ran on one software in all of its worlds, and each world on one."""
+    """Python, packages, drivers and libraries, the same in all worlds of a case, and in all of a world."""
     known = {id(one.environment): _software_of(encoded(one.environment)) for one in material.records}
     odd: list[str] = []
     compared = 0
     for name, members in (*material.by_case.items(), *material.worlds.items()):
         found = {id(one.environment): known[id(one.environment)] for one in members}
         parts = {part: {repr(one[part]): one[part] for one in found.values() if part in one} for part in SOFTWARE}
-        compared += (
-            name in material.by_case and len({world_of(one) for one in members if known[id(one.environment)]}) > 1
-        )
         odd += [f"{name}: {part} is {_apart(*values.values())}" for part, values in parts.items() if len(values) > 1]
-        libraries = dict.fromkeys(one.library for one in members) if name in material.by_case else ()
-        odd += [f"{name}: {' and '.join(libraries)}"] if len(libraries) > 1 else []
-    if odd:
-        return Point(Outcome.FINDING, f"worlds of one case ran on different software: {listed(odd)}")
-    if len(material.worlds) < 2:
-        return Point(Outcome.DOES_NOT_APPLY, "one world: nothing to compare it with")
-    if not compared:
-        says = f"of {len(material.worlds)} worlds no two have a case in common and say what software they ran on"
-        return Point(Outcome.NOT_COMPARABLE, says)
-    return Point(Outcome.CAPTURED, f"{counted(compared, 'case')}: the same software in all worlds")
+        if name in material.by_case:
+            compared += len({world_of(one) for one in members if known[id(one.environment)]}) > 1
+            libraries = dict.fromkeys(one.library for one in members)
+            odd += [f"{name}: {' and '.join(libraries)}"] if len(libraries) > 1 else []
+    yield from held(odd, f"{counted(compared, 'case')}: the same software in all worlds" if compared else "")
+    if not odd and not compared:
+        says = f"of {counted(len(material.worlds), 'world')} no two have a case in common and say what it ran on"
+        yield Point(Outcome.DOES_NOT_APPLY if len(material.worlds) < 2 else Outcome.NOT_COMPARABLE, says)
 
 
 def _software_of(environment: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,14 +60,11 @@ def _apart(one: Any, other: Any, *_: Any) -> str:
 
 
 def machine(material: Material) -> Iterator[Point]:
-    """Host and GPUs, whose type must be able to run the code."""
-    wanted = {"host": "host.name", "kernel": "host.kernel", "CPU": "host.cpu_model", "NUMA nodes": "host.numa_nodes"}
-    if material.on_gpus:
-        wanted |= {"GPU model": "gpus.model", "GPU UUID": "gpus.uuid", "links": "gpus.nvlink.count"}
-        wanted |= {"fabric state": "gpus.fabric.state", "MIG": "gpus.mig"}
-    yield from captured(material, wanted)
-    yield from contradicted(text for record in material.on_gpus for text in (*_types(record), *_gpus_apart(record)))
-    yield from contradicted(_hosts_apart(material))
+    """GPUs, whose type must be able to run the code, and the host of worlds on the same ones."""
+    of_gpus = [text for record in material.on_gpus for text in (*_types(record), *_gpus_apart(record))]
+    count = counted(len(material.on_gpus), "record")
+    good = f"GPUs and hosts of {count} contradict nothing" if material.on_gpus else ""
+    yield from held((*of_gpus, *_hosts_apart(material)), good)
 
 
 def _types(record: Record) -> Iterator[str]:
@@ -143,16 +123,10 @@ def _hosts_apart(material: Material) -> Iterator[str]:
 
 
 def variables(material: Material) -> Iterator[Point]:
-    """The variables that were kept; the worker looks for secrets."""
-    for environment in material.environments:
-        kept = environment.get("variables")
-        if isinstance(kept, dict) and isinstance(kept.get("allowed"), dict):
-            withheld = kept.get("withheld", "?")
-            says = f"{counted(len(kept['allowed']), 'variable')} kept by the allow-list, {withheld} not"
-            yield Point(Outcome.CAPTURED, says)
-        else:
-            yield Point(Outcome.NOT_CAPTURED, "variables: the record holds none, and not how many there were")
-    yield from contradicted(_variables_apart(material))
+    """The variables of worlds on the same GPUs; the worker looks for secrets."""
+    yield from held(_variables_apart(material))
+    if any(not isinstance((one.get("variables") or {}).get("allowed"), dict) for one in material.environments):
+        yield Point(Outcome.NOT_CAPTURED, "variables: a record holds none, and not how many there were")
 
 
 def _variables_apart(material: Material) -> Iterator[str]:
@@ -163,35 +137,3 @@ def _variables_apart(material: Material) -> Iterator[str]:
         for key in dict.fromkeys([*ours, *theirs]):
             if ours.get(key) != theirs.get(key) and not _OF_A_LAUNCH.match(key):
                 yield f"{key} is {ours.get(key, 'not set')} and {theirs.get(key, 'not set')}, {where}"
-
-
-def presence(missing: Sequence[str], total: int, what: str) -> Iterator[Point]:
-    """Yield CAPTURED for what is there, NOT CAPTURED for what is missing; what has a %s for how many records."""
-    if total - len(missing):
-        yield Point(Outcome.CAPTURED, what % counted(total - len(missing), "record"))
-    if missing:
-        yield Point(Outcome.NOT_CAPTURED, f"{what % counted(len(missing), 'record')}: {listed(missing)}")
-
-
-def captured(material: Material, wanted: Mapping[str, str]) -> Iterator[Point]:
-    """Yield for every environment what it has of the wanted, by their dotted paths, and what it lacks, with the
-    reason."""
-    for environment in material.environments:
-        there = [name for name, path in wanted.items() if values_at(environment, path)]
-        lacking = [(name, why_missing(environment, path)) for name, path in wanted.items() if name not in there]
-        if there:
-            yield Point(Outcome.CAPTURED, ", ".join(there))
-        if lacking:
-            yield Point(Outcome.NOT_CAPTURED, ", ".join(f"{name} ({why})" if why else name for name, why in lacking))
-
-
-def why_missing(environment: Mapping[str, Any], path: str) -> str:
-    """Return the reason that the capture gives for a gap, "" if it gives none."""
-    named = environment.get("not_captured")
-    reasons = named if isinstance(named, dict) else {}
-    parts = path.split(".")
-    for name in (path, parts[-1], parts[0], "_".join(parts)):
-        if name in reasons:
-            return str(reasons[name])
-    problem = environment.get("problem")
-    return problem if isinstance(problem, str) else ""

@@ -26,7 +26,7 @@ from cases.record.record import Record
 from cases.record.timing import Timing
 from reports.table.text import counted
 from symlab.evidence.audit.clocks import untimed
-from symlab.evidence.audit.items import Outcome, Point, captured_or, contradicted
+from symlab.evidence.audit.items import Outcome, Point, held
 from symlab.evidence.audit.material import Material
 from symlab.evidence.audit.timing import asked_timing
 
@@ -38,11 +38,6 @@ _FEW = 10
 
 _CLOCKS_APART_S = 1.0
 """Maximum time by which samples may last longer than their case, beside a hundredth of it."""
-
-STATED = (
-    "times are stated, and by no software verified: samples with redrawn noise, and times under another contestant's "
-    "name, look as measured ones do"
-)
 
 LONGEST_RUN = 32
 """Minimum length of a run in one direction that is looked at. Among the published samples, 50 a rank, it is 8."""
@@ -77,43 +72,31 @@ def samples(material: Material) -> Iterator[Point]:
     if not material.timed:
         yield untimed(material)
         return
-    total = len(material.timed)
-    count = sum(len(row) for record in material.timed if record.timing for row in record.timing.samples_us)
-    yield Point(Outcome.CAPTURED, f"{counted(count, 'sample')} of {counted(total, 'timing')}, every rank's")
-    yield Point(Outcome.CAPTURED, STATED)
-    asked = [
-        (record.id, len(record.timing.samples_us[0]), wanted)
-        for record in material.timed
-        if record.timing is not None and isinstance(wanted := asked_timing(record).get("samples"), int)
+    sentences = [
+        f"{record.id}: {text}" for record in material.timed for text in (*_other_number(record), *_rounded(record))
     ]
-    if asked:
-        few = [
-            f"{case}: {counted(there, 'sample')}, asked were {wanted}"
-            for case, there, wanted in asked
-            if there != wanted
-        ]
-        good = f"as many a rank as were asked for in {counted(len(asked), 'timing')}"
-        yield captured_or(few, good, len(asked), "timings have other numbers")
-    if len(asked) < total:
-        yield Point(Outcome.NOT_CAPTURED, f"how many were asked for: of {counted(total - len(asked), 'timing')}")
-    several = [record for record in material.timed if _is_many(record)]
-    if several:
-        rounded = [f"{record.id}: {text}" for record in several if (text := _rounded(record))]
-        good = f"no one of {counted(len(several), 'timing')} has only whole hundredths of a microsecond"
-        yield captured_or(rounded, good, len(several), "timings look rounded")
-    for name, world in material.worlds.items():
-        yield from contradicted(_edited(world), f"{name}: ")
+    sentences += [f"{name}: {text}" for name, world in material.worlds.items() for text in _edited(world)]
+    count = sum(len(row) for record in material.timed if record.timing for row in record.timing.samples_us)
+    good = (
+        f"{counted(count, 'sample')} of {counted(len(material.timed), 'timing')}: none rounded, sorted, copied, cut off"
+    )
+    yield from held(sentences, good)
+    if unknown := sum("samples" not in asked_timing(record) for record in material.timed):
+        yield Point(Outcome.NOT_CAPTURED, f"how many were asked for: of {counted(unknown, 'timing')}")
 
 
-def _rounded(record: Record) -> str:
+def _other_number(record: Record) -> Iterator[str]:
+    there, wanted = len(record.timing.samples_us[0]) if record.timing else 0, asked_timing(record).get("samples")
+    if isinstance(wanted, int) and there != wanted:
+        yield f"{counted(there, 'sample')}, asked were {wanted}"
+
+
+def _rounded(record: Record) -> Iterator[str]:
+    """Whether all samples are round, of enough to tell that from chance."""
     rows = record.timing.samples_us if record.timing is not None else ()
     places = next((n for n in _PLACES if all(value == round(value, n) for row in rows for value in row)), 0)
-    return f"all samples are whole {_PLACES[places]} of a microsecond" if places else ""
-
-
-def _is_many(record: Record) -> bool:
-    """Whether a record has enough samples to tell rounded ones from chance."""
-    return record.timing is not None and sum(map(len, record.timing.samples_us)) >= _FEW
+    if places and sum(map(len, rows)) >= _FEW:
+        yield f"all samples are whole {_PLACES[places]} of a microsecond"
 
 
 def _edited(world: Sequence[Record]) -> Iterator[str]:

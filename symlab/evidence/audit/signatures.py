@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cases.record.reading import below, contents
-from cases.record.record import Record
 from reports.record import bundle
 from reports.record.seal import MANIFEST, MOST_MANIFEST_BYTES, SIGNATURE, broken, digest_of, faults
 from reports.record.writing import write_file
@@ -88,20 +87,18 @@ def who_vouches(material: Material, signers: Path | None = None) -> Vouched:
     there are signatures."""
     points: list[Point] = []
     names: dict[str, None] = {}
-    covered: set[tuple[str, ...]] = set()
-    total = len(material.records)
-    signed = dict.fromkeys((one, folder) for one in material.places for folder in _signed(one))
-    for place, folder in signed:
-        here = _identities(material, place, folder)
-        point, name = _judged(folder, place, signers, (len(here), max(total, len(here))))
+    signed: list[Path] = []
+    for place, folder in dict.fromkeys((one, folder) for one in material.places for folder in _signed(one)):
+        point, name = _judged(folder, place, signers)
         points.append(point)
-        if name:
-            names[name] = None
-            covered |= here
+        names |= {name: None} if name else {}
+        signed += [folder] if name else []
+    files = {path.resolve() for place in material.places for path in bundle.record_files(place)}
+    rest = sum(not any(folder in path.parents for folder in signed) for path in files)
     if not points:
         points.append(Point(Outcome.NOT_CAPTURED, "no signature; symlab sign FOLDER --key KEY makes one"))
-    elif names and (rest := sum(_identity(record) not in covered for record in material.records)):
-        points.append(Point(Outcome.NOT_CAPTURED, f"{rest} of {counted(total, 'record')}: no signature"))
+    elif names and rest:
+        points.append(Point(Outcome.NOT_CAPTURED, f"{rest} of {counted(len(files), 'file')} of records: no signature"))
     return Vouched(Item("signatures", tuple(dict.fromkeys(points))), _says(points, list(names)))
 
 
@@ -125,22 +122,8 @@ def _signed(place: Path) -> list[Path]:
     return sorted(found)
 
 
-def _identities(material: Material, place: Path, folder: Path) -> set[tuple[str, ...]]:
-    """Return which records of a place lie in a folder."""
-    if place.resolve().is_relative_to(folder):
-        records = material.records if len(material.places) == 1 else bundle.read([place])
-    else:
-        records = bundle.read([folder]) if bundle.record_files(folder) else ()
-    return set(map(_identity, records))
-
-
-def _identity(record: Record) -> tuple[str, ...]:
-    return record.id, record.started, record.ended, record.request.command
-
-
-def _judged(folder: Path, place: Path, signers: Path | None, share: tuple[int, int]) -> tuple[Point, str]:
-    """Return what the signature of a folder says, and who vouches by it, "" if no one known does. share: the number of
-    records that it covers, and of all."""
+def _judged(folder: Path, place: Path, signers: Path | None) -> tuple[Point, str]:
+    """Return what the signature of a folder says, and who vouches by it, "" if no one known does."""
     _need("signatures are verified by it")
     try:
         text = contents(folder / MANIFEST, MOST_MANIFEST_BYTES)
@@ -165,10 +148,7 @@ def _judged(folder: Path, place: Path, signers: Path | None, share: tuple[int, i
         name, why = _signer(path, text, signers)
     if not name:
         return Point(Outcome.FINDING, f"{where}: unknown signer, key {key} ({signers}: {why})", Ground.COMPARED), ""
-    says = f"{where}: signed by {name} ({key}), {counted(share[0], 'record')}"
-    if not share[0]:  # such as a folder that the audited file does not lie in
-        return Point(Outcome.CAPTURED, says), name
-    return Point(Outcome.VERIFIED, says, Ground.COMPARED, share), name
+    return Point(Outcome.VERIFIED, f"{where}: signed by {name} ({key})", Ground.COMPARED), name
 
 
 def _signer(signature: Path, text: bytes, signers: Path) -> tuple[str, str]:

@@ -31,11 +31,10 @@ from symlab.evidence.history.series import (
 )
 
 _COLUMNS = ("algorithm", "size", "worlds", "versions", "first (us)", "last (us)", "last/first", "times", "data")
-_NUMERIC = frozenset({"size", "worlds", "versions", "first (us)", "last (us)", "last/first", "ranks", "ratio"})
-_TIMED = frozenset({"first (us)", "last (us)", "last/first"})
+_OF_CHANGES = ("algorithm", "size", "ratio", "before", "after", "what differs")
 _REST_OF_CASE = ("op", "dtype", "accumulator", "ranks", "machine")
+_NUMERIC = frozenset({"size", "worlds", "versions", "first (us)", "last (us)", "last/first", "ranks", "ratio"})
 _LONG_HEX = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b")
-_GOOD, _BAD, _OPEN = "green", "bold red", "yellow"
 _MOST_DIFFERENCES = 4
 
 
@@ -126,24 +125,14 @@ class History:
         return (point for one in self.told for point in one.series.points)
 
     def sheets(self, is_changed: bool = False) -> list[Sheet]:
-        """Return the tables: versions, each section's series, changes of times, changes of data. is_changed: only
-        series with a change."""
+        """Return the tables: versions, each section's series, changes of times and of data. is_changed: only series
+        with a change."""
         shown = [one for one in self.told if one.is_changed or not is_changed]
-        sections = gathered((f"{one.series.machine}: {heading(one.series.first)}", one) for one in shown)
-        found = [self.versions_sheet()]
-        for title, own in sections.items():
-            columns = tuple(name for name in _COLUMNS if name not in _TIMED or any(one.series.timed for one in own))
-            found.append(Sheet(title, columns, (tuple(map(line_of, own)),), _NUMERIC, spare=("versions", "first (us)")))
-        return [*found, *self.change_sheets()]
-
-    def change_sheets(self) -> list[Sheet]:
-        """Return the tables of changes of times and of data, those that have a line."""
-        of_times = ("algorithm", "size", "ratio", "before", "after", "what differs")
-        of_data = ("algorithm", "size", "before", "after", "what changed")
-        times = tuple(self._change_line(one, change) for one in self.told for change in one.changes)
-        data = tuple(self._data_line(one, step) for one in self.told for step in one.data_changes)
-        sheets = (("changes of times", of_times, times), ("changes of data", of_data, data))
-        return [Sheet(name, (*own, *_REST_OF_CASE), (lines,), _NUMERIC) for name, own, lines in sheets if lines]
+        sections = gathered((f"{one.series.machine}: {heading(one.series.first)}", line_of(one)) for one in shown)
+        series = [Sheet(name, _COLUMNS, (tuple(own),), _NUMERIC) for name, own in sections.items()]
+        lines = tuple(line for one in shown for line in self._changes(one))
+        changes = [Sheet("changes", (*_OF_CHANGES, *_REST_OF_CASE), (lines,), _NUMERIC)] if lines else []
+        return [self.versions_sheet(), *series, *changes]
 
     def versions_sheet(self) -> Sheet:
         """Return the table of versions."""
@@ -183,22 +172,20 @@ class History:
         verdict = "\n".join(sheet.wrapped(self.verdict, sheet.room_here()))
         return f"{table.rendering()(self.sheets(is_changed), self.captions)}\n\n{verdict}\n"
 
-    def _change_line(self, one: Told, change: TimeStep) -> Line:
-        cells = {
-            **self._cells(one, change.before[-1], change.after[0]),
-            "ratio": f"{change.ratio:.4f}",
-            "what differs": listed(differing(change), _MOST_DIFFERENCES) or "nothing that the records say",
-        }
-        return Line(cells, {"ratio": _BAD if change.ratio > 1 else _GOOD, "what differs": "text"}, _raw(one.series))
+    def _changes(self, one: Told) -> Iterator[Line]:
+        """Yield a line for each change of a series' times, and of its data."""
+        for change in one.changes:
+            before, after = change.before[-1], change.after[0]
+            differs = listed(differing(change), _MOST_DIFFERENCES) or "nothing that the records say"
+            yield self._line(one, before, after, differs, f"{change.ratio:.4f}")
+        for step in one.data_changes:
+            before, after = (one.series.points[at] for at in (step.before, step.at))
+            digests = f"{before.data_digest or '-'} to {after.data_digest or '-'}"
+            yield self._line(one, before, after, f"data: {step.remark or 'other bits'} ({digests})", "-")
 
-    def _data_line(self, one: Told, step: DataStep) -> Line:
-        before, after = (one.series.points[at] for at in (step.before, step.at))
-        digests = f"{before.data_digest or '-'} to {after.data_digest or '-'}"
-        cells = {**self._cells(one, before, after), "what changed": f"{step.remark or 'other bits'} ({digests})"}
-        return Line(cells, {"what changed": "text"}, _raw(one.series))
-
-    def _cells(self, one: Told, before: Point, after: Point) -> dict[str, str]:
-        return {**case_cells(one.series), "before": self.point_text(before), "after": self.point_text(after)}
+    def _line(self, one: Told, before: Point, after: Point, differs: str, ratio: str) -> Line:
+        worlds = {"before": self.point_text(before), "after": self.point_text(after)}
+        return Line(case_cells(one.series) | worlds | {"what differs": differs, "ratio": ratio})
 
     def point_text(self, point: Point) -> str:
         """Return when a world began, and its commit."""
@@ -218,29 +205,20 @@ def history(records: Sequence[Record], band: float) -> History:
 def line_of(one: Told) -> Line:
     """Return the line of a series, with the cells of all columns of its tables."""
     series = one.series
-    first, last = (series.version_us(version) for version in _timed_ends(series))
-    ratio = last / first if first and last and len(series.versions) > 1 else None
-    cells = {
-        **case_cells(series),
-        "worlds": str(len(series.points)),
-        "versions": str(len(series.versions)),
-        "first (us)": f"{first:.4g}" if first else "-",
-        "last (us)": f"{last:.4g}" if last else "-",
-        "last/first": f"{ratio:.4f}" if ratio else "-",
-        "times": one.times_text,
-        "data": one.data_text,
-    }
-    is_open = one.data_text.startswith(("not", "one"))
-    styles = {
-        "times": _times_style(one),
-        "data": _BAD if one.data_changes else _OPEN if is_open else _GOOD,
-    }
-    figures = {"first (us)": first, "last (us)": last, "last/first": ratio}
-    return Line(cells, styles, _raw(series) | {name: value for name, value in figures.items() if value is not None})
-
-
-def _times_style(one: Told) -> str:
-    return "" if not one.changes else _BAD if any(change.ratio > 1 for change in one.changes) else _GOOD
+    timed = [point.version for point in series.timed]
+    first, last = (series.version_us(timed[at]) if timed else None for at in (0, -1))
+    return Line(
+        {
+            **case_cells(series),
+            "worlds": str(len(series.points)),
+            "versions": str(len(series.versions)),
+            "first (us)": f"{first:.4g}" if first else "-",
+            "last (us)": f"{last:.4g}" if last else "-",
+            "last/first": f"{last / first:.4f}" if first and last and len(series.versions) > 1 else "-",
+            "times": one.times_text,
+            "data": one.data_text,
+        }
+    )
 
 
 def case_cells(series: Series) -> dict[str, str]:
@@ -268,12 +246,3 @@ def differing(change: TimeStep) -> list[str]:
     ]
     calls = [{one.timing.calls_per_sample for one in side if one.timing is not None} for side in (before, after)]
     return [*found, *(["calls a sample"] if calls[0] != calls[1] else [])]
-
-
-def _timed_ends(series: Series) -> tuple[Version, Version]:
-    timed = [point.version for point in series.timed] or [series.points[0].version]
-    return timed[0], timed[-1]
-
-
-def _raw(series: Series) -> dict[str, float]:
-    return {"size": float(series.first.case.size_bytes)}

@@ -1,8 +1,8 @@
 """symlab publish: run experiments in several worlds each, and keep what they gave as a set for publication.
 
 In parts: the plan is kept in the set's folder, and so is each finished world, at once. A later call goes on with what
-is missing, after an interrupt, a kill, a time limit, or on another machine that has a copy of the folder. A world that
-is there never runs again.
+is missing, after an interrupt, a kill, or on another machine that has a copy of the folder. A world that is there never
+runs again.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ import re
 import secrets
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from cases.record.record import Record
@@ -39,9 +37,6 @@ from symlab.evidence.publish.plan import LEAST_WORLDS, Plan, PlannedWorld, missi
 from symlab.evidence.publish.running import WRONG_REQUEST, Ran, run_world
 from symlab.evidence.publish.verb import Options as Options
 
-LATER = 3
-"""The exit code where the time limit came first: worlds are left, and nothing failed."""
-
 OWN_KEYS = ("records", "track", "exp", "hydra/launcher")
 """Keys of a command that publish decides."""
 
@@ -50,18 +45,17 @@ ROOT = CONF.parent
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """What a publication works with; tests put their own in. run: a world's arguments by the code of a folder. now:
-    seconds of a monotonic clock. audit: audits a whole set. root: the repository."""
+    """What a publication works with; tests put their own in. run: a world's arguments by the code of a folder. audit:
+    audits a whole set. root: the repository."""
 
     run: Callable[[Path, Sequence[str]], Ran] = run_world
-    now: Callable[[], float] = time.monotonic
     audit: Callable[[Path, Sequence[Record], Rerun, Callable[[str], None]], bool] = pages.audited
     root: Path = ROOT
 
 
 def publish(options: Options, seams: Seams | None = None) -> int:
     """Do what a command line asks for. Returns the exit code: 0 the set is whole, 1 a world or a case failed or the
-    audit has a finding, LATER the time limit came first. RequestError for a wrong request."""
+    audit has a finding. RequestError for a wrong request."""
     seams = seams or Seams()
     folder = options.folder
     try:
@@ -167,14 +161,11 @@ def _would_change(folder: Path, root: Path) -> bool:
 
 def _told_apart(plan: Plan) -> Plan:
     """Return a plan whose bundles have names of their own. RequestError if two experiments would have the same."""
-    by_name: dict[str, str] = {}
-    for world in plan.order():
-        other = by_name.setdefault(world.name, world.experiment)
-        if other != world.experiment:
-            raise RequestError(
-                f"the bundles of {other} and {world.experiment} would have the same names (--experiment), since '/' "
-                "becomes '-': give one of them another folder"
-            )
+    if len({world.name for world in plan.order()}) < len(plan.order()):
+        raise RequestError(
+            "two experiments would have bundles of the same names, since '/' becomes '-' (--experiment), give one of "
+            "them another folder"
+        )
     return plan
 
 
@@ -200,9 +191,6 @@ class _Publication:
     stored: list[StoredWorld] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
     failed: int = 0
-    ran: int = 0
-    begun_s: float = 0.0
-    is_unaudited: bool = False
 
     @property
     def folder(self) -> Path:
@@ -213,7 +201,6 @@ class _Publication:
         self.stored = pages.stored_worlds(self.plan, self.folder)
         left = self.plan.left(self.folder)
         total = len(self.plan.order())
-        self.begun_s = self.seams.now()
         self._say(f"symlab publish: {counted(total, 'world')}, {len(left)} to run")
         try:
             self._run_all(left)
@@ -227,45 +214,26 @@ class _Publication:
     def _run_all(self, left: Sequence[PlannedWorld]) -> None:
         """Run worlds one after another."""
         for world in left:
-            if world.experiment in self.refused:
-                continue
-            if self._would_be_late(world):
-                return
-            self._run_one(world)
-
-    def _would_be_late(self, world: PlannedWorld) -> bool:
-        """Return whether a world would end after the limit. RequestError if the limit is too short for it even where
-        nothing ran before it, so that no call would ever run it."""
-        limit_s = self.options.limit_s
-        expected_s = max((one.seconds for one in self.stored if one.world.experiment == world.experiment), default=0.0)
-        if limit_s is not None and not self.ran and expected_s >= limit_s:
-            raise RequestError(
-                f"a world of {world.experiment} took {expected_s / 60:.1f} min (--limit-minutes), give more"
-            )
-        return self._is_over(expected_s)
-
-    def _is_over(self, expected_s: float = 0.0) -> bool:
-        """Return whether the limit comes before something ends that begins now and takes so long."""
-        limit_s = self.options.limit_s
-        return limit_s is not None and self.seams.now() - self.begun_s + expected_s >= limit_s
+            if world.experiment not in self.refused:
+                self._run_one(world)
 
     def _run_one(self, world: PlannedWorld) -> None:
-        """Run a world and store it, or why it failed."""
+        """Run a world and store it, or say why it failed."""
         at = self.plan.order().index(world) + 1
         title = f"[{at}/{len(self.plan.order())}] {world.name}"
         self._say(f"{title}: running")
         config_dir = self.options.config_dir
         more = [] if config_dir is None else ["--config-dir", str(config_dir.absolute())]
-        begun = self.seams.now()
-        self.ran += 1
         ran = self.seams.run(self.seams.root, [*more, *pages.run_arguments(self.plan, world.experiment)])
         why = ran.why or self._other_machine(ran.records)
+        if why:
+            self.failed += 1
+            if ran.exit_code == WRONG_REQUEST:  # the next world of this experiment would be refused in the same words
+                self.refused.add(world.experiment)
+            self._say(f"{title}: FAILED: {why}")
+            return
         with shielded():  # bundle, plan and pages belong together
-            if why:
-                self._fail(world, why, ran.exit_code)
-                self._say(f"{title}: FAILED: {why}")
-                return
-            self._store(StoredWorld(world, ran.records, self.seams.now() - begun))
+            self._store(StoredWorld(world, ran.records))
         self._say(f"{title}: stored, {summary(ran.records, len(ran.records))}, {self.stored[-1].seconds:.0f} s")
 
     def _other_machine(self, records: Sequence[Record]) -> str:
@@ -274,21 +242,11 @@ class _Publication:
         ran = pages.machine_of(records)
         return f"it ran on {ran}, and the set is of {', '.join(sorted(mine))}" if ran and mine - {ran} else ""
 
-    def _fail(self, world: PlannedWorld, why: str, exit_code: int) -> None:
-        self.failed += 1
-        if exit_code == WRONG_REQUEST:  # the next world of this experiment would be refused in the same words
-            self.refused.add(world.experiment)
-        self.plan = self.plan.failing(world, datetime.now(UTC).isoformat(timespec="seconds"), why)
-        self.plan.write(self.folder)
-        self._write_pages()
-
     def _store(self, done: StoredWorld) -> None:
         """Keep a world: the bundle first, by which it counts as done."""
         pages.forget_whole(self.folder)
         bundle.write(done.records, done.world.path(self.folder))
         self.stored.append(done)
-        self.plan = self.plan.passing(done.world, done.seconds)
-        self.plan.write(self.folder)
         self._write_pages()
 
     def _write_pages(self) -> None:
@@ -297,8 +255,7 @@ class _Publication:
         pages.write_pages(self.plan, self.folder, self.stored)
 
     def _write_all(self) -> None:
-        """Write what a set has beside its bundles; of a whole one, before the limit, kernels, too, and audit
-        it."""
+        """Write what a set has beside its bundles; of a whole one kernels, too, and audit it."""
         self._write_pages()
         records = bundle.merged(one for done in self.stored for one in done.records)
         if not records:
@@ -306,12 +263,9 @@ class _Publication:
         pages.write_figure(self.folder, records)
         if self.plan.left(self.folder):
             return
-        if not self._is_over():
-            pages.write_kernels(self.folder, records, self._say)
-        self.is_unaudited = self._is_over()
-        if not self.is_unaudited:
-            rerun = Rerun(RERUNS, secrets.randbelow(1_000_000), None)
-            self.failed += not self.seams.audit(self.folder, records, rerun, self._say)
+        pages.write_kernels(self.folder, records, self._say)
+        rerun = Rerun(RERUNS, secrets.randbelow(1_000_000), None)
+        self.failed += not self.seams.audit(self.folder, records, rerun, self._say)
 
     def _end(self) -> int:
         """Say what is there and what is not. Returns the exit code."""
@@ -323,16 +277,12 @@ class _Publication:
             self._say(f"not there yet: {line}")
         there = len(self.stored)
         self._say(f"{there} of {counted(there + len(left), 'world')} in {self.folder}")
-        if self.is_unaudited:
-            self._say(f"{self.folder}: the audit is left")
-        if left or self.is_unaudited:
+        if left:
             self._say("the same command runs what is left")
         elif any(pages.is_timed(one.records) for one in self.stored):
             place = pages.published_place(self.seams.root, self.folder, self.stored)
             self._say(f"to publish it: mv {shlex.quote(str(self.folder))} {place} && symlab publish --derive")
-        if self.failed or not all(record.is_late_library for _, record in bad):
-            return 1
-        return LATER if left or self.is_unaudited else 0
+        return int(bool(self.failed) or not all(record.is_late_library for _, record in bad))
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stdout, flush=True)

@@ -36,12 +36,16 @@ _RIGHT = (Status.PASSED, Status.REFUSED)
 
 @dataclass(frozen=True, slots=True)
 class StoredWorld:
-    """A world that has its bundle, with the records in it. seconds: its wall-clock time, with the start of its
-    processes; of a bundle that the plan has no time of, from the first case's beginning to the last one's end."""
+    """A world that has its bundle, with the records in it."""
 
     world: PlannedWorld
     records: tuple[Record, ...]
-    seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """The wall-clock time from the first case's beginning to the last one's end."""
+        begun = min(datetime.fromisoformat(one.started) for one in self.records)
+        return (max(datetime.fromisoformat(one.ended) for one in self.records) - begun).total_seconds()
 
     @property
     def bad(self) -> tuple[Record, ...]:
@@ -59,14 +63,8 @@ def stored_worlds(plan: Plan, folder: Path) -> list[StoredWorld]:
             raise RequestError(f"{error} (FOLDER), remove it, and its world runs again") from None
         if not records:
             raise RequestError(f"{world.path(folder)} has no record (FOLDER), remove it, and its world runs again")
-        found.append(StoredWorld(world, records, plan.seconds.get(world.name, _spanned_s(records))))
+        found.append(StoredWorld(world, records))
     return found
-
-
-def _spanned_s(records: Sequence[Record]) -> float:
-    begun = min(datetime.fromisoformat(one.started) for one in records)
-    ended = max(datetime.fromisoformat(one.ended) for one in records)
-    return (ended - begun).total_seconds()
 
 
 def machine_of(records: Sequence[Record]) -> str:
@@ -203,22 +201,12 @@ def _worlds_table(stored: Sequence[StoredWorld]) -> list[str]:
 
 
 def _missing(plan: Plan, folder: Path) -> list[str]:
-    left = plan.left(folder)
-    if not left:
-        return []
-    lines = ["", "Not there yet:", "", *(f"- {line}" for line in missing_text(left))]
-    names = {one.name for one in left}
-    lines += [f"- {one.world} failed at {one.at}: {_plain(one.why)}" for one in plan.failures if one.world in names]
-    return lines
+    lines = [f"- {line}" for line in missing_text(plan.left(folder))]
+    return ["", "Not there yet:", "", *lines] if lines else []
 
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows in one line as it is."""
-    return " ".join(text.replace("|", "/").replace("<", "(").replace(">", ")").split())
 
 
 def _replace(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from reports.record.bundle import PLAN_NAME, SUFFIX
 from reports.record.writing import write_file
 from runner.request_error import RequestError
 
-FORM = 2
+FORM = 3
 MAX_BYTES = 1 << 22
 MAX_WORLDS = 100
 LEAST_WORLDS = 5
@@ -43,19 +43,9 @@ class PlannedWorld:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A world that gave no bundle: its name, when (UTC, ISO 8601), and why in one line."""
-
-    world: str
-    at: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What was asked for. commit: that of the sources, as git says, "" if it says none. code: their digests, by folder.
-    asked: a digest of each experiment's composed jobs. seconds: wall-clock time of each world that is done, by its
-    name."""
+    asked: a digest of each experiment's composed jobs."""
 
     experiments: tuple[str, ...]
     overrides: tuple[str, ...] = ()
@@ -64,8 +54,6 @@ class Plan:
     commit: str = ""
     code: dict[str, str] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
-    failures: tuple[Failure, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
 
     def order(self) -> tuple[PlannedWorld, ...]:
         """Return all worlds in the order in which they run: all experiments once, then again."""
@@ -79,16 +67,6 @@ class Plan:
     def left(self, folder: Path) -> tuple[PlannedWorld, ...]:
         """Return the worlds without a bundle, in order."""
         return tuple(one for one in self.order() if not one.path(folder).is_file())
-
-    def failing(self, world: PlannedWorld, at: str, why: str) -> Plan:
-        """Return the plan with one more failure; of each world the last one is kept."""
-        others = tuple(one for one in self.failures if one.world != world.name)
-        return replace(self, failures=(*others, Failure(world.name, at, why)))
-
-    def passing(self, world: PlannedWorld, seconds: float) -> Plan:
-        """Return the plan without a failure of this world, and with the time that it took."""
-        failures = tuple(one for one in self.failures if one.world != world.name)
-        return replace(self, failures=failures, seconds={**self.seconds, world.name: round(seconds, 1)})
 
     def write(self, folder: Path) -> None:
         """Write the file, whole or not at all. ValueError naming it if that can't be done."""
@@ -120,7 +98,6 @@ def _decoded(document: Any) -> Plan:
         plan.experiments
         and 1 <= plan.worlds <= MAX_WORLDS
         and all(isinstance(one, str) for one in (*plan.code.values(), *plan.asked.values()))
-        and all(isinstance(one, (int, float)) and 0 <= one < 1e12 for one in plan.seconds.values())
     ):
         raise ValueError("a value of it is none that a plan has")
     return plan

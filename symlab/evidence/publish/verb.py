@@ -10,7 +10,7 @@ import click
 
 from runner.request.options import FOLDER, words
 from runner.request_error import RequestError
-from runner.verb import PLACE, Seconds, argument, called, option, verb
+from runner.verb import PLACE, argument, called, option, verb
 
 EPILOG = """\
 The plan is kept in FOLDER, and so is each finished world, at once: a later call, also on another machine that has a
@@ -19,14 +19,13 @@ world that fails is named, does not stop the others, and runs again with the nex
 give paths in overrides in full.
 
 Exit codes: 0 all worlds are there and passed; 1 a world or a case failed, or the audit has a finding; 2 the request is
-wrong; 3 the time limit came first: the same command goes on; 130, 143 Ctrl-C and SIGTERM, with what was stored.
+wrong; 130, 143 Ctrl-C and SIGTERM (timeout 8m symlab publish FOLDER), with what was stored: the same command goes on.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `symlab publish` was asked. worlds: None is what the plan has, or LEAST_WORLDS. limit_s: no world begins
-    that would not end in time, and no audit after it."""
+    """What `symlab publish` was asked. worlds: None is what the plan has, or LEAST_WORLDS."""
 
     folder: Path = argument(metavar="FOLDER", type=PLACE, required=False)
     overrides: tuple[str, ...] = argument((), nargs=-1, shell_complete=words)
@@ -38,13 +37,6 @@ class Options:
     )
     multirun: bool = option("The overrides have a sweep, such as world_size=2,4.", "-m", default=False)
     config_dir: Path | None = option("A folder of configurations beside conf/.", "-cd", type=FOLDER, metavar="DIR")
-    limit_s: float | None = option(
-        "Begin no world that would end later, by the time of earlier ones of its experiment.",
-        "--limit-minutes",
-        type=Seconds(0, min_open=True),
-        metavar="N",
-        callback=lambda ctx, parameter, minutes: None if minutes is None else 60 * minutes,
-    )
     derive: bool = option(
         "Alone, without FOLDER: make all that follows from the bundles in reports/published.", default=False
     )

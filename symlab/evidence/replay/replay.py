@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from reports.table.text import counted
 from runner.command.console import Console
 from runner.request_error import RequestError
-from symlab.evidence.replay.replay_subjects import damage_of, records_of, without_case
 from symlab.evidence.replay.verb import Wanted as Wanted
 
 if TYPE_CHECKING:
@@ -69,7 +67,6 @@ class _Replay:
         self._again = again
         self._tools = tools
         self._console = Console()
-        self._damage = damage_of(wanted.what)
         self._commit = ""
         self._in_turns: list[Record] = []
         self._seed = secrets.randbelow(1_000_000)
@@ -115,8 +112,6 @@ class _Replay:
         for line in (*command.fabric_lines, *self._again.remarks, *filter(None, [turns if code else remark])):
             self._console.say(line)
         self._say_left_out()
-        for line in self._damage:
-            self._console.say(f"not as it was left: {line}")
         try:
             store = Store.create(self._wanted.records, f"replay-{command.label}")
         except StoreError as error:
@@ -211,20 +206,38 @@ class _Replay:
         from reports.html import page
         from reports.record.bundle import VERDICT_NAME
         from reports.table import sheet
-        from symlab.evidence.audit.comparison import FINDING, compare
+        from symlab.evidence.audit.comparison import compare
+        from symlab.evidence.audit.result import as_json
 
         before, again, wanted = self._again.records, self._again, self._wanted
         without = without_case(self._before, again)
         found = compare(before, after, wanted.band, again.left_out, without, wanted.gate, self._in_turns, True)
-        document = json.dumps(found.document(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-        store.write_text(VERDICT_NAME, document)
+        store.write_text(VERDICT_NAME, as_json(found))
         shown = [*before, *self._in_turns, *after]
         store.write_text("report.html", page(shown, f"Replay of {self._wanted.what}", found))
         store.seal()
         self._console.say(sheet.text(found.sheets, found.captions, sheet.room_here()))
         self._console.say(f"records, verdict.json, report.html: {store.folder}")
-        if self._damage:
-            self._console.say(f"verdict: FINDING: the records are not as they were left; {found.verdict}")
-            return FINDING
         self._console.say(f"verdict: {found.verdict}")
         return found.exit_code
+
+
+def records_of(what: str) -> list[Record]:
+    """The records in a file, a folder or a bundle. RequestError where there are none."""
+    from reports.record.bundle import read
+
+    try:
+        if Path(what).exists():
+            return read([what])
+    except ValueError as error:
+        raise RequestError(f"{error} (RECORDS)") from error
+    raise RequestError(f"{what}: no such file or folder (RECORDS), give one")
+
+
+def without_case(before: Sequence[Record], again: Rebuilt) -> tuple[str, ...]:
+    """Names of the kernels, not of libraries' collectives, whose recorded cases could all not be run again."""
+    from reports.table.compare import is_baseline
+
+    there = {record.case.name for record in again.records}
+    recorded = dict.fromkeys(record.case.name for record in before if not is_baseline(record))
+    return tuple(name for name in recorded if name not in there)

@@ -33,7 +33,6 @@ from symlab.evidence.audit.case_differences import (
     SOURCES_CHANGED,
     choices_differ,
     code_differences,
-    code_differences_there,
     counters_differ,
     data_differences,
     is_determined,
@@ -41,7 +40,7 @@ from symlab.evidence.audit.case_differences import (
     promise_differences,
     settings_differ,
 )
-from symlab.evidence.audit.races import Races, compared
+from symlab.evidence.audit.races import compared
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay.at_commit import Answers, at_commits
 from symlab.evidence.replay.compiled_first import Kernel, compiled_first, kernel_of
@@ -292,16 +291,11 @@ class _Run:
             return f"{here.status} here{reason}"
         if here.status is first.status and (here.check is None or first.status is Status.PASSED):
             self._found.data.agree.append((case.id, case.kernel, "status"))
-        elif first.status is Status.TIMEOUT or not all(self._is_same_run(record, here) for record in case.records):
+        elif first.status is Status.TIMEOUT or not all(self._is_same(record, here) for record in case.records):
             self._found.data.unsure.append((case.id, says))
         else:
             self._found.data.different.append((case.id, says))
         return ""
-
-    def _is_same_run(self, record: Record, here: Record) -> bool:
-        """Whether the sources that decide how a simulated case ends are today's."""
-        is_same = record.kernel is None or here.kernel is None or is_same_code(record, here)
-        return self._is_there or (is_same and not self._changed(record))
 
     def _by_reference(self, case: RecordedData, why: str) -> None:
         """Compare a case with the reference. why: why it was not compared with a run."""
@@ -351,12 +345,11 @@ class _Run:
             self._found.data.agree.append((case.id, case.kernel, how))
 
     def _is_same(self, record: Record, here: Record) -> bool:
-        """Whether nothing that decides a record's data has changed: the kernel, and of a bound that was kept in the
-        simulator, whose order of additions counts, the simulator."""
-        assert record.check is not None
-        if self._is_there:
-            return True
-        return is_same_code(record, here) and (record.check.method in OF_BITS or not self._changed(record))
+        """Whether nothing that decides how a case ends and its data has changed: the kernel, and but for methods of
+        bits the simulator, whose order of additions counts."""
+        is_same = record.kernel is None or here.kernel is None or is_same_code(record, here)
+        is_of_bits = record.check is not None and record.check.method in OF_BITS
+        return self._is_there or (is_same and (is_of_bits or not self._changed(record)))
 
     def _changed(self, record: Record) -> list[str]:
         """Return the folders that decide what the simulator does and are not the recorded ones."""
@@ -371,51 +364,37 @@ class _Run:
 
     def _note_code(self, case: RecordedData, here: Record) -> None:
         """Note whether the kernel of all of a case's records is what its sources compile to here."""
-        if here.kernel is None:
-            return
-        for record in case.records:
-            if record.kernel is None:
+        for record in case.records if here.kernel is not None else ():
+            if record.kernel is None or here.kernel is None:
                 continue
-            compare = code_differences_there if self._is_there else code_differences
-            differing, why = compare(record.kernel, here.kernel)
+            differing, why = code_differences(record.kernel, here.kernel, self._is_there)
             if why == SOURCES_CHANGED and self._has_todays_kernels(record):
-                differing, why = (
-                    [f"its sources are today's, and it has another digest of those of {here.case.name}"],
-                    "",
-                )
+                differing = [f"its sources are today's, and it has another digest of those of {here.case.name}"]
             elif not why:
                 differing += [*choices_differ(record, here), *settings_differ(record, here)]
-            if differing:
-                self._found.code.different.append((case.id, "; ".join(differing)))
-            elif why:
-                self._found.code.stated.append((case.id, f"stated: {why}"))
-            else:
-                self._found.code.agree.append((case.id, case.kernel))
+            self._found.code.note((case.id, case.kernel), "; ".join(differing), why)
 
     def _note_races(self, case: RecordedData, here: Record) -> None:
         """Note whether the race checker finds the same, where the code is the same."""
         for record in case.records:
             if record.findings is None:
                 continue
-            if here.findings is None or not is_same_code(record, here):
-                why = f"{here.status} here, without findings" if here.findings is None else "its kernel is other code"
-                self._found.races.stated.append((case.id, f"stated: {why}"))
-            elif (found := compared(record.findings, here.findings)).races is Races.DIFFERENT:
-                self._found.races.different.append((case.id, found.remark))
+            differs, why = "", ""
+            if here.findings is None:
+                why = f"{here.status} here, without findings"
+            elif not is_same_code(record, here):
+                why = "its kernel is other code"
             else:
-                self._found.races.agree.append((case.id, case.kernel))
+                differs = compared(record.findings, here.findings).remark
+            self._found.races.note((case.id, case.kernel), differs, why)
 
     def _note_counters(self, case: RecordedData, here: Record) -> None:
         """Note whether the simulator counted the same, where kernel and simulator are the same sources."""
         for record in case.records:
-            if not record.counters or record.fabric is None or not record.fabric.simulated:
-                continue
-            if not self._is_there and self._changed(record):
-                self._found.counters.stated.append((case.id, f"stated: {SOURCES_CHANGED}"))
-            elif differing := counters_differ(record.counters, here.counters):
-                self._found.counters.different.append((case.id, differing))
-            else:
-                self._found.counters.agree.append((case.id, case.kernel))
+            if record.counters and record.fabric is not None and record.fabric.simulated:
+                is_other = not self._is_there and bool(self._changed(record))
+                differs = "" if is_other else counters_differ(record.counters, here.counters)
+                self._found.counters.note((case.id, case.kernel), differs, SOURCES_CHANGED if is_other else "")
 
 
 def _was_simulated(record: Record) -> bool:

@@ -74,7 +74,6 @@ class RerunResults:
         return Recomputed(
             recomputed=len(agree),
             total=self.of,
-            rerun=sum(how != "reference" for *_, how in agree),
             ended=sum(how == "status" for *_, how in agree),
             kernels=self.kernels,
             without=[name for name in self.kernels if name not in seen],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cases.record.record import Record
+from memory.atomic_file import replacing
 from reports.record.bundle import read
 from reports.table.sheet import one_here
 from reports.table.text import counted
@@ -19,10 +20,10 @@ from runner.gpu.gpu_type import Floors, impossible
 from runner.gpu.names import CONF, SUFFIX
 from runner.gpu.reading import gpu_type, type_of_device
 from runner.request.compose import ComposedJob
-from runner.request_error import RequestError, first_line
+from runner.request_error import RequestError
 from runner.world.fabrics import HostOffer, look, resolve
 from symlab.speed.best import gpu_name
-from symlab.speed.calibrate.document import section_of, without_floors, written_into
+from symlab.speed.calibrate.document import file_of, section_of
 from symlab.speed.calibrate.jobs import asked_request, probe_jobs
 from symlab.speed.calibrate.measured import Calibration, Figure, calibration
 from symlab.speed.calibrate.verb import Options as Options
@@ -66,7 +67,7 @@ def read_records(places: Sequence[Path]) -> list[Record]:
 
 
 def _check(options: Options) -> None:
-    """RequestError for options that exclude each other, and for a file that no floors can be written into."""
+    """RequestError for options that exclude each other, and for a file that can't be made."""
     if options.records and options.overrides:
         raise RequestError("--from only reads records (--from), leave overrides out")
     place = options.output
@@ -77,10 +78,7 @@ def _check(options: Options) -> None:
     if place.is_dir() or not place.absolute().parent.is_dir():
         raise RequestError(f"{place} can't be written (-o), give a file in a folder that exists")
     if place.exists():
-        try:
-            without_floors(place, _folders(options))
-        except (OSError, UnicodeDecodeError) as error:
-            raise RequestError(f"{place} can't be read: {first_line(error)} (-o), give a file of a GPU") from None
+        raise RequestError(f"{place} is there (-o), give a new file, or none, and put what is printed into that one")
 
 
 def _folders(options: Options) -> tuple[Path, ...]:
@@ -124,18 +122,15 @@ def _told(options: Options, records: Sequence[Record]) -> int:
 
 
 def _give(options: Options, floors: Floors, name: str) -> None:
-    """Write the floors into the file, or print them."""
+    """Write the file, or print the floors."""
     if options.output is None:
         print(f"\n{section_of(floors)}", end="")
         return
     try:
-        written_into(options.output, floors, name, _folders(options))
+        with replacing(options.output) as beside:
+            beside.write_text(file_of(floors, name, _folders(options)), encoding="utf-8")
     except OSError as error:
         raise RequestError(f"{options.output}: {error.strerror} (-o), give a file that can be written") from None
-    except RequestError:
-        raise
-    except ValueError as error:
-        raise RequestError(f"{error} (-o)") from None
     print(f"floors of {name}: {options.output}, of records {', '.join(floors.records)}")
     print(f"use them with fabric.gpu={shlex.quote(str(options.output))}")
 

@@ -14,8 +14,8 @@ Each floor is of one small kernel (kernels/floors/): an empty node of a graph, a
 depends on the load before it, a copy, a sum in own memory, a bulk copy, all to one. Each is checked, timed by the GPU's
 clock and recorded as any case. A probe that fails has no floor, and then no file is written.
 
-With -o a file that exists keeps all but its floors; a new one is like the type. conf/gpu has committed floors only from
-records: symlab calibrate --from RECORDS -o conf/gpu/TYPE.yaml.
+The file of -o is like the type but for its floors. conf/gpu has committed floors only from records, as symlab calibrate
+--from RECORDS prints them.
 
 Exit codes: 0 every probe passed; 1 one did not; 2 the request is wrong, or there are no GPUs; 130 Ctrl-C.
 """
@@ -27,7 +27,7 @@ class Options:
 
     overrides: tuple[str, ...] = argument((), nargs=-1, shell_complete=words)
     config_dir: Path | None = option("A folder of configurations beside conf/.", "-cd", type=FOLDER, metavar="DIR")
-    output: Path | None = option("The file of a type of GPU to write floors into; without it they are printed.", "-o")
+    output: Path | None = option("A new file of a type of GPU; without it the floors are printed.", "-o")
     type: str = option(
         "The type of GPU; default: the one of conf/gpu that names the device.", default="", metavar="NAME"
     )

@@ -22,14 +22,14 @@ from symlab.speed.predict.asked_jobs import Asked, simulated
 from symlab.speed.predict.predicting import HEAP_BYTES, Prediction, predicted
 from symlab.speed.predict.profiling import DEADLINE_S, NotSimulated, clocked
 from symlab.speed.predict.rates import rates_of
+from symlab.speed.predict.score import Score
 from symlab.speed.predict.shown import MISSING, Series
-from symlab.speed.predict.stored_score import Stored
 
 OWN = "a kernel of your own: constants and interval are those of the catalogue's kernels"
 """What is said of a brought kernel's prediction."""
 
 
-def series_of(asked: Asked, score: Stored) -> Series:
+def series_of(asked: Asked, score: Score) -> Series:
     """Predict the cases of a job, and say on stderr which one is simulated.
     A simulation may take the request's deadline_s, at least DEADLINE_S.
     RequestError for a job that has no cases."""

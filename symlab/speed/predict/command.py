@@ -6,7 +6,6 @@ own, and each line of JSON says so.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from symlab.speed.predict.asked_jobs import asked_jobs
 from symlab.speed.predict.asking import series_of
 from symlab.speed.predict.score import scored
 from symlab.speed.predict.shown import Series, document
-from symlab.speed.predict.stored_score import shown, stored
+from symlab.speed.predict.stored_score import score_text, shown, stored
 from symlab.speed.predict.verb import Options as Options
 
 
@@ -75,10 +74,10 @@ def _noted(said: str) -> Iterator[None]:
 def _score(form: str) -> int:
     """Score the model by the published records."""
     try:
-        found = scored(published.evidence(CONF.parent)).document()
+        found = scored(published.evidence(CONF.parent))
     except ValueError as error:
         raise RequestError(f"{error} (--score)") from error
-    print(json.dumps(found, indent=1) if form == "json" else shown(found, room_here()))
+    print(score_text(found).rstrip() if form == "json" else shown(found, room_here()))
     return 0
 
 

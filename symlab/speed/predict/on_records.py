@@ -21,8 +21,7 @@ from runner.gpu.reading import gpu_type
 from symlab.speed.predict.evidence import gpu_of, grouped, is_evidence, pooled
 from symlab.speed.predict.profiles import Found, Profiles, Unprofiled
 from symlab.speed.predict.rates import rates_of
-from symlab.speed.predict.score import Pair, errors_of, regret_of
-from symlab.speed.predict.stored_score import Stored
+from symlab.speed.predict.score import Pair, Score, errors_of, regret_of
 
 MEDIAN, RANKS = 0.08, 0.9
 """Goals: the median error is at most the first, the mean rank correlation within a size at least the second."""
@@ -67,7 +66,7 @@ def arch_of(record: Record) -> str:
 
 
 def scored(
-    worlds: Sequence[Sequence[Record]], profiled: Profiled, score: Stored, say: Callable[[str], None]
+    worlds: Sequence[Sequence[Record]], profiled: Profiled, score: Score, say: Callable[[str], None]
 ) -> tuple[list[Pair], dict[Case, str]]:
     """Return measured cases with their predicted times, and why others have none."""
     found: list[Pair] = []

@@ -20,8 +20,8 @@ from symlab.speed.predict.predictable import is_dependent
 from symlab.speed.predict.profile_cache import work_of
 from symlab.speed.predict.profiling import Clock
 from symlab.speed.predict.rates import Known, rates_of
+from symlab.speed.predict.score import Score
 from symlab.speed.predict.splits import SCORED_RANKS
-from symlab.speed.predict.stored_score import Stored
 
 HEAP_BYTES = 8 << 30
 """Symmetric heap that a prediction assumes for the slots of all contestants: that of the published runs."""
@@ -62,7 +62,7 @@ def predicted(
     case: Case,
     spec: KernelSpec,
     known: Known,
-    score: Stored,
+    score: Score,
     arch: str,
     cache_dir: Path,
     contestants: int,
@@ -97,7 +97,7 @@ def predicted(
     )
 
 
-def _matmul(case: Case, known: Known, score: Stored) -> Prediction:
+def _matmul(case: Case, known: Known, score: Score) -> Prediction:
     time_us, (low, high) = matmuls.time_us(case, known.rates), matmuls.INTERVAL
     remarks = (*_of_floors(known, score), *matmuls.remarks(case))
     return Prediction(case, known.name, time_us, time_us * low, time_us * high, 0.0, "matmul", remarks, True)
@@ -121,7 +121,7 @@ def ranking(predictions: Sequence[Prediction]) -> list[Prediction]:
     return sorted(predictions, key=lambda one: one.time_us)
 
 
-def _remarks(work: CaseWork, known: Known, score: Stored, case: Case) -> Iterator[str]:
+def _remarks(work: CaseWork, known: Known, score: Score, case: Case) -> Iterator[str]:
     """Yield why a prediction is worth less than its interval says."""
     yield from _of_floors(known, score)
     if is_dependent(case.algorithm) and (case.op, case.world_size) != ("all_reduce", 2):
@@ -136,7 +136,7 @@ def _remarks(work: CaseWork, known: Known, score: Stored, case: Case) -> Iterato
         yield f"{case.world_size} ranks: the interval is of cases on {scored} GPUs"
 
 
-def _of_floors(known: Known, score: Stored) -> Iterator[str]:
+def _of_floors(known: Known, score: Score) -> Iterator[str]:
     """Yield why the floors make a prediction worth less."""
     if not known.is_calibrated:
         yield f"uncalibrated: no floors of {known.name}, launches and waits are those of {score.gpu}"

@@ -7,6 +7,7 @@ which is then clocked once.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import multiprocessing
 import time
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -23,12 +24,16 @@ from cases.case import Case
 from kernels.compile import cache_key
 from kernels.compile_error import CompilationError
 from kernels.spec import KernelSpec
+from kernels.tuned_name import base_of
 from memory.worker_process import end_with_parent
 from runner.case.contestant import spec_for
 from runner.request_error import first_line
-from symlab.speed.predict.budget import Budget
+from runner.world.world import WorldFailure
+from simulator.clock.costs import Costs
+from simulator.clock.profile import LaunchProfile
 from symlab.speed.predict.case_work import CaseWork
 from symlab.speed.predict.profile_cache import runnable_of, work_of
+from symlab.speed.predict.profiling import DEADLINE_S, Runnable, clocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +57,45 @@ FAILURES = (RuntimeError, ValueError, OSError, ArithmeticError, LookupError, Mem
 Found = tuple[Case, CaseWork | Unprofiled]
 
 
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The seconds that all simulations of some cases may take, from now on; a profiling.Clock.
+
+    Tunings that differ in their blocks alone have one code. Their flags have room for other numbers of blocks, which
+    changes no path (tests/symlab/speed/predict/test_profiles.py holds profiles made so against those made one by one).
+    """
+
+    limit_s: float = math.inf
+    began_s: float = field(default_factory=time.monotonic)
+    known: dict[tuple[object, ...], LaunchProfile] = field(default_factory=dict)
+
+    def __call__(self, runnable: Runnable, costs: Costs) -> LaunchProfile:
+        """Clock a case's launches, once for each launch of a code on a message, whatever the tuning's name is. Raises
+        TimeoutError if the budget ends, WorldFailure if the kernel fails."""
+        case = dataclasses.replace(runnable.case, algorithm=base_of(runnable.case.algorithm))
+        key = (runnable.executable.digest, case, runnable.launch, costs)
+        if key not in self.known:
+            try:
+                self.known[key] = clocked(runnable, costs, min(self._left_s(), DEADLINE_S))
+            except WorldFailure:
+                self._left_s()  # of a budget that has ended the reason is the budget
+                raise
+        return self.known[key]
+
+    def _left_s(self) -> float:
+        left_s = self.limit_s - (time.monotonic() - self.began_s)
+        if left_s <= 0:
+            raise TimeoutError(f"simulating it takes longer than {self.limit_s:g} s")
+        return left_s
+
+
 class Profiles:
     """Makes profiles, for kernels of an architecture; cache_dir has kernels and profiles that were made before.
 
-    processes: number of processes; 1: none, this one makes them. brought: kernels beside the catalogue's.
+    processes: number of processes; 1: none, this one makes them.
     """
 
-    def __init__(self, cache_dir: Path, arch: str, processes: int = 1, brought: Sequence[KernelSpec] = ()) -> None:
-        self._brought = tuple(brought)
+    def __init__(self, cache_dir: Path, arch: str, processes: int = 1) -> None:
         self._cache_dir = cache_dir
         self._arch = arch
         self._processes = processes
@@ -71,64 +107,45 @@ class Profiles:
         stop_at = time.time() + limit_s
         groups: dict[str, list[Case]] = {}
         for case in cases:
-            spec = kernel_of(case, self._brought)
-            key = f"{spec.name} {spec.variant(case)}" if spec in self._brought else cache_key(spec, case, self._arch)
-            groups.setdefault(key, []).append(case)
+            groups.setdefault(cache_key(kernel_of(case), case, self._arch), []).append(case)
         if self._processes < 2:
             for group in groups.values():
-                yield from profiles_of_a_code(group, self._arch, self._cache_dir, stop_at, self._brought)
+                yield from profiles_of_a_code(group, self._arch, self._cache_dir, stop_at)
             return
         most = max(len(cases) // (PARTS * self._processes), 1)
         parts = [
-            group[at : at + most]
-            for group in map(self._by_blocks, groups.values())
-            for at in range(0, len(group), most)
+            group[at : at + most] for group in map(_by_blocks, groups.values()) for at in range(0, len(group), most)
         ]
         yield from self._in_processes(parts, stop_at)
 
-    def _by_blocks(self, group: Sequence[Case]) -> list[Case]:
-        return sorted(group, key=lambda case: kernel_of(case, self._brought).launch(case).grid)
-
     def _in_processes(self, groups: Sequence[list[Case]], stop_at: float) -> Iterator[Found]:
-        """Yield the profiles of groups, each of one code.
-
-        A lost process breaks the pool, which does not tell the group that lost it: all groups that were begun run
-        again, each alone, and one that loses its process then has no profiles.
-        """
-        waiting, suspects = deque(groups), deque[list[Case]]()
+        """Yield the profiles of groups, each of one code. A lost process breaks the pool, which does not tell the group
+        that lost it: all that were begun have no profiles."""
+        waiting = deque(groups)
         begun: dict[Future[list[Found]], list[Case]] = {}
-        while waiting or suspects or begun:
-            source, most = (suspects, 1) if suspects else (waiting, self._processes)
-            while source and len(begun) < most:
-                group = source.popleft()
-                begun[self._submit(group, stop_at)] = group
-            lost: list[list[Case]] = []
+        while waiting or begun:
+            while waiting and len(begun) < self._processes:
+                given = (waiting.popleft(), self._arch, self._cache_dir, stop_at)
+                if self._pool is None:
+                    self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _begin)
+                try:
+                    begun[self._pool.submit(profiles_of_a_code, *given)] = given[0]
+                except BrokenProcessPool:  # those that were begun say so
+                    waiting.appendleft(given[0])
+                    if not begun:
+                        self.close()
+                    break
             for done in wait(begun, return_when=FIRST_COMPLETED).done:
+                if done not in begun:
+                    continue
                 group = begun.pop(done)
                 try:
                     yield from done.result()
                 except BrokenProcessPool:
-                    lost.append(group)
-            if lost:
-                lost += begun.values()
-                begun.clear()
-                self.close()
-                if len(lost) == 1:
-                    yield from ((case, Unprofiled(LOST, can_run=True)) for case in lost[0])
-                else:
-                    suspects += lost
-
-    def _submit(self, group: list[Case], stop_at: float) -> Future[list[Found]]:
-        """Begin with a group, in new processes if the old ones are gone."""
-        own = tuple(spec for spec in self._brought if any(spec.name == case.name for case in group))
-        given = (group, self._arch, self._cache_dir, stop_at, own)
-        if self._pool is not None:
-            try:
-                return self._pool.submit(profiles_of_a_code, *given)
-            except BrokenProcessPool:
-                self.close()
-        self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _begin)
-        return self._pool.submit(profiles_of_a_code, *given)
+                    lost = [case for some in (group, *begun.values()) for case in some]
+                    begun.clear()
+                    self.close()
+                    yield from ((case, Unprofiled(LOST, can_run=True)) for case in lost)
 
     def close(self) -> None:
         """End the processes."""
@@ -143,23 +160,25 @@ def _begin() -> None:
     torch.set_num_threads(1)
 
 
-def kernel_of(case: Case, brought: Sequence[KernelSpec]) -> KernelSpec:
+def _by_blocks(group: Sequence[Case]) -> list[Case]:
+    return sorted(group, key=lambda case: kernel_of(case).launch(case).grid)
+
+
+def kernel_of(case: Case) -> KernelSpec:
     """Return the kernel of a candidate, which no library is."""
-    found = spec_for(case, brought)
+    found = spec_for(case)
     assert isinstance(found, KernelSpec), f"{case.algorithm} is a library's"
     return found
 
 
-def profiles_of_a_code(
-    cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float, brought: Sequence[KernelSpec] = ()
-) -> list[Found]:
+def profiles_of_a_code(cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float) -> list[Found]:
     """Return the profiles of candidates of one code, as far as they were made before stop_at, seconds of the epoch."""
     clock, found = Budget(max(stop_at - time.time(), 0.0)), []
     for case in cases:
         if time.time() >= stop_at:
             break
         try:
-            found.append((case, _profile(case, kernel_of(case, brought), arch, cache_dir, clock)))
+            found.append((case, _profile(case, kernel_of(case), arch, cache_dir, clock)))
         except TimeoutError:  # the budget's
             break
     return found

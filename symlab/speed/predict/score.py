@@ -1,4 +1,5 @@
-"""The model's score: its errors on cases that its constants were not fitted to, and the regret of its choice."""
+"""The model's constants, fitted to measured times (positive, by relative errors, outliers count less); and its score:
+its errors on cases that the constants were not fitted to, and the regret of its choice."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from symlab.speed.predict.evidence import Measured, grouped
-from symlab.speed.predict.fitting import fitted
 from symlab.speed.predict.model import REGIMES, Fitted, Floats, columns, times_us
 from symlab.speed.predict.splits import (
     APART,
@@ -30,6 +30,13 @@ INTERVAL = (0.05, 0.95)
 
 Pair = tuple[Measured, float]
 """A measured case and its predicted time, in microseconds."""
+
+
+START = Fitted(begin_us=0.5, cold_us=0.5, dependent_path=1.0, dependent_cold_us=0.5)
+"""Where the fit begins."""
+
+_OUTLIER = 0.05
+"""Relative error from which on a case counts less and less (Huber's rule), so that one odd kernel bends nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,7 @@ class Score:
     fitted_to: tuple[str, ...]
     apart: tuple[str, ...]
     constants: Fitted
-    intervals: Mapping[str, tuple[float, float]]
+    intervals: dict[str, tuple[float, float]]
     rows: tuple[Row, ...]
 
     def document(self) -> dict[str, Any]:
@@ -95,6 +102,22 @@ def scored(cases: Sequence[Measured]) -> Score:
     rows = tuple(_row(split, cases if split in APART else known) for split in SPLITS)
     apart = tuple(sorted(found - set(FITTED_TO)))
     return Score(known[0].gpu, len(known), tuple(FITTED_TO), apart, fitted(known), intervals(known), rows)
+
+
+def fitted(cases: Sequence[Measured]) -> Fitted:
+    """Return the positive constants for which predicted times are nearest to measured ones: those with the least sum of
+    Huber's loss of log(predicted / measured)."""
+    from scipy import optimize
+
+    terms = columns([one.terms for one in cases])
+    measured = np.log([one.time_us for one in cases])
+
+    def errors(logs: Floats) -> Floats:
+        found: Floats = np.log(times_us(terms, tuple(np.exp(logs)))) - measured
+        return found
+
+    found = optimize.least_squares(errors, np.log(astuple(START)), loss="huber", f_scale=_OUTLIER, xtol=1e-12)
+    return Fitted(*map(float, np.exp(found.x)))
 
 
 def left_out(cases: Sequence[Measured], split: Split) -> list[Pair]:

@@ -24,11 +24,10 @@ MISSING = ("refused", "unfinished", "failed")
 """Why a case has no prediction: the kernel refuses it; there was no time, so that a second call or another host may
 predict it; it could not be compiled or simulated, which is a defect of the kernel or of this program."""
 
-_KEYS = (
-    "predicted", "gpu", "op", "algorithm", "dtype", "accumulator", "reduction", "placement", "root", "world_size",
-    "size_bytes", "gemm", "time_us", "low_us", "high_us", "busbw_gbps", "tflops", "regime", "rank", "remark", "assumed",
-    *MISSING,
+_OF_THE_CASE = (
+    "op", "algorithm", "dtype", "accumulator", "reduction", "placement", "root", "world_size", "size_bytes", "gemm",
 )  # fmt: skip
+_FIGURES = ("time_us", "low_us", "high_us", "busbw_gbps", "tflops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,18 +139,15 @@ def captions(found: Sequence[Series]) -> list[str]:
 def _lines(series: Series) -> Iterator[dict[str, object]]:
     """Yield a job's cases as plain values, unrounded; None for times that are not worth telling."""
     for rank, one in series.ranked():
-        told = one.is_worth_telling
-        times = (
-            (one.time_us, one.low_us, one.high_us, one.busbw_gbps or None, one.tflops or None) if told else (None,) * 5
-        )
-        yield _line(series.known, one.case, (*times, one.regime, rank, "; ".join(one.remarks)))
+        figures = {name: (getattr(one, name) or None) if one.is_worth_telling else None for name in _FIGURES}
+        told = {"regime": one.regime, "rank": rank, "remark": "; ".join(one.remarks)}
+        yield _line(series.known, one.case, figures | told)
     for kind, case, reason in series.without():
-        yield _line(series.known, case, (None,) * 7 + ("",)) | {kind: reason}
+        nothing = dict.fromkeys((*_FIGURES, "regime", "rank"))
+        yield _line(series.known, case, nothing | {"remark": ""}) | {kind: reason}
 
 
-def _line(known: Known, case: Case, found: Sequence[object]) -> dict[str, object]:
-    values = (
-        True, known.name, case.op, case.algorithm, case.dtype, case.accumulator, case.reduction, case.placement,
-        case.root, case.world_size, case.size_bytes, case.gemm, *found, ", ".join(known.assumed), *[""] * len(MISSING),
-    )  # fmt: skip
-    return dict(zip(_KEYS, values, strict=True))
+def _line(known: Known, case: Case, found: Mapping[str, object]) -> dict[str, object]:
+    values = {name: getattr(case, name) for name in _OF_THE_CASE}
+    rest = {"assumed": ", ".join(known.assumed), **dict.fromkeys(MISSING, "")}
+    return {"predicted": True, "gpu": known.name, **values, **found, **rest}

@@ -10,11 +10,10 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from reports.table.text import counted
 from runner.command.plan import PreparedJob
@@ -31,11 +30,11 @@ from symlab.speed.tune.model_first import MEASURED, Model, Ranking, model_for, r
 from symlab.speed.tune.open_bench import OpenBench, Seams, candidates_of
 from symlab.speed.tune.sample import SAMPLE_TIMING, drawn, shares
 from symlab.speed.tune.search import Found, NothingPassed, Search
-from symlab.speed.tune.state import State, state_key
+from symlab.speed.tune.state import PointFound, State, state_key
 from symlab.speed.tune.unseen import show_regret, unseen
 from symlab.speed.tune.verb import Options as Options
-from symlab.speed.tune.written import earlier_table, refuse_project, text_of, write
-from symlab.speed.tuned.table import EXHAUSTIVE, MODEL, Entry, Guess, slug_of
+from symlab.speed.tune.written import earlier_table, text_of, write
+from symlab.speed.tuned.table import EXHAUSTIVE, MODEL, Entry, Guess, Searched, slug_of
 
 SUFFIX = ".search"
 """What the name of the file with the search so far has behind that of the table."""
@@ -100,8 +99,6 @@ class _Tuning:
 
     def run(self) -> int:
         """Search, run the finalists, write the table."""
-        if any(job.brought for job in self.jobs):
-            refuse_project(self.place)
         earlier = earlier_table(self.place, self.gpu)
         place = self.place.with_name(self.place.name + SUFFIX)
         state = State(
@@ -169,9 +166,9 @@ class _Tuning:
 
     # The search
 
-    def _search(self, points: Sequence[Point], state: State) -> list[dict[str, Any]]:
+    def _search(self, points: Sequence[Point], state: State) -> list[PointFound]:
         """Return what the search of each point found."""
-        found: list[dict[str, Any]] = []
+        found: list[PointFound] = []
         before: dict[tuple[object, ...], Sequence[str]] = {}
         bench = OpenBench(self.seams, self.options.processes)
         with closing(bench):
@@ -189,7 +186,7 @@ class _Tuning:
                     one = self._searched(point, bench, state, before.get(key, ()), until, ranking)
                     state.finish(point.case.id, one)
                     print(_line(number + 1, len(points), point, one), flush=True)
-                before[key] = one["best"]
+                before[key] = one.best
                 found.append(one)
         return found
 
@@ -215,8 +212,7 @@ class _Tuning:
         for point in points:
             _, traits = bench.at(point.job)
             asked.append(candidates_of(point.job, point.case, traits))
-        brought = {spec.name: spec for point in points for spec in point.job.specs}
-        make = self.seams.profiles or functools.partial(Profiles, brought=tuple(brought.values()))
+        make = self.seams.profiles or Profiles
         profiler = make(points[0].job.request.cache_dir, traits.arch, bench.processes)
         try:
             left_s = functools.partial(self._left_of, begun + limit_s)
@@ -240,7 +236,7 @@ class _Tuning:
         earlier: Sequence[str],
         until: float | None,
         ranking: Ranking | None,
-    ) -> dict[str, Any]:
+    ) -> PointFound:
         """Search one point: those that the model ranks best, if it ranked any, else all. RequestError if no candidate
         passed."""
         place, traits = bench.at(point.job)
@@ -263,17 +259,16 @@ class _Tuning:
                 done = search.run(earlier)
             except NothingPassed as error:
                 raise RequestError(f"{point.label}: {error} (algorithms, sizes)") from error
-        return {
-            "best": list(map(candidates.said, done.best)),
-            "own": [candidates.said(name) for name in own if name not in done.failed],
-            "timed": done.timed,
-            "failed": len(done.failed) + len(ranking.failed),
-            "left_out": done.left_out + ranking.left_out,
-            "how": how,
-            "model": model,
-            "ranked": len(ranking.us),
-            "predicted": [[candidates.said(one.name), one.us] for one in guesses],
-        }
+        searched = Searched(
+            timed=done.timed,
+            failed=len(done.failed) + len(ranking.failed),
+            left_out=done.left_out + ranking.left_out,
+            how=how,
+            model=model,
+            ranked=len(ranking.us),
+            predicted=tuple(guesses),
+        )
+        return PointFound(done.best, tuple(one for one in own if one not in done.failed), searched)
 
     # The finalists
 
@@ -347,9 +342,8 @@ def _saved(state: State) -> None:
         ) from None
 
 
-def _line(number: int, count: int, point: Point, found: Mapping[str, Any]) -> str:
-    more = "".join(
-        f", {found[key]} {words}" for key, words in (("failed", "failed"), ("left_out", "not tried")) if found[key]
-    )
-    of = f"{found['timed']} measured of {found['ranked']} predicted" if found["ranked"] else ""
-    return f"[{number}/{count}] {point.label}: {found['best'][0]} of {of or counted(found['timed'], 'candidate')}{more}"
+def _line(number: int, count: int, point: Point, found: PointFound) -> str:
+    one = found.searched
+    more = (f", {one.failed} failed" if one.failed else "") + (f", {one.left_out} not tried" if one.left_out else "")
+    of = f"{one.timed} measured of {one.ranked} predicted" if one.ranked else counted(one.timed, "candidate")
+    return f"[{number}/{count}] {point.label}: {found.best[0]} of {of}{more}"

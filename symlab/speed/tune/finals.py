@@ -12,8 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from cases.case import Case
 from kernels.catalogue import find
@@ -21,7 +20,7 @@ from runner.command.plan import PreparedJob
 from runner.request.chooser import BEST
 from symlab.speed.predict.evidence import grouped
 from symlab.speed.tune.entries import Kept, best_own, is_own, series_of
-from symlab.speed.tune.state import searched_in
+from symlab.speed.tune.state import PointFound
 from symlab.speed.tuned.table import Entry, size_text
 
 OWN_FINALISTS = 2
@@ -82,7 +81,7 @@ class Final:
 
     point: Point
     names: tuple[str, ...]
-    found: Mapping[str, Any]
+    found: PointFound
     is_searched: bool
 
 
@@ -97,7 +96,7 @@ def points_of(jobs: Sequence[PreparedJob]) -> Iterator[Point]:
                 yield Point(job, wanted)
 
 
-def finals_of(points: Sequence[Point], found: Sequence[Mapping[str, Any]]) -> list[Final]:
+def finals_of(points: Sequence[Point], found: Sequence[PointFound]) -> list[Final]:
     """Return the finals of searched points and of those between them and the next, in the order of the points."""
     finals = []
     for number, point in enumerate(points):
@@ -136,7 +135,7 @@ def crossings(
             number = (factor > CROSSING) + (factor > CROSSING**2)
         else:
             number = int(factor > AGREED and not is_own(name))
-        own = [its for its in one.found["own"] if its in near | beside]
+        own = [its for its in one.found.own if its in near | beside]
         names = dict.fromkeys([name, following, *own])
         for size in _between(low, high, number):
             case = dataclasses.replace(low, size_bytes=size)
@@ -151,16 +150,16 @@ def parts(begin: int, end: int) -> list[range]:
     return [range(at, min(at + PART, end)) for at in range(begin, end, PART)]
 
 
-def _names(point: Point, found: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _names(point: Point, found: Sequence[PointFound]) -> tuple[str, ...]:
     """The best of each search, and then the catalogue's own tunings, as far as they take the size."""
-    best = [name for one in found for name in one["best"][:OWN_FINALISTS]]
-    return _taking(point, dict.fromkeys([*best, *(name for one in found for name in one["own"])]))
+    best = [name for one in found for name in one.best[:OWN_FINALISTS]]
+    return _taking(point, dict.fromkeys([*best, *(name for one in found for name in one.own)]))
 
 
 def _taking(point: Point, names: Iterable[str]) -> tuple[str, ...]:
     """Those names whose kernels take the size."""
-    case, brought = point.case, {one.place: one.spec for one in point.job.brought}
-    most = {name: (brought.get(name) or find(f"{case.op}/{name}")).limit_bytes(case.world_size) for name in names}
+    case = point.case
+    most = {name: find(f"{case.op}/{name}").limit_bytes(case.world_size) for name in names}
     return tuple(name for name, limit in most.items() if limit is None or case.size_bytes <= limit)
 
 
@@ -177,7 +176,7 @@ def entries_of(finals: Sequence[Final], kept: Mapping[int, Sequence[Kept]], seco
     entries: list[Entry | None] = [None] * len(finals)
     for places in grouped(range(len(finals)), lambda place: finals[place].point.series):
         cases = [finals[place].point.case for place in places]
-        found = [searched_in(finals[place].found, seconds) for place in places]
+        found = [replace(finals[place].found.searched, seconds=seconds) for place in places]
         between = [not finals[place].is_searched for place in places]
         made = series_of(cases, [kept.get(at, ()) for at in places], found, between)
         for place, one in zip(places, made, strict=True):

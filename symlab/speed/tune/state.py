@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cases.documents import decoded, encoded
 from memory.atomic_file import replacing
-from symlab.speed.tuned.table import WAYS, Guess, Searched
+from symlab.speed.tuned.table import Searched
 
-VERSION = 4
+VERSION = 5
 
-FOUND = ("best", "own", "timed", "failed", "left_out", "how", "model", "ranked", "predicted")
-"""What is kept of the finished search of a point: names by time, the best first; own, the catalogue's kernels that take
-the case and did not fail; and what a table says of the search (symlab.speed.tuned.table.Searched; predicted: names and
-microseconds)."""
+
+@dataclass(frozen=True, slots=True)
+class PointFound:
+    """What the finished search of a point found: names by time, the best first; own, the catalogue's kernels that take
+    the case and did not fail; and what a table says of the search."""
+
+    best: tuple[str, ...]
+    own: tuple[str, ...]
+    searched: Searched
 
 
 class State:
@@ -48,14 +55,14 @@ class State:
         rungs: dict[str, Any] = self._point(point)["rungs"]
         return rungs
 
-    def found(self, point: str) -> dict[str, Any] | None:
+    def found(self, point: str) -> PointFound | None:
         """Return what the finished search of a point found; None if it did not end."""
-        found: dict[str, Any] | None = self._point(point)["found"]
-        return found
+        found = self._point(point)["found"]
+        return None if found is None else decoded(PointFound, found, point)
 
-    def finish(self, point: str, found: dict[str, Any]) -> None:
+    def finish(self, point: str, found: PointFound) -> None:
         """Keep what the search of a point found."""
-        self._point(point)["found"] = found
+        self._point(point)["found"] = encoded(found)
         self.save()
 
     def save(self) -> None:
@@ -86,7 +93,7 @@ class State:
                 if set(point) != {"rungs", "found"}:
                     raise ValueError("a point has other keys")
                 if point["found"] is not None:
-                    searched_in(point["found"])
+                    decoded(PointFound, point["found"], "found")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             self.note = f"{self.path} can't be read ({' '.join(str(error).split())}): the search begins anew"
             return
@@ -99,20 +106,3 @@ class State:
 def state_key(what: Any) -> str:
     """Return a digest of plain values."""
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
-
-
-def searched_in(found: Mapping[str, Any], seconds: float = 0.0) -> Searched:
-    """Return how a finished search went, as a table says it. TypeError, KeyError or ValueError for what no search
-    wrote."""
-    if set(found) != set(FOUND) or not found["best"] or found["how"] not in WAYS:
-        raise ValueError("what a point found has other keys")
-    return Searched(
-        timed=found["timed"],
-        failed=found["failed"],
-        left_out=found["left_out"],
-        how=found["how"],
-        seconds=seconds,
-        model=found["model"],
-        ranked=found["ranked"],
-        predicted=tuple(Guess(str(name), float(us)) for name, us in found["predicted"]),
-    )

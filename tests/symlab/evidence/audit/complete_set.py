@@ -95,7 +95,7 @@ def records(worlds=4):
     return found
 
 
-RERUN = Recomputed(1, 2, 1, kernels=("all_reduce/one_shot",))
+RERUN = Recomputed(1, 2, kernels=("all_reduce/one_shot",))
 
 
 def answer(level=RERUN, problem="", **points):

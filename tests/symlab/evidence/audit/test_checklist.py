@@ -1,7 +1,6 @@
 """The list of items as a whole: a complete set, a bare one, simulated ones, old ones; the verdict and its forms."""
 
 import dataclasses
-import json
 from pathlib import Path
 from unittest.mock import patch
 
@@ -14,7 +13,8 @@ from reports.table import sheet
 from symlab.evidence.audit import worker
 from symlab.evidence.audit.checklist import ITEMS, check
 from symlab.evidence.audit.items import Outcome, Point
-from symlab.evidence.audit.level import Recomputed
+from symlab.evidence.audit.level import Recomputed, with_outcome
+from symlab.evidence.audit.result import as_json
 from tests.golden import same_text
 from tests.reports.synthetic import study
 from tests.symlab.evidence.audit.complete_set import answer, audited, evidence, kept, records, without
@@ -29,7 +29,9 @@ def test_a_complete_set_is_verified_in_every_item(tmp_path):
     assert [name for name, text in gaps.items() if text] == ["signatures"], "commands sign nothing"
     assert [one.name for one in audit.items] == [*ITEMS, "signatures"]
     assert {one.outcome for one in audit.items[:-1]} <= {Outcome.VERIFIED, Outcome.CAPTURED, Outcome.DOES_NOT_APPLY}
-    assert set(audit.level.verified) == set(answer().points), "what is recomputed or compared, and nothing else"
+    assert set(with_outcome(audit.items, Outcome.VERIFIED)) == set(answer().points), (
+        "what is recomputed or compared, and nothing else"
+    )
     assert audit.exit_code == 0
     assert (
         audit.verdict
@@ -89,15 +91,15 @@ def test_what_is_said(name):
     """The verdict and its level, and all points of which the unchanged set has not the same."""
     audit, unchanged = audited(**SETS[name]), points(audited()) if name != "unchanged" else ()
     said = [one for one in points(audit) if one not in unchanged]
-    head = [f"{audit.exit_code}: {audit.verdict}", json.dumps(audit.level.document()), *said]
+    head = [f"{audit.exit_code}: {audit.verdict}", *said]
     same_text("\n".join(head), r"(?<=SHA-256 )\w+", r"[\d,]+(?= h after this audit)")
 
 
 def test_the_forms_hold_every_point(tmp_path):
     audit = audited(place=kept(tmp_path / "records"))
-    document = json.dumps(audit.document(), allow_nan=False).replace('{"name"', '\n{"name"')
-    assert all(point.evidence in sheet.text(audit.sheets, ()) for one in audit.items for point in one.points)
-    same_text("\n".join([sheet.markdown(audit.sheets, audit.captions), document]), r"(?<=sha256:)\w{64}")
+    forms = (sheet.text(audit.sheets, ()), as_json(audit))
+    assert all(point.evidence in form for form in forms for one in audit.items for point in one.points)
+    same_text("\n".join([sheet.markdown(audit.sheets, audit.captions), forms[1]]), r"(?<=sha256:)\w{64}")
 
 
 def test_progress_is_told(tmp_path):

@@ -1,6 +1,4 @@
-"""Items "cases", "manifest" and "replay": what is missing, changed, or can't be run again."""
-
-import re
+"""Items "cases" and "manifest": what is missing or changed."""
 
 import pytest
 
@@ -8,9 +6,6 @@ from reports.record.bundle import read, write
 from reports.record.seal import MANIFEST, seal
 from symlab.evidence.audit.items import Outcome
 from tests.symlab.evidence.audit.complete_set import audited, evidence, kept, records, tells, with_command, with_request
-
-FINDING, NOT_COMPARABLE, NOT_CAPTURED = Outcome.FINDING, Outcome.NOT_COMPARABLE, Outcome.NOT_CAPTURED
-CAPTURED = Outcome.CAPTURED
 
 
 def test_one_file_of_a_command_is_no_finding(tmp_path):
@@ -61,7 +56,7 @@ def test_what_did_not_run_must_be_said_to(tmp_path):
 
 
 def findings(place, item):
-    return evidence(audited(place=place), item, FINDING)
+    return evidence(audited(place=place), item, Outcome.FINDING)
 
 
 def test_a_single_file_or_command_is_looked_at_alone(tmp_path):
@@ -85,11 +80,6 @@ def test_a_name_with_a_colon_is_looked_at(tmp_path):
         assert path.name in findings(looked_at, "manifest")
 
 
-def test_what_runs_it_again(tmp_path):
-    audit = audited(place=kept(tmp_path / "my records", records(1)))
-    assert re.search("symlab replay '/.*/my records': runs", evidence(audit, "replay", CAPTURED))
-
-
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"jobs": ' + "[" * 900 + "]" * 900 + "}", f'{{"counts": 1{"0" * 400}}}']
 )
@@ -100,12 +90,3 @@ def test_absurd_json_of_a_command_is_named_in_one_line(tmp_path, text):
     with pytest.raises(ValueError, match=r"command0/command\.json: can't be read") as caught:
         audited(place=place)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "text", [*(f'{{"exit_code": {code}, "verdict": "x"}}' for code in ("0", "1", "2", '"0"', "false")), "[]", "{"]
-)
-def test_a_replays_verdict_is_read(text, tmp_path):
-    place = kept(tmp_path / "records", records(1))
-    (place / "verdict.json").write_text(text, encoding="utf-8")
-    tells(audited(place=place), "replay")

@@ -9,8 +9,6 @@ from tests.reports.synthetic import with_case
 from tests.symlab.evidence.audit.complete_set import audited, evidence, records
 from tests.symlab.evidence.audit.invented_records import check, digest
 
-FINDING, NOT_CAPTURED, CAPTURED = Outcome.FINDING, Outcome.NOT_CAPTURED, Outcome.CAPTURED
-
 
 def with_digests(rows, op="all_reduce", root=0, **changes):
     """A record whose check was written by somebody who did not look at the digests."""
@@ -43,4 +41,5 @@ A, B = (digest("a"),) * 2, (digest("b"),) * 2
 )
 def test_digests_that_contradict_what_the_check_says(made, is_found):
     """Of reduce the root alone has a result; of a user's kernel some ranks may have none."""
-    assert ("contradict their digests" in evidence(audited([made]), "data", FINDING)) is is_found
+    said = evidence(audited([made]), "data", Outcome.FINDING)
+    assert any(text in said for text in ("no output digest", "different results", "results are counted")) is is_found

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from symlab.evidence.audit.items import Ground, Item, Outcome, Point, captured_or, contradicted, recomputed
+from symlab.evidence.audit.items import Ground, Item, Outcome, Point, held, recomputed
 from tests.golden import same_text
 
 
@@ -47,8 +47,7 @@ def test_what_a_comparison_found(agree, different, unsure, outcomes, share):
 
 
 def test_contradictions_are_one_finding():
-    assert list(contradicted([])) == []
-    (point,) = contradicted(["a", "b", "a"], "here: ")
-    assert (point.outcome, point.evidence) == (Outcome.FINDING, "here: 2 contradictions: a; b")
-    assert captured_or(["a"], "good", 4, "things").evidence == "1 of 4 things: a"
-    assert captured_or([], "good", 4, "things") == Point(Outcome.CAPTURED, "good")
+    assert list(held([])) == []
+    (point,) = held(["a", "b", "a"], "good")
+    assert (point.outcome, point.evidence) == (Outcome.FINDING, "2 contradictions: a; b")
+    assert list(held([], "good")) == [Point(Outcome.CAPTURED, "good")]

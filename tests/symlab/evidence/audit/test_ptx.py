@@ -3,7 +3,7 @@
 import dataclasses
 
 from cases.code_digest import code_digest
-from symlab.evidence.audit.ptx import StoredCode
+from symlab.evidence.audit.code import StoredCode
 from tests.symlab.evidence.audit.complete_set import PTX, kernel
 
 

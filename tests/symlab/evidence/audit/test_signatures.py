@@ -61,7 +61,7 @@ def said(*audits):
     """The exit code, the verdict and the points on signatures of each audit."""
     lines = []
     for audit in audits:
-        lines.append(f"{audit.exit_code}: {audit.verdict}; {audit.document()['signed']}")
+        lines.append(f"{audit.exit_code}: {audit.verdict}; {audit.level.signed}")
         lines += [f"  {point.outcome}, {point.share}: {point.evidence}" for point in audit.items[-1].points]
     return "\n".join(lines)
 

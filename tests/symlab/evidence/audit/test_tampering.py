@@ -15,6 +15,7 @@ from reports.record.seal import MANIFEST
 from symlab.evidence.audit import worker
 from symlab.evidence.audit.checklist import check
 from symlab.evidence.audit.items import Outcome, Tally
+from symlab.evidence.audit.level import with_outcome
 from symlab.evidence.audit.material import Material
 from symlab.evidence.replay.rerun_results import Found, RerunResults
 from tests.symlab.evidence.audit.complete_set import answer
@@ -180,7 +181,7 @@ def test_a_changed_tree_that_is_said_to_be_changed_has_no_finding(run, tmp_path)
 def test_a_rerun_of_what_was_not_changed_has_no_finding(run):
     audit = audited(run, "run", is_rerun=True)
     assert findings(audit) == {}
-    assert {"kernels", "data", "replay"} <= set(audit.level.verified)
+    assert {"kernels", "data", "replay"} <= set(with_outcome(audit.items, Outcome.VERIFIED))
     assert (audit.level.data.recomputed, audit.exit_code) == (3, 0)
 
 

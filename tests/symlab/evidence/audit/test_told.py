@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 
 from cases.record.record import CHECK_WAS_OFF, Status
-from cases.record.request import RecordedEnvironment
 from cases.record.timing import LinkLimit
-from reports.record.seal import MANIFEST, seal
+from reports.record.seal import MANIFEST
 from symlab.evidence.audit.code import _run_by
 from tests.reports.export.sweeps import OWN, RING_LL, nccl_record
 from tests.reports.raced import checked as raced
@@ -32,7 +31,7 @@ from tests.symlab.evidence.audit.complete_set import (
     with_timing,
     without,
 )
-from tests.symlab.evidence.audit.invented_records import broken, check, digest, one, wrong
+from tests.symlab.evidence.audit.invented_records import broken, check, digest, wrong
 from tests.symlab.evidence.audit.tampering import members as measured
 
 
@@ -77,10 +76,6 @@ def two_workers(**later):
         launch = {**(record.environment.launch or {}), "worker": {"number": number}}
         made += with_environment([record], launch=launch)
     return [made[0], changed(made[1], **later)]
-
-
-def of_nothing():
-    return [changed(one, environment=RecordedEnvironment(), library="") for one in records() if one.kernel]
 
 
 def held_back(*reasons):
@@ -136,19 +131,6 @@ def in_two_parts(**environment):
     return made
 
 
-def resumed(folder):
-    place = kept(folder, in_two_parts())
-    entry = {
-        "at": "2026-11-22T06:00:00.000+00:00",
-        "after": "killed",
-        "commit": "0" * 40,
-        "changed": ["sources of kernels"],
-    }
-    with_command(place, resumed=[entry | {"cases_left": 1, "set_aside": []}])
-    seal(place / "command0")
-    return place
-
-
 def each_in(folder, change):
     """The set on disk, in which something was done with each file of a kind, or the first."""
     place = kept(folder)
@@ -174,7 +156,6 @@ def alone(**timing):
 IN_2099 = {"started": "2099-01-01T00:00:00Z", "ended": "2099-01-01T00:00:01Z"}
 NAMES = ["report.html", *(f"notes/{number}.txt" for number in range(50))]
 UNTRACKED = {"dirty": True, "untracked_files": 1234, "untracked": NAMES[:50]}
-GONE = {"not_captured": {"cuda_driver": "no NVML", "host": "not asked"}}
 OF_TWO = {"dirty": True, "untracked_files": 1, "untracked": ["x.py"]}
 FOUR_RANKS_LOST = tuple({"before": {"not_captured": "no NVML"}, "after": {}} for _ in range(4))
 SHARED = [{**gpu, "other_processes": 2 * (at == 0)} for at, gpu in enumerate(ENVIRONMENT["gpus"])]
@@ -186,14 +167,10 @@ SETS = {
         "other libraries": lambda: last(library="NCCL 9.9.9"),
         "other Python, of other cases": lambda: [
             records(2)[0], *with_environment([records(2)[3]], python={"version": "3.11.1"})],
-        "gaps": lambda: with_environment(without(records(), "python", "cuda_driver", "host"), **GONE),
-        "nothing": of_nothing,
         "a resumption": in_two_parts,
         "a resumption elsewhere": lambda: in_two_parts(**OTHER_TORCH),
     },
     "machine": {
-        "gaps": lambda: with_environment(without(records(), "python", "cuda_driver", "host"), **GONE),
-        "nothing": of_nothing,
         "other GPUs": on_other_gpus,
         "other GPUs, another CPU": lambda: on_other_gpus("host", cpu_model="Better"),
     },
@@ -207,8 +184,6 @@ SETS = {
     "clocks": {
         "a power cap": lambda: held_back("software power cap"),
         "a slowdown": lambda: held_back("hardware slowdown", "idle"),
-        "idle": lambda: held_back("idle"),
-        "no reason": held_back,
         "unread": lambda: [with_timing(one, devices=()) for one in records()],
         "unread once": lambda: first(lambda one: with_timing(one, devices=FOUR_RANKS_LOST)),
         "without reasons": some_unread,
@@ -218,15 +193,10 @@ SETS = {
     },
     "configuration": {"none": lambda: [with_request(one, configuration=None) for one in records()]},
     "command": {
-        "silent": lambda: [with_request(record, command_line=()) for record in without(records(), "launch")],
         "ended before": lambda: first(lambda one: changed(one, ended="2025-12-31T00:00:00Z")),
         "another duration": lambda: first(lambda one: changed(one, duration_s=9.0)),
-        "nearly the duration": lambda: first(lambda one: changed(one, duration_s=1.9)),
         "to come": lambda: first(lambda one: changed(one, **IN_2099)),
         "on disk": kept,
-        "without its exit code": lambda folder: with_command(kept(folder), exit_code=None),
-        "resumed": resumed,
-        "resumed, without command.json": in_two_parts,
     },
     "commit": {
         "changes that are elsewhere": lambda folder: kept(folder, with_environment(records(), git=dirty())),
@@ -243,7 +213,6 @@ SETS = {
         "one older": lambda: of_two_worlds({"code_digest": None}, (), (2, 8)),
         "both older": lambda: of_two_worlds({"code_digest": None}, {"code_digest": None}, (2, 2)),
         "two architectures": of_two_architectures,
-        "one world": lambda: records(1),
         "no PTX": lambda: without_digest("ptx_digest"),
         "no sources": lambda: without_digest("source_digest"),
         "on disk": kept,
@@ -255,16 +224,12 @@ SETS = {
         "wrong": lambda: [*records(), wrong(world=0)],
         "unchecked": lambda: [*records(), changed(records()[0], check=None, timing=None, reason=CHECK_WAS_OFF)],
         "other bits in a world": lambda: [*records()[:-2], changed(records()[-2], check=check("other")), records()[-1]],
-        "within a bound": lambda: [
-            changed(one, check=check(f"bits {number}", method="bound")) for number, one in enumerate(records())],
-        "one world": lambda: records(1),
         "a race": lambda: [raced(finding())],
         "a formal race": lambda: [raced(FORMAL)],
         "races not looked for": lambda: [unchecked()],
-        "on GPUs": lambda: [one()],
         "races looked for in one": lambda: [raced(), unchecked(algorithm="two_shot")],
     },
-    "worlds": {"four": lambda: records(4), "three": lambda: records(3)},
+    "worlds": {"three": lambda: records(3)},
     "baselines": {
         "not in turns": lambda: first(lambda one: with_timing(one, interleaved_with=())),
         "none": lambda: alone(interleaved_with=()),

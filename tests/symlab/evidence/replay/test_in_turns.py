@@ -197,7 +197,6 @@ def test_a_replay_alternates(replayed, monkeypatch):
     assert turns.sides == "".join(pairs(3, seed))
     assert {(one.request.replays or {}).get("order_seed") for one in read([folder])} >= {int(seed)}
     assert len({one.request.command for one in read([folder])}) == 6
-    assert json.loads((folder / "verdict.json").read_text())["records"] == {"before": 2, "after": 6}
 
 
 NOT_ANY_MORE = "apart in time: the recorded code gave no record of its commit, and is not run any more: "
@@ -208,7 +207,7 @@ def test_records_of_another_commit_are_not_the_recorded_codes(replayed, monkeypa
     _, said, folder = replayed(2)
     assert turns.sides in ("ABB", "BAB")
     assert f"{NOT_ANY_MORE}exit code 0" in said
-    assert json.loads((folder / "verdict.json").read_text())["records"] == {"before": 2, "after": 4}
+    assert len({one.request.command for one in read([folder])}) == 2 + 1, "and the one of another commit"
 
 
 def test_recorded_code_that_gives_nothing_is_not_run_again(replayed, monkeypatch):

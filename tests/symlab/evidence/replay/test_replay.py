@@ -112,22 +112,6 @@ def test_other_bits_are_found_where_bits_are_promised(recorded, replay, tmp_path
     assert "WITHIN BOUND" in done.out, "multimem promises no bits"
 
 
-def test_records_that_are_not_as_they_were_left_are_a_finding(symlab, replay, script):
-    folder = symlab("sizes=[8]").folder / "records"
-    path = next(folder.rglob("*two_shot*.json"))
-    whole = path.read_text()
-    path.write_text(whole.replace('"duration_s"', ' "duration_s"'))
-    done = replay(str(folder), tools=script.tools())
-    assert done.code == 1
-    before_it_ran = done.out.partition("launch 1 of 1")[0]
-    assert f"not as it was left: {path.parent.name}/{path.name}: changed" in before_it_ran
-    assert done.out.splitlines()[-1].startswith("verdict: FINDING: the records are not as they were left; ")
-    path.unlink()
-    done = replay(str(folder), tools=script.tools())
-    assert done.code == 1
-    assert "1 missing case of those that were asked for" in done.out
-
-
 def test_what_differs_is_said(recorded, replay, tmp_path):
     def elsewhere(record):
         environment = dataclasses.replace(

@@ -36,8 +36,7 @@ def test_the_verdict_names_the_kernel_and_the_exit_code_is_2(recorded, capsys):
     )
     assert verdict.startswith(start)
     (path,) = recorded.parent.glob("again/*/verdict.json")
-    document = json.loads(path.read_text())
-    assert (document["exit_code"], document["without_case"]) == (2, ["all_gather/ring"])
+    assert json.loads(path.read_text())["exit_code"] == 2
 
 
 @pytest.mark.slow

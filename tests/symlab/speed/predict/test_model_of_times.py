@@ -10,9 +10,9 @@ from kernels.spec import Case
 from runner.gpu.reading import gpu_type
 from symlab.speed.predict.case_work import CaseWork, Direction, PhaseWork
 from symlab.speed.predict.evidence import Measured
-from symlab.speed.predict.fitting import fitted
 from symlab.speed.predict.model import COLD_FROM, COLD_TO, Fitted, Rates, Terms, coldness, terms_of
 from symlab.speed.predict.rates import BULK_PUSH_SHARE, MEMORY_SHARE, rates_of
+from symlab.speed.predict.score import fitted
 
 COSTS = {"own_load": 0.3, "remote_load": 0.9, "hop": 0.7, "fence": 0.6}
 RATES = Rates(

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +19,8 @@ from symlab.speed.predict.evidence import is_evidence
 from symlab.speed.predict.model import Fitted
 from symlab.speed.predict.predicting import predicted
 from symlab.speed.predict.rates import rates_of
-from symlab.speed.predict.stored_score import Stored, stored
+from symlab.speed.predict.stored_score import PLACE as SCORE
+from symlab.speed.predict.stored_score import stored
 from tests.golden import same_text
 from tests.patience import NEVER_S
 from tests.symlab.speed.tuned.test_tuned_table import TABLE
@@ -118,7 +118,7 @@ def test_a_profile_is_simulated_once_by_a_simulator(cache, monkeypatch):
 
 def test_the_interval_is_that_of_the_regime(cache):
     intervals = {"latency": (0.5, 2.0), "mixed": (0.9, 1.1), "bandwidth": (0.95, 1.05)}
-    score = Stored("h200", 1, Fitted(0.4, 0.9, 1.1, 0.5), intervals)
+    score = dataclasses.replace(stored(), cases=1, constants=Fitted(0.4, 0.9, 1.1, 0.5), intervals=intervals)
     one = predicted(ONE, find(ONE.name), rates_of(gpu_type("h200")), score, "sm_90a", cache, 1)
     assert (one.regime, one.low_us, one.high_us) == ("latency", one.time_us / 2, one.time_us * 2)
 
@@ -263,13 +263,12 @@ def test_a_folder_that_cannot_be_written_to_costs_the_cache_alone(tmp_path, monk
 
 
 def test_score_prints_the_table(capsys, monkeypatch):
-    kept = json.loads(command.stored.__globals__["PLACE"].read_text())
-    monkeypatch.setattr(command, "scored", lambda _: SimpleNamespace(document=lambda: kept))
+    monkeypatch.setattr(command, "scored", lambda _: stored())
     monkeypatch.setattr(command.published, "evidence", lambda _: ())
     assert main(["predict", "--score"]) == 0
     assert "unseen op x algorithm" in capsys.readouterr().out
     assert main(["predict", "--score", "--format", "json"]) == 0
-    assert json.loads(capsys.readouterr().out) == kept
+    assert json.loads(capsys.readouterr().out) == json.loads(SCORE.read_text())
 
 
 LATE = profiling.NotSimulated("TIMEOUT", 0, "not simulated within 300 s")

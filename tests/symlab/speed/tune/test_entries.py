@@ -141,7 +141,7 @@ def test_what_wins_at_one_size_alone_is_for_that_size_alone(row):
 def test_where_two_choices_differ_they_and_the_catalogues_own_run_once():
     job = SimpleNamespace(brought=())
     sizes, names = (1 << 20, 4 << 20), ("lamport", "two_shot")
-    found = {"own": ["lamport", "two_shot", "ll"]}
+    found = replace(FOUND, own=("lamport", "two_shot", "ll"))
     ran = [Final(Point(job, replace(CASE, size_bytes=size)), (), found, True) for size in sizes]
     entries = [entry(name, size, 1, 1) for name, size in zip(names, sizes, strict=True)]
     more = crossings(ran, entries, {})
@@ -164,7 +164,7 @@ def test_where_two_choices_differ_they_and_the_catalogues_own_run_once():
 def test_what_is_far_behind_at_two_sizes_does_not_run_between_them():
     sizes, own = (16 << 10, 32 << 10), ["lamport", "ll", "two_shot"]
     ran = [
-        Final(Point(SimpleNamespace(brought=()), replace(CASE, size_bytes=size)), (), {"own": own}, True)
+        Final(Point(SimpleNamespace(brought=()), replace(CASE, size_bytes=size)), (), replace(FOUND, own=own), True)
         for size in sizes
     ]
     entries = [entry(name, size, 1, 1) for name, size in zip(("lamport@t128b4l8", "ll@t128b4l8"), sizes, strict=True)]

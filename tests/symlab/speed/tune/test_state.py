@@ -4,20 +4,15 @@ import json
 
 import pytest
 
-from symlab.speed.tune.state import State
+from cases.documents import encoded
+from symlab.speed.tune.state import PointFound, State
+from symlab.speed.tuned.table import Guess, Searched
 
 KEY = {"gpu": "NVIDIA H200", "kernels": "abc", "jobs": [{"algorithms": ["two_shot"]}]}
-FOUND = {
-    "best": ["two_shot@t512b64l8p"],
-    "own": ["two_shot", "lamport"],
-    "timed": 4,
-    "failed": 0,
-    "left_out": 0,
-    "how": "model",
-    "model": "h200, sha256:0",
-    "ranked": 90,
-    "predicted": [["two_shot@t512b64l8p", 3.25], ["lamport@t128b4l8", 3.5]],
-}
+GUESSES = (Guess("two_shot@t512b64l8p", 3.25), Guess("lamport@t128b4l8", 3.5))
+SEARCHED = Searched(4, 0, 0, "model", 0.0, "h200, sha256:0", 90, GUESSES)
+FOUND = PointFound(("two_shot@t512b64l8p",), ("two_shot", "lamport"), SEARCHED)
+KEPT = encoded(FOUND)
 
 
 def written(folder):
@@ -52,11 +47,11 @@ def test_another_machine_or_other_kernels_begin_anew(tmp_path, key):
 
 def changed(at, value):
     document = {
-        "symlab_search": 3,
+        "symlab_search": 5,
         "key": KEY,
         "seconds": 3.5,
         "finals": {},
-        "points": {"a": {"rungs": {"0": {"x@t128b4l8": 3.5}}, "found": FOUND}},
+        "points": {"a": {"rungs": {"0": {"x@t128b4l8": 3.5}}, "found": KEPT}},
     }
     inside = document
     for one in at[:-1]:
@@ -72,13 +67,12 @@ def changed(at, value):
         "[]",
         "{" * 100_000,
         changed(("symlab_search",), 1),
-        json.dumps({"symlab_search": 3, "seconds": 3.5, "finals": {}, "points": {}}),
+        json.dumps({"symlab_search": 5, "seconds": 3.5, "finals": {}, "points": {}}),
         changed(("seconds",), 10**400),
         changed(("points",), []),
         changed(("points", "a"), 7),
         changed(("points", "a", "found"), {"best": []}),
-        changed(("points", "a", "found"), {**FOUND, "how": "guessed"}),
-        changed(("points", "a", "found"), {**FOUND, "predicted": [["two_shot@t512b64l8p"]]}),
+        changed(("points", "a", "found"), {**KEPT, "searched": {**KEPT["searched"], "predicted": [{"name": "x"}]}}),
         " " * 100 + "\x00",
     ],
 )

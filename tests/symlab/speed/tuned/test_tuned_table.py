@@ -63,13 +63,6 @@ def chosen(size_bytes, gpu=H200, table=TABLE, **changes):
     return found.name, found.nearest
 
 
-def test_an_entry_says_how_its_choice_was_found():
-    assert SMALL.searched.found(SMALL.choice.name) == "exhaustive"
-    assert LARGE.searched.found(LARGE.choice.name) == "model's no. 1 of 90"
-    assert LARGE.searched.found("two_shot@t512b32l8") == "model's no. 2 of 90"
-    assert LARGE.searched.found("lamport@t128b4l8") == "beside the model's 2 of 90"
-
-
 def test_a_case_within_a_range_has_its_entry():
     assert chosen(512) == ("lamport@t128b4l8", "")
     assert chosen(8190) == ("lamport@t128b4l8", "")
@@ -191,7 +184,7 @@ def refusal_of(folder, text):
 
 EDITS = {
     ("symlab_tuned",): [1, ...],
-    ("gpu",): [5, "a\x1b[31mb"],
+    ("gpu",): [5],
     ("arch",): [...],
     ("more",): [1],
     ("unit",): ["seconds"],
@@ -201,15 +194,12 @@ EDITS = {
     ("entries", 0): [7],
     ("entries", 0, "op"): ["all_reduces"],
     ("entries", 0, "dtype"): ["bf16"],
-    ("entries", 0, "placement"): ["there"],
     ("entries", 0, "ranks"): [True, 0],
     ("entries", 0, "size_bytes"): [1 << 20],
     ("entries", 0, "up_to_bytes"): [9000],
     ("entries", 0, "choice", "name"): ["nccl", "lamport@", "lamport@t1b1l1", "os@t128b4l8", "../x@t128b4l8"],
     ("entries", 0, "library"): [...],
-    ("entries", 0, "choice", "value"): [0, 10**400, "3"],
-    ("entries", 0, "choice", "low"): [3.75],
-    ("entries", 0, "choice", "samples"): [0],
+    ("entries", 0, "choice", "value"): [10**400, "3"],
     ("entries", 0, "runner_up"): ["two_shot"],
     ("entries", 1, "searched", "predicted"): [{}],
     ("entries", 0, "records"): ["abc"],
