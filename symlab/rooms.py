@@ -84,6 +84,7 @@ ROOMS = {
         ),
         {
             "algorithms=best": "symlab.speed.best:chooser_for",
+            "tuned, its own kernels": "symlab.speed.best:places_in",
             "publish, kernels": "symlab.speed.predict.published:write_kernels",
             "publish --derive": "symlab.speed.predict.published:derive_set",
             "publish --derive, the score": "symlab.speed.predict.published:derive_score",

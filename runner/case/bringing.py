@@ -25,8 +25,11 @@ from kernels.own.described import variants
 from kernels.sources import ROOT, Source, digest_of, is_foreign, name_of, read, sources_of
 from kernels.spec import KernelSpec
 from runner.case.allowed_code import AllowedCode, files_of, has_recorded_files, start_of
+from runner.request.chooser import BEST
+from runner.request.sizes import AUTO
 from runner.request.validate import CUSTOM, Request
 from runner.request_error import RequestError, naming, near
+from symlab.rooms import part_of
 
 ALL_VALUES = "@all"
 """What stands behind an entry's name for all combinations of its parameters."""
@@ -38,6 +41,11 @@ class Brought:
 
     place: str
     spec: KernelSpec
+
+    @property
+    def entry(self) -> str:
+        """The place without values of parameters."""
+        return self.place.rpartition(":")[0] + ":" + self.place.rpartition(":")[2].partition("@")[0]
 
     @property
     def digest(self) -> str:
@@ -88,7 +96,29 @@ def with_names(request: Request, folder: Path | None = None) -> tuple[Request, t
         _check(one, request.op, found)
         found.append(one)
         names.append(one.spec.algorithm)
+    for place, digest in chosen_places(request).items():
+        if all(one.place != place for one in found):
+            found.append(_chosen(place, digest, folder))
     return dataclasses.replace(request, algorithms=tuple(names)), tuple(found)
+
+
+def chosen_places(request: Request) -> dict[str, str]:
+    """Return the places that the table of algorithms=best may choose, with the digests that it was made with."""
+    if isinstance(request.algorithms, str) or BEST not in request.algorithms or request.tuned == AUTO:
+        return {}
+    found: dict[str, str] = part_of("tuned, its own kernels")(request.tuned, request.op)
+    return found
+
+
+def _chosen(place: str, digest: str, folder: Path | None) -> Brought:
+    """The kernel at a place of a table. RequestError if it is another one by now."""
+    with naming("tuned"):
+        one = found_at(place, folder)
+    if one.digest != digest:
+        raise RequestError(
+            f"{place} is not what was searched (tuned): {one.digest[:19]}.. here, {digest[:19]}.. there, search again"
+        )
+    return one
 
 
 def _written_out(place: str, folder: Path | None) -> tuple[str, ...]:
@@ -197,7 +227,7 @@ def refuse_recorded(record: Record, folder: Path | None, code: AllowedCode) -> N
 def refuse_requested(request: Request, folder: Path | None, code: AllowedCode) -> None:
     """Raise RequestError for a request, rebuilt from records, that names a file that is not here or may not run."""
     names = () if isinstance(request.algorithms, str) else request.algorithms
-    places = {name: name for name in names if is_place(name)}
+    places = {name: name for name in (*names, *chosen_places(request)) if is_place(name)}
     try:
         _refuse(places, folder, code)
         _refuse(custom_places(request.custom or {}), folder, code)

@@ -90,7 +90,7 @@ def resolved(
     fields |= {"algorithms": algorithms, "baselines": baselines, "fabric": fabric}
     if BEST in algorithms:
         fields["chooser"] = chooser or part_of("algorithms=best")(
-            request.tuned, fabric, request.op, ranks=request.world_size
+            request.tuned, fabric, request.op, ranks=request.world_size, specs=specs
         )
     named = ResolvedRequest(**fields | {"dtype": dtype, "reduction": reduction, "accumulator": accumulator})
     if request.sizes_given or dtype not in ITEMSIZES:

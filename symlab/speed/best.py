@@ -6,16 +6,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cases.case import Case
 from kernels.baselines import find_baseline
+from kernels.brought import Place
+from kernels.sources import digest_of
+from kernels.spec import KernelSpec
 from runner.request.chooser import BEST
 from runner.request.sizes import AUTO
-from runner.request_error import RequestError
+from runner.request_error import RequestError, naming
 from runner.world.fabrics import FabricRequest, look
 from symlab.speed.tuned.table import FOLDER, Choice, Table, how_to_make, place_for, read, slug_of, tables_in
 
@@ -25,11 +28,12 @@ SIMULATED = "simulated"
 
 @dataclass(frozen=True, slots=True)
 class TableChooser:
-    """Chooses from a table, for GPUs of a type and an architecture."""
+    """Chooses from a table, for GPUs of a type and an architecture. brought: kernels of the user's own by place."""
 
     table: Table
     gpu: str
     arch: str
+    brought: Mapping[str, KernelSpec] = field(default_factory=dict)
     _known: dict[Case, Choice] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def choice(self, case: Case) -> Choice:
@@ -37,7 +41,7 @@ class TableChooser:
         asked = replace(case, algorithm=BEST)
         if asked not in self._known:
             try:
-                self._known[asked] = self.table.choice(asked, self.arch, self.gpu)
+                self._known[asked] = self.table.choice(asked, self.arch, self.gpu, self.brought)
             except ValueError as error:
                 raise RequestError(f"{error} (algorithms=best)") from None
         return self._known[asked]
@@ -74,12 +78,32 @@ class TableChooser:
         ]
 
 
-def chooser_for(tuned: str, fabric: FabricRequest, op: str, folder: Path = FOLDER, ranks: int = 2) -> TableChooser:
+def places_in(tuned: str, op: str) -> dict[str, str]:
+    """Return the places of the user's own kernels that a table has for an op, each with the digest of its files.
+    tuned: as chooser_for takes it; the project's tables have none. RequestError without a table that can be read."""
+    if tuned == AUTO:
+        return {}
+    with naming("tuned"):
+        entries = read(Path(tuned).expanduser()).entries
+    return {one.choice.name: one.kernel for one in entries if one.kernel and one.op == op}
+
+
+def chooser_for(
+    tuned: str,
+    fabric: FabricRequest,
+    op: str,
+    folder: Path = FOLDER,
+    ranks: int = 2,
+    specs: Sequence[KernelSpec] = (),
+) -> TableChooser:
     """Return what chooses on a decided fabric. tuned: a table's file, or "auto" for the project's; ranks: of the world,
-    for the advice. RequestError without a table that can be read."""
+    for the advice; specs: those of places_in among others. RequestError without a table that can be read."""
     gpu = (fabric.gpu.name if fabric.gpu else SIMULATED) if fabric.simulated else gpu_name() or "an unknown GPU"
     table = _table(tuned, gpu, fabric, op, ranks, folder)
-    return TableChooser(table, gpu, fabric.arch if fabric.simulated else table.arch)
+    there = {(one.origin.name, f"sha256:{digest_of(one.files)}"): one for one in specs if isinstance(one.origin, Place)}
+    wanted = {one.choice.name: (one.choice.name.rpartition(":")[2], one.kernel) for one in table.entries if one.kernel}
+    brought = {place: there[key] for place, key in wanted.items() if key in there}
+    return TableChooser(table, gpu, fabric.arch if fabric.simulated else table.arch, brought)
 
 
 def _table(tuned: str, gpu: str, fabric: FabricRequest, op: str, ranks: int, folder: Path) -> Table:

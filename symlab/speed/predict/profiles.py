@@ -92,10 +92,11 @@ class Budget:
 class Profiles:
     """Makes profiles, for kernels of an architecture; cache_dir has kernels and profiles that were made before.
 
-    processes: number of processes; 1: none, this one makes them.
+    processes: number of processes; 1: none, this one makes them. brought: kernels beside the catalogue's.
     """
 
-    def __init__(self, cache_dir: Path, arch: str, processes: int = 1) -> None:
+    def __init__(self, cache_dir: Path, arch: str, processes: int = 1, brought: Sequence[KernelSpec] = ()) -> None:
+        self._brought = tuple(brought)
         self._cache_dir = cache_dir
         self._arch = arch
         self._processes = processes
@@ -107,16 +108,23 @@ class Profiles:
         stop_at = time.time() + limit_s
         groups: dict[str, list[Case]] = {}
         for case in cases:
-            groups.setdefault(cache_key(kernel_of(case), case, self._arch), []).append(case)
+            spec = kernel_of(case, self._brought)
+            key = f"{spec.name} {spec.variant(case)}" if spec in self._brought else cache_key(spec, case, self._arch)
+            groups.setdefault(key, []).append(case)
         if self._processes < 2:
             for group in groups.values():
-                yield from profiles_of_a_code(group, self._arch, self._cache_dir, stop_at)
+                yield from profiles_of_a_code(group, self._arch, self._cache_dir, stop_at, self._brought)
             return
         most = max(len(cases) // (PARTS * self._processes), 1)
         parts = [
-            group[at : at + most] for group in map(_by_blocks, groups.values()) for at in range(0, len(group), most)
+            group[at : at + most]
+            for group in map(self._by_blocks, groups.values())
+            for at in range(0, len(group), most)
         ]
         yield from self._in_processes(parts, stop_at)
+
+    def _by_blocks(self, group: Sequence[Case]) -> list[Case]:
+        return sorted(group, key=lambda case: kernel_of(case, self._brought).launch(case).grid)
 
     def _in_processes(self, groups: Sequence[list[Case]], stop_at: float) -> Iterator[Found]:
         """Yield the profiles of groups, each of one code. A lost process breaks the pool, which does not tell the group
@@ -125,13 +133,15 @@ class Profiles:
         begun: dict[Future[list[Found]], list[Case]] = {}
         while waiting or begun:
             while waiting and len(begun) < self._processes:
-                given = (waiting.popleft(), self._arch, self._cache_dir, stop_at)
+                group = waiting.popleft()
+                own = tuple(spec for spec in self._brought if any(spec.name == case.name for case in group))
                 if self._pool is None:
                     self._pool = ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _begin)
                 try:
-                    begun[self._pool.submit(profiles_of_a_code, *given)] = given[0]
+                    done = self._pool.submit(profiles_of_a_code, group, self._arch, self._cache_dir, stop_at, own)
+                    begun[done] = group
                 except BrokenProcessPool:  # those that were begun say so
-                    waiting.appendleft(given[0])
+                    waiting.appendleft(group)
                     if not begun:
                         self.close()
                     break
@@ -160,25 +170,23 @@ def _begin() -> None:
     torch.set_num_threads(1)
 
 
-def _by_blocks(group: Sequence[Case]) -> list[Case]:
-    return sorted(group, key=lambda case: kernel_of(case).launch(case).grid)
-
-
-def kernel_of(case: Case) -> KernelSpec:
+def kernel_of(case: Case, brought: Sequence[KernelSpec]) -> KernelSpec:
     """Return the kernel of a candidate, which no library is."""
-    found = spec_for(case)
+    found = spec_for(case, brought)
     assert isinstance(found, KernelSpec), f"{case.algorithm} is a library's"
     return found
 
 
-def profiles_of_a_code(cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float) -> list[Found]:
+def profiles_of_a_code(
+    cases: Sequence[Case], arch: str, cache_dir: Path, stop_at: float, brought: Sequence[KernelSpec] = ()
+) -> list[Found]:
     """Return the profiles of candidates of one code, as far as they were made before stop_at, seconds of the epoch."""
     clock, found = Budget(max(stop_at - time.time(), 0.0)), []
     for case in cases:
         if time.time() >= stop_at:
             break
         try:
-            found.append((case, _profile(case, kernel_of(case), arch, cache_dir, clock)))
+            found.append((case, _profile(case, kernel_of(case, brought), arch, cache_dir, clock)))
         except TimeoutError:  # the budget's
             break
     return found

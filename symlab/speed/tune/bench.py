@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cases.case import Case
 from kernels.compile_error import CompilationError
+from kernels.spec import KernelSpec
 from memory.fabric import Executable, Traits
 from runner.case.contestant import Contestant
 from runner.case.memory_needed import heap_bytes_to_measure
@@ -73,10 +74,13 @@ class Worlds:
 class DeviceBench:
     """Times on GPUs, by runner.timing: results are checked before the samples and after them."""
 
-    def __init__(self, worlds: Worlds, request: ResolvedRequest, compiler: Compiler) -> None:
+    def __init__(
+        self, worlds: Worlds, request: ResolvedRequest, compiler: Compiler, brought: Sequence[KernelSpec] = ()
+    ) -> None:
         self._worlds = worlds
         self._request = request
         self._compiler = compiler
+        self._brought = brought
         traits = worlds.traits()
         self._arch = traits.arch
         self._heap_bytes = traits.heap_bytes
@@ -87,7 +91,7 @@ class DeviceBench:
         found: list[list[Case]] = []
         for case in cases:
             last = [*first, *found[-1]] if found else []
-            fits = found and len(last) < MOST_TOGETHER and heap_bytes_to_measure([*last, case]) <= room
+            fits = found and len(last) < MOST_TOGETHER and heap_bytes_to_measure([*last, case], self._brought) <= room
             if fits:
                 found[-1].append(case)
             else:
@@ -98,7 +102,7 @@ class DeviceBench:
     def measured(self, cases: Sequence[Case], samples: int) -> list[Measured]:
         contestants, rows = [], {}
         for case in cases:
-            spec = kernel_of(case)
+            spec = kernel_of(case, self._brought)
             try:
                 made: Executable = self._compiler.executable(spec, case, self._arch)
             except (CompilationError, RuntimeError, ValueError) as error:

@@ -1,7 +1,8 @@
 """The kernels and tunings that a search tries for a case: each different code or launch once.
 
 A first grid is coarse; near(..) are the steps beside one that did well. What would compile to the same code and launch
-the same grid as another candidate is left out, so small sizes have few candidates.
+the same grid as another candidate is left out, so small sizes have few candidates. Of a kernel that the request brings
+all that it names are tried: of an entry in YAML each combination of its parameters.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from cases.case import Case
+from cases.gathered import gathered
 from cases.ops import collective
-from kernels.catalogue import takes_push, tuning_of
+from kernels.catalogue import is_known, takes_push, tuning_of
 from kernels.spec import KernelSpec, refuses
 from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of, with_step
 from kernels.tuning import MAX_BLOCKS, MAX_THREADS, MIN_THREADS, Step
 from memory.fabric import Traits
+from runner.case.bringing import Brought
 from symlab.speed.predict.profiles import kernel_of
 from symlab.speed.tune import matmul_tunings
 
@@ -33,11 +36,20 @@ MOST_LOADS = 8192
 
 
 class Candidates:
-    """What a search tries for one case: base is the case, whose algorithm does not matter."""
+    """What a search tries for one case: base is the case, whose algorithm does not matter.
 
-    def __init__(self, base: Case, algorithms: Sequence[str], traits: Traits) -> None:
+    brought: kernels of the user's own, which algorithms names, too. Those of one entry stand together, and its first
+    one stands for all of them, as the catalogue's own tuning does for others.
+    """
+
+    def __init__(self, base: Case, algorithms: Sequence[str], traits: Traits, brought: Sequence[Brought] = ()) -> None:
         self.op = base.op
-        self.algorithms = tuple(algorithms)
+        self.brought = {one.spec.algorithm: one for one in brought}
+        entries = gathered((one.entry, one.spec.algorithm) for one in brought)
+        self.of_entry = {names[0]: names for names in entries.values()}
+        self.algorithms = tuple(name for name in algorithms if name not in self.brought or name in self.of_entry)
+        self.specs = tuple(one.spec for one in brought)
+        self._names = {one.place: name for name, one in self.brought.items()}
         self._base = base
         self._traits = traits
         self._seen: set[tuple[object, ...]] = set()
@@ -45,8 +57,8 @@ class Candidates:
         """Why the first one that can't run the case can't; "" if all can."""
 
     def own(self) -> list[Case]:
-        """Return the catalogue's kernels with their own tunings, those that take the case. Like every call, only what
-        no call returned before."""
+        """Return the catalogue's kernels with their own tunings and the first of each entry, those that take the case.
+        Like every call, only what no call returned before."""
         return self.named(self.algorithms)
 
     def first(self, earlier: Iterable[str] = ()) -> list[Case]:
@@ -54,12 +66,15 @@ class Candidates:
         return [*self.own(), *self.named(earlier), *self.grid(self.algorithms)]
 
     def grid(self, algorithms: Iterable[str]) -> list[Case]:
-        """Return the coarse grid of some of the algorithms."""
-        return self.named(self._grid(tuple(algorithms)))
+        """Return the coarse grid of some of the algorithms, and all of an entry among them."""
+        asked = tuple(algorithms)
+        own = [name for first in asked for name in self.of_entry.get(first, ())]
+        return self.named([*own, *self._grid([name for name in asked if name not in self.brought])])
 
     def near(self, names: Iterable[str]) -> list[Case]:
         """Return those one step beside the named ones."""
-        return self.named(one for name in names for one in self._beside(name))
+        ours = [name for name in names if self.case(name).algorithm not in self.brought]
+        return self.named(one for name in ours for one in self._beside(name))
 
     def _grid(self, algorithms: Sequence[str]) -> Iterator[str]:
         if self._base.gemm is not None:
@@ -99,20 +114,28 @@ class Candidates:
         found = []
         for name in names:
             case = self.case(name)
-            spec = kernel_of(case)
+            spec = self.spec(case)
             refusal = refuses(spec, collective(case.op), case, self._traits)
             if refusal is not None:
                 self.refusal = self.refusal or str(refusal)
                 continue
-            key = _key(spec, case)
+            key = _key(spec, case, self._traits.arch)
             if key not in self._seen:
                 self._seen.add(key)
                 found.append(case)
         return found
 
     def case(self, algorithm: str) -> Case:
-        """Return the case with an algorithm."""
-        return replace(self._base, algorithm=algorithm)
+        """Return the case with an algorithm, or with the brought kernel of a place."""
+        return replace(self._base, algorithm=self._names.get(algorithm, algorithm))
+
+    def spec(self, case: Case) -> KernelSpec:
+        """Return the kernel of a candidate."""
+        return kernel_of(case, self.specs)
+
+    def said(self, algorithm: str) -> str:
+        """Return what a table and command lines call a candidate: a brought kernel by its place."""
+        return self.brought[algorithm].place if algorithm in self.brought else algorithm
 
 
 def tuned(algorithm: str, threads: int, blocks: int, loads: int, push: bool) -> str:
@@ -121,12 +144,16 @@ def tuned(algorithm: str, threads: int, blocks: int, loads: int, push: bool) -> 
     return with_step(base_of(algorithm), step)
 
 
-def _key(spec: KernelSpec, case: Case) -> tuple[object, ...]:
+def _key(spec: KernelSpec, case: Case, arch: str) -> tuple[object, ...]:
     """What tells candidates apart: the algorithm, what its code depends on, and the launch.
 
     A kernel without barriers has its tuning's blocks in its code, too, beyond those that are launched: they are only
-    room, so that candidates that differ in nothing else count once.
+    room, so that candidates that differ in nothing else count once. A brought kernel's code is known once it is made.
     """
     launch = spec.launch(case)
+    if spec.made is not None and spec.arguments is not None and not is_known(spec.name):
+        code = spec.made(case, arch)
+        given = [spec.arguments(case, launch, rank) for rank in range(case.world_size)]
+        return spec.files, code.digest, code.entry, launch, repr(given), repr(spec.workspaces(case))
     choices = {name: value for name, value in spec.choices(case).items() if name != "max_blocks"}
     return base_of(spec.name), repr(sorted(choices.items())), launch.grid, launch.block

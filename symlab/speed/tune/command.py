@@ -33,7 +33,7 @@ from symlab.speed.tune.search import Found, NothingPassed, Search
 from symlab.speed.tune.state import PointFound, State, state_key
 from symlab.speed.tune.unseen import show_regret, unseen
 from symlab.speed.tune.verb import Options as Options
-from symlab.speed.tune.written import earlier_table, text_of, write
+from symlab.speed.tune.written import earlier_table, refuse_project, text_of, write
 from symlab.speed.tuned.table import EXHAUSTIVE, MODEL, Entry, Guess, Searched, slug_of
 
 SUFFIX = ".search"
@@ -99,6 +99,8 @@ class _Tuning:
 
     def run(self) -> int:
         """Search, run the finalists, write the table."""
+        if any(job.brought for job in self.jobs):
+            refuse_project(self.place)
         earlier = earlier_table(self.place, self.gpu)
         place = self.place.with_name(self.place.name + SUFFIX)
         state = State(
@@ -212,7 +214,8 @@ class _Tuning:
         for point in points:
             _, traits = bench.at(point.job)
             asked.append(candidates_of(point.job, point.case, traits))
-        make = self.seams.profiles or Profiles
+        brought = {spec.name: spec for point in points for spec in point.job.specs}
+        make = self.seams.profiles or functools.partial(Profiles, brought=tuple(brought.values()))
         profiler = make(points[0].job.request.cache_dir, traits.arch, bench.processes)
         try:
             left_s = functools.partial(self._left_of, begun + limit_s)
@@ -266,9 +269,12 @@ class _Tuning:
             how=how,
             model=model,
             ranked=len(ranking.us),
-            predicted=tuple(guesses),
+            predicted=tuple(Guess(candidates.said(one.name), one.us) for one in guesses),
         )
-        return PointFound(done.best, tuple(one for one in own if one not in done.failed), searched)
+        said = candidates.said
+        return PointFound(
+            tuple(map(said, done.best)), tuple(said(one) for one in own if one not in done.failed), searched
+        )
 
     # The finalists
 

@@ -31,6 +31,7 @@ from kernels.tuned_name import has_tuning, is_dependent_alone
 from kernels.tuning import ANY_SIZE
 from reports.record.bundle import begun, record_files
 from reports.record.intervals import median_interval
+from runner.case.bringing import is_place, recorded_place
 from symlab.speed.tune.halves import choosing, judging
 from symlab.speed.tuned.table import Entry, Figure, Searched
 
@@ -88,12 +89,12 @@ def best_own(case: Case, finalists: Sequence[Kept], factor: float) -> set[str]:
 
 def is_own(name: str) -> bool:
     """Return whether a kernel's name is that of the catalogue's own tuning."""
-    return not has_tuning(name) or is_dependent_alone(name)
+    return not is_place(name) and (not has_tuning(name) or is_dependent_alone(name))
 
 
 def is_ours(op: str, name: str) -> bool:
-    """Return whether a contestant's name is that of a kernel of the catalogue, and no library's."""
-    return is_known(f"{op}/{name}")
+    """Return whether a contestant's name is that of a kernel, the catalogue's or a brought one, and no library's."""
+    return is_place(name) or is_known(f"{op}/{name}")
 
 
 def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched, choice: str) -> Entry:
@@ -104,6 +105,8 @@ def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched, choice: 
     ours = [figure for figure, _ in figures if is_ours(case.op, figure.name)]
     others = [figure for figure in ours if figure.name != choice]
     libraries = [figure for figure, _ in figures if figure not in ours]
+    brought = [entry for one in finalists for entry in (one.record.request.brought or {}).values()]
+    digests = {str(entry["place"]): str(entry["digest"]) for entry in brought}
     return Entry(
         op=case.op,
         dtype=case.dtype,
@@ -119,6 +122,7 @@ def entry_of(case: Case, finalists: Sequence[Kept], searched: Searched, choice: 
         library=libraries[0] if libraries else None,
         searched=searched,
         records=tuple(one.digest for _, one in figures),
+        kernel=digests.get(choice, ""),
         gemm=case.gemm,
     )
 
@@ -130,7 +134,8 @@ def figure_of(record: Record) -> Figure | None:
         return None
     ordered = sorted(judging(samples))
     low, high = median_interval(len(ordered))
-    return Figure(record.case.algorithm, statistics.median(ordered), ordered[low], ordered[high], len(ordered))
+    name = recorded_place(record) or record.case.algorithm
+    return Figure(name, statistics.median(ordered), ordered[low], ordered[high], len(ordered))
 
 
 def score_of(record: Record) -> float | None:
@@ -240,7 +245,8 @@ def with_ranges(entries: Iterable[Entry]) -> tuple[Entry, ...]:
             meet = following is not None and following.from_bytes == one.up_to_bytes + 1
             middle = one.up_to_bytes if meet else math.isqrt(one.size_bytes * after)
             end = min(middle, ANY_SIZE, max(after - 1, one.size_bytes))
-            most = find(f"{one.op}/{one.choice.name}").limit_bytes(one.ranks)
+            name = one.choice.name
+            most = None if is_place(name) else find(f"{one.op}/{name}").limit_bytes(one.ranks)
             end = max(one.size_bytes, min(end, most if most is not None else end))
             found.append(replace(one, from_bytes=begin, up_to_bytes=end))
             begin = end + 1

@@ -158,8 +158,8 @@ def _names(point: Point, found: Sequence[PointFound]) -> tuple[str, ...]:
 
 def _taking(point: Point, names: Iterable[str]) -> tuple[str, ...]:
     """Those names whose kernels take the size."""
-    case = point.case
-    most = {name: find(f"{case.op}/{name}").limit_bytes(case.world_size) for name in names}
+    case, brought = point.case, {one.place: one.spec for one in point.job.brought}
+    most = {name: (brought.get(name) or find(f"{case.op}/{name}")).limit_bytes(case.world_size) for name in names}
     return tuple(name for name, limit in most.items() if limit is None or case.size_bytes <= limit)
 
 

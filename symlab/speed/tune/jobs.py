@@ -10,6 +10,7 @@ from typing import Any
 from cases.case import Counts
 from cases.stress import NO_STRESS
 from kernels.catalogue import specs_of
+from runner.case.bringing import ALL_VALUES, is_place
 from runner.command.plan import PreparedJob, prepare
 from runner.environment.repository import source_digests
 from runner.request.compose import ComposedJob, compose_job, compose_jobs
@@ -45,14 +46,21 @@ def searchable(job: ComposedJob) -> ComposedJob:
     names = request.algorithms if not isinstance(request.algorithms, str) else ()
     known = [spec.algorithm for spec in specs_of(request.op, "auto")]
     for name in names:
-        if name not in known:
+        if not is_place(name) and name not in known:
             raise RequestError(
                 f"{name} is no algorithm of {request.op} to be searched (algorithms), give some of {', '.join(known)}"
             )
     changes: dict[str, Any] = {"baselines": ()}
+    if names:
+        changes["algorithms"] = tuple(map(_with_parameters, names))
     if not request.sizes_given and request.op != "barrier" and request.gemm is None:
         changes |= {"sizes_bytes": SIZES, "sizes_given": True}
     return dataclasses.replace(job, request=dataclasses.replace(request, **changes))
+
+
+def _with_parameters(name: str) -> str:
+    """A place of an entry that chooses no parameter with all values of them."""
+    return f"{name}{ALL_VALUES}" if ".yaml:" in name and "@" not in name.rpartition(":")[2] else name
 
 
 FINALS_USUAL = {"launches": 1, "deadline_s": 10, "timing.samples": 30}
@@ -80,13 +88,16 @@ def composed_as(
     more: Sequence[str] = (),
     baselines: str = "none",
 ) -> ComposedJob:
-    """A job of the same settings with other algorithms and sizes. Inside hydra_over."""
+    """A job of the same settings with other algorithms and sizes. Inside hydra_over. names: also of brought kernels,
+    and places."""
+    places = {one.spec.algorithm: f"'{one.place}'" for one in job.brought}
+    asked = dict.fromkeys(places.get(name, f"'{name}'" if is_place(name) else name) for name in names)
     own = {one.partition("=")[0] for one in more}
     given = {line: line.lstrip("+~").partition("=")[0] for line in job.composed.overrides}
     lines = [line for line, key in given.items() if key not in own and _key_of(line) not in (*OURS, "baselines")]
     if job.request.gemm is None:
         lines.append(f"sizes.list=[{','.join(map(str, sizes))}]")
-    lines += [f"algorithms=[{','.join(dict.fromkeys(names))}]", f"baselines={baselines}", *more]
+    lines += [f"algorithms=[{','.join(asked)}]", f"baselines={baselines}", *more]
     if not any(key.partition(".")[0] == "track" for key in given.values()):
         lines.append("track=none")
     if "timing.limit" not in given.values():
@@ -127,6 +138,7 @@ def key_of(jobs: Sequence[PreparedJob], gpu: str, model: str) -> dict[str, Any]:
         "jobs": [
             {
                 "algorithms": list(job.request.algorithms),
+                "brought": {one.place: one.digest for one in job.brought},
                 "timing": {name: str(value) for name, value in dataclasses.asdict(job.request.timing).items()},
                 "fabric": str(job.request.fabric.name),
                 "multicast": job.request.fabric.multicast,

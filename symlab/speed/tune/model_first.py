@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cases.case import Case
+from kernels.spec import KernelSpec
 from kernels.tuned_name import base_of, has_tuning, is_dependent_alone, step_of
 from runner.gpu.names import gpu_names
 from runner.gpu.reading import gpu_type, type_of_device
@@ -109,12 +110,13 @@ def model_for(requests: Iterable[Request], device: str, given: str, folders: Seq
 @dataclass(slots=True)
 class Ranking:
     """What the model says of one case's candidates. failed: why some can't be compiled. unpredicted: those that only
-    the simulator failed with. asked: number of candidates that there are."""
+    the simulator failed with. asked: number of candidates that there are. brought: those beside the catalogue's."""
 
     us: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     unpredicted: dict[str, str] = field(default_factory=dict)
     asked: int = 0
+    brought: tuple[KernelSpec, ...] = ()
 
     @property
     def left_out(self) -> int:
@@ -148,7 +150,7 @@ class Ranking:
     def blocks_of(self, case: Case, name: str) -> int:
         """Return the number of blocks that a kernel is launched with for a case, whose algorithm does not matter."""
         mine = dataclasses.replace(case, algorithm=name)
-        return math.prod(kernel_of(mine).launch(mine).grid)
+        return math.prod(kernel_of(mine, self.brought).launch(mine).grid)
 
 
 def is_pushed(name: str) -> bool:
@@ -164,16 +166,17 @@ def rankings(
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Ranking]:
     """Return what the model says of each case's candidates: the catalogue's own, a grid of the algorithms that are not
-    far behind with these, then tunings beside the best two.
+    far behind with these, all of each entry, whose usual values are the same at all sizes, then tunings beside the best
+    two.
 
     left_s: seconds that are left for it; what there is no time for is left out, the catalogue's own tunings last.
     """
-    found = [Ranking() for _ in asked]
+    found = [Ranking(brought=one.specs) for one in asked]
     _ask([(ranking, one.own()) for ranking, one in zip(found, asked, strict=True)], model, profiler, left_s, say)
     grids = []
     for one, ranking in zip(asked, found, strict=True):
         limit_us = FAR * min(ranking.us.values(), default=math.inf)
-        near = [name for name in one.algorithms if ranking.us.get(name, 0.0) <= limit_us]
+        near = [name for name in one.algorithms if name in one.of_entry or ranking.us.get(name, 0.0) <= limit_us]
         grids.append((ranking, one.grid(near)))
     _ask(grids, model, profiler, left_s, say)
     beside = []

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ class Seams:
 
 def candidates_of(job: PreparedJob, case: Case, traits: Traits) -> Candidates:
     """Return what a search of a job tries for a case, whose algorithm does not matter."""
-    return Candidates(case, job.request.algorithms, traits)
+    return Candidates(case, job.request.algorithms, traits, job.brought)
 
 
 class OpenBench:
@@ -65,7 +66,7 @@ class OpenBench:
         from symlab.speed.tune.bench import DeviceBench, Worlds
 
         request = job.request
-        key = (request.fabric, request.world_size, request.timing)
+        key = (request.fabric, request.world_size, request.timing, [one.place for one in job.brought])
         if self._key != key:
             self._close_world()
             self._compiler = self._compiler or Compiler(request.cache_dir, self.processes)
@@ -73,7 +74,7 @@ class OpenBench:
             self._worlds = make(request, lambda line: print(line, file=sys.stderr, flush=True))
             self._key = key
             self._traits = self._worlds.traits()
-            make_bench = self._seams.bench or DeviceBench
+            make_bench = self._seams.bench or partial(DeviceBench, brought=job.specs)
             self._bench = make_bench(self._worlds, request, self._compiler)
         assert self._bench is not None
         assert self._traits is not None

@@ -30,6 +30,9 @@ def drawn(candidates: Candidates, count: int, seed: int) -> list[Case]:
         if len(found) == count:
             break
         algorithm = chance.choice(algorithms)
+        if algorithm in candidates.of_entry:
+            found += candidates.named([chance.choice(candidates.of_entry[algorithm])])
+            continue
         threads, blocks, loads = chance.choice(THREADS), chance.choice(BLOCKS), chance.choice(LOADS)
         push = chance.random() < 0.5 and takes_push(f"{candidates.op}/{algorithm}")
         if threads * loads <= MOST_LOADS:

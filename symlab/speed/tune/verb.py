@@ -70,8 +70,9 @@ class Options(Overrides):
 def tune(options: Options, given: tuple[str, ...], tools: Any) -> int:
     """Search the best kernel and tuning for each size, for algorithms=best.
 
-    OVERRIDES are those of symlab run, an op at least; algorithms are the project's own. Where no sizes are given, they
-    are the powers of four from 1K to 256M. It needs GPUs.
+    OVERRIDES are those of symlab run, an op at least; algorithms are the project's own, and entries of YAML files, of
+    which all parameters are searched. Where no sizes are given, they are the powers of four from 1K to 256M. It needs
+    GPUs.
     """
     if options.regret and (options.overrides or options.unseen):
         raise RequestError("--regret only reads records (--regret), leave overrides and --unseen out")

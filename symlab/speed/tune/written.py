@@ -12,7 +12,7 @@ from reports.table.sheet import one_here
 from reports.table.text import counted
 from runner.request_error import RequestError
 from symlab.speed.tune.entries import Kept, merged, ranges_in
-from symlab.speed.tuned.table import UNIT, Entry, Table, digest_of, read, size_text
+from symlab.speed.tuned.table import FOLDER, UNIT, Entry, Table, digest_of, read, size_text
 
 
 def text_of(entries: Sequence[Entry]) -> str:
@@ -37,6 +37,12 @@ def _row(one: Entry) -> dict[str, str]:
         "timed": str(one.searched.timed),
         "found": one.searched.how,
     }
+
+
+def refuse_project(place: Path) -> None:
+    """RequestError for a table of the project, which can't name a kernel of the user's own."""
+    if place.absolute().parent.resolve() == FOLDER:
+        raise RequestError(f"{place} is a table of the project, which has its kernels alone (-o), give a file of yours")
 
 
 def earlier_table(place: Path, gpu: str) -> Table | None:

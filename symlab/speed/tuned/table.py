@@ -25,7 +25,7 @@ from cases.gathered import gathered
 from cases.ops import OPS, collective
 from cases.record.reading import contents
 from kernels.catalogue import find
-from kernels.spec import refuses
+from kernels.spec import KernelSpec, refuses
 from kernels.tuned_name import base_of
 from kernels.tuning import ANY_SIZE, MAX_WORLD_SIZE
 from memory.fabric import Traits
@@ -47,6 +47,9 @@ WAYS = {
     MODEL: "a model of times ranked all candidates, and only those that it ranked best were measured",
 }
 """How the search of a case went about it."""
+
+PLACE = ":"
+"""What the name of a kernel of the user's own has, its place, and no other one."""
 
 _GPU = re.compile(r"\b([a-z]{0,4}\d{1,4})\b", re.IGNORECASE)
 
@@ -95,8 +98,9 @@ class Entry:
     """A choice for cases of from_bytes to up_to_bytes, searched at size_bytes.
 
     runner_up is the second best, None if there was one contestant; library the best of other libraries beside it, None
-    if none was measured. records are digests of the records that the figures are from. gemm, of an op that multiplies,
-    is the (M, N, K) that it is for, and no other ones (Case.gemm); the sizes are then all those of C.
+    if none was measured. records are digests of the records that the figures are from. A choice that is a kernel of the
+    user's own is named by its place, and kernel is the digest of its files, else "". gemm, of an op that multiplies, is
+    the (M, N, K) that it is for, and no other ones (Case.gemm); the sizes are then all those of C.
     """
 
     op: str
@@ -113,6 +117,7 @@ class Entry:
     library: Figure | None
     searched: Searched
     records: tuple[str, ...]
+    kernel: str = ""
     gemm: tuple[int, int, int] | None = None
 
     @property
@@ -142,10 +147,10 @@ class Table:
     place: str = ""
     digest: str = ""
 
-    def choice(self, case: Case, arch: str, gpu: str = "") -> Choice:
+    def choice(self, case: Case, arch: str, gpu: str = "", brought: Mapping[str, KernelSpec] | None = None) -> Choice:
         """Return what to run for a case, whose algorithm does not matter, on GPUs of an architecture.
 
-        gpu: the type of the GPUs that it runs on; "" for simulated ones of no type.
+        gpu: the type of the GPUs that it runs on; "" for simulated ones of no type. brought: kernels by their places.
         ValueError, in one line, if no entry has a kernel that takes the case, and for M, N and K that were not
         searched: their tiles may come in another number of waves.
         """
@@ -157,7 +162,7 @@ class Table:
         traits = Traits("ideal", arch, case.world_size, 1 << 40, multicast=True)
         reasons: dict[str, None] = {}
         for entry in sorted(entries, key=lambda one: _distance(one, case)):
-            spec = find(f"{case.op}/{entry.choice.name}")
+            spec = (brought or {}).get(entry.choice.name) or find(f"{case.op}/{entry.choice.name}")
             mine = replace(case, algorithm=spec.algorithm)
             refusal = refuses(spec, collective(case.op), mine, traits)
             if refusal is None:
@@ -193,7 +198,8 @@ class Table:
             "figures": FIGURES,
             "made": dict(self.made),
             "entries": [
-                {key: value for key, value in asdict(one).items() if key != "gemm" or value} for one in self.entries
+                {key: value for key, value in asdict(one).items() if key not in ("kernel", "gemm") or value}
+                for one in self.entries
             ],
         }
 
@@ -256,6 +262,8 @@ def read(path: Path) -> Table:
     try:
         content = contents(path, MAX_BYTES)
         found = decoded(_Document, _of_this_version(content), "table")
+        if path.resolve().parent == FOLDER and any(one.kernel for one in found.entries):
+            raise ValueError("a table of the project names a kernel that is not the project's")
         for key, value, wanted in _wrong(found):
             raise ValueError(f"table.{key} is {_brief(value)}, give {wanted}")
     except ValueError as error:
@@ -333,11 +341,19 @@ def _wrong_entry(one: Entry) -> Iterator[Wrong]:
         len(one.gemm) != 3 or min(one.gemm) < 1 or one.gemm[0] * one.gemm[1] * ITEMSIZES[one.dtype] != one.size_bytes
     ):
         yield "gemm", one.gemm, f"M, N and K, whose C has {one.size_bytes} bytes"
+    if bool(one.kernel) != (PLACE in one.choice.name):
+        yield "kernel", one.kernel, "the digest of a kernel with a place, and of no other one"
+    elif not one.kernel:
+        yield from _wrong_kernel(one.op, one.choice.name)
+
+
+def _wrong_kernel(op: str, name: str) -> Iterator[Wrong]:
+    """Yield a name that no kernel of the catalogue has, with its own tuning or another."""
     try:
-        find(f"{one.op}/{base_of(one.choice.name)}")
-        find(f"{one.op}/{one.choice.name}")
+        find(f"{op}/{base_of(name)}")
+        find(f"{op}/{name}")
     except ValueError as error:
-        yield "choice.name", one.choice.name, f"a kernel ({error})"
+        yield "choice.name", name, f"a kernel ({error})"
 
 
 def _brief(value: object) -> str:

@@ -93,6 +93,7 @@ class Finals:
         store = Store(self.folder / f"run{len(list(self.folder.glob('run*')))}")
         for job in prepare(given, composed, machine=machine).jobs:
             number, asked = job.composed.number, job.composed.request
+            brought = {one.spec.algorithm: {"place": one.place, "digest": one.digest} for one in job.brought}
             table = read(Path(asked.tuned)) if "best" in asked.algorithms else None
             for size in asked.sizes_bytes:
                 case = Case("all_reduce", "best", "bfloat16", "float32", "sum", size, 2)
@@ -103,7 +104,7 @@ class Finals:
                     us *= self.worse if name == chosen else 1.0
                     made = record(name, size, world_size=2, samples_us=[[us * part for part in TURNS]] * 2)
                     kernel = {"chosen": {"by": "best", "algorithm": name, "searched": {"size_bytes": 1 << 10}}}
-                    more = {"kernel": kernel if name == chosen else None}
+                    more = {"kernel": kernel if name == chosen else None, "brought": brought}
                     made = with_request(with_environment(made, gpus=({"model": GPU},)), job=number, **more)
                     store.write(made, f"{number:02d}")
         return store.folder
