@@ -37,7 +37,7 @@ MAX_IDS = 3
 REDRAWN_A_SECOND = 4
 
 LONGEST_S = 3600.0
-"""Seconds of the past by which the time to come is estimated: a case takes less."""
+"""Seconds of the past by which the time to come is estimated. While cases take longer, none is shown."""
 
 
 class Console:
@@ -137,15 +137,19 @@ class Console:
         settled = record.status in (PASSED, REFUSED)
         self._progress.done += 1
         self._progress.failed += not settled and not record.is_late_library
-        self._redraw(work_of(record.case))
+        work = work_of(record.case)
+        self._redraw(*((0, work) if record.status == REFUSED else (work, 0)))
         if settled and self._live is not None and (record.status == PASSED or self._progress.total > MANY_CASES):
             return
         self.say(self._line(record))
 
-    def _redraw(self, work: int = 0) -> None:
-        """Draw the bar anew. work: what was done meanwhile."""
+    def _redraw(self, done: int = 0, dropped: int = 0) -> None:
+        """Draw the bar anew. done, dropped: the work that was done meanwhile, and what need not be done, which says
+        nothing of the time that the rest takes."""
         if self._live is not None:
-            self._live.update(self._live.task_ids[0], description=self._progress.line(), advance=work)
+            (task,) = self._live.tasks
+            total = (task.total or 0) - dropped
+            self._live.update(task.id, description=self._progress.line(), advance=done, total=total)
 
     def _line(self, record: Record) -> str:
         """A case's line: "[3/24] two_shot 64K n8 PASSED 12.30 us". failures prints the details of a

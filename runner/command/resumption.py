@@ -14,6 +14,7 @@ from runner.command.console import Console
 from runner.command.plan import Command
 from runner.command.recorded_jobs import UNTRACKED
 from runner.command.unfinished_cases import Left
+from runner.environment.packages import canonical
 from runner.records.command_json import CommandDocument, exit_code_for
 
 
@@ -25,24 +26,27 @@ def changed_since(left: Left, command: Command, now: RecordedEnvironment) -> lis
         return []
     today = {one.spec.algorithm: one.digest for job in command.jobs for one in job.brought}
     today |= {job.custom.case.algorithm: job.custom.digest for job in command.jobs if job.custom is not None}
-    said = [(record.case.op, *pair) for record in records for pair in (record.request.brought or {}).items()]
-    others = [f"{op}/{name}" for op, name, one in said if today.get(name) not in (None, one.get("digest"))]
+    brought = [(record.case.op, *pair) for record in records for pair in (record.request.brought or {}).items()]
+    others = [f"{op}/{name}" for op, name, one in brought if today.get(name) not in (None, one.get("digest"))]
     lines = [f"kernel {name}: its files changed" for name in dict.fromkeys(others)]
-    was, today_is = map(_code, (max(records, key=lambda one: one.started).environment, now))
-    names = sorted(name for name in {*was, *today_is} if was.get(name) != today_is.get(name))
-    return [f"{name}: {str(today_is.get(name))[:19]}, was {str(was.get(name))[:19]}" for name in names] + lines
+    said: list[tuple[str, Any, Any]] = []
+    for was, is_now in zip(*map(_code, (max(records, key=lambda one: one.started).environment, now)), strict=True):
+        names = sorted({*was, *is_now}) if was and is_now else ()  # one alone: it was not captured in the other
+        said += [(name, is_now.get(name), was.get(name)) for name in names if is_now.get(name) != was.get(name)]
+    return [f"{name}: {str(new)[:19]}, was {str(old)[:19]}" for name, new, old in said] + lines
 
 
-def _code(environment: RecordedEnvironment) -> dict[str, Any]:
-    """What counts as code: versions and digests by name, such as "package torch"."""
-    git = environment.git or {}
-    return {
-        "commit": git.get("commit"),
-        "uncommitted changes": git.get("diff_digest"),
-        "Python": (environment.python or {}).get("version"),
-        **{f"sources {name}": digest for name, digest in (environment.sources or {}).items()},
-        **{f"package {name}": version for name, version in (environment.packages or {}).items()},
-    }
+def _code(environment: RecordedEnvironment) -> tuple[dict[str, Any], ...]:
+    """What counts as code: versions and digests by name, such as "package torch", by kind. Records of before name
+    packages that are not installed, too, some in other letters."""
+    git, python = environment.git or {}, environment.python or {}
+    packages = {f"package {canonical(name)}": one for name, one in (environment.packages or {}).items() if one}
+    return (
+        {"commit": git.get("commit"), "uncommitted changes": git.get("diff_digest")} if git else {},
+        {"Python": python.get("version")} if python else {},
+        {f"sources {name}": digest for name, digest in (environment.sources or {}).items()},
+        packages,
+    )
 
 
 def console_of(left: Left, command: Command, changed: Sequence[str], is_quiet: bool) -> Console:

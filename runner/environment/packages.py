@@ -14,7 +14,7 @@ _FIELD = re.compile(r"^(Name|Version): *(\S+)", re.MULTILINE)
 
 
 def installed(paths: Sequence[str] | None = None) -> dict[str, str]:
-    """Return versions by name, sorted. Names are as indexes compare them: in small letters, with dashes.
+    """Return versions by canonical name, sorted.
 
     If a distribution is installed twice, the first one on the path counts, as for imports. paths: sys.path by default.
     """
@@ -22,8 +22,13 @@ def installed(paths: Sequence[str] | None = None) -> dict[str, str]:
     for distribution in metadata.distributions() if paths is None else metadata.distributions(path=list(paths)):
         fields = _fields(distribution)
         if "Name" in fields and "Version" in fields:
-            found.setdefault(re.sub(r"[-_.]+", "-", fields["Name"]).lower(), fields["Version"])
+            found.setdefault(canonical(fields["Name"]), fields["Version"])
     return dict(sorted(found.items()))
+
+
+def canonical(name: str) -> str:
+    """Return a distribution's name as indexes compare it: in small letters, with dashes."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _fields(distribution: metadata.Distribution) -> dict[str, str]:

@@ -152,6 +152,20 @@ def test_the_bar_of_a_terminal_stays_below_the_lines_and_is_taken_away(monkeypat
     assert "4/6 2 failed job 4/14 one_shot 1K n4" in drawn
 
 
+def test_refused_cases_say_nothing_of_the_time_that_others_take(monkeypatch):
+    now_s = [0.0]
+    monkeypatch.setattr("rich.console.monotonic", lambda: now_s[0])
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    with Console(out) as console:
+        console.begin(cases(80))
+        for record in [refused()] * 40 + [passed()] * 5:
+            now_s[0] += 60.0 if record.status == "PASSED" else 0.0
+            console.finished(record)
+    times = re.findall(r"\d+:\d\d(?= )", re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", out.getvalue()))
+    assert times[-1] == "35:00", times
+
+
 @pytest.mark.slow
 def test_a_command_of_many_cases_ends_with_a_summary_and_names_the_command_for_all(symlab, script):
     script.outcomes = {"two_shot-float32-float32-sum-n2-2048B": BAD}

@@ -6,15 +6,18 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 
 from cases.record.record import load
+from cases.record.request import RecordedEnvironment
 from reports.record.seal import MANIFEST, broken
 from runner.__main__ import main
 from runner.command import unfinished_cases
 from runner.command.resume import resume
+from runner.command.resumption import changed_since
 from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON
 from runner.records.command_json import command_document_of as document_of
@@ -429,4 +432,24 @@ def test_a_real_sweep_that_was_interrupted_and_killed_and_resumed_is_as_a_whole_
     assert broken(records) == []
     audit = ran("-m", "reports", "audit", str(records), "--rerun", "12", cwd=folder, timeout=None)
     assert audit.returncode == 0, audit.stdout
-    assert " was resumed, " in audit.stdout
+
+
+def test_code_that_changed_is_named_and_what_one_side_alone_captured_is_not():
+    def said(was, is_now):
+        environments = [RecordedEnvironment(**one) for one in (was, is_now)]
+        left = SimpleNamespace(kept=[SimpleNamespace(record=replace(synthetic_record(), environment=environments[0]))])
+        return changed_since(left, SimpleNamespace(jobs=()), environments[1])
+
+    was = {
+        "git": {"commit": "a", "diff_digest": None},
+        "packages": {"ml_dtypes": "0.5", "nccl": None, "gone": "1", "torch": "2.11"},
+        "sources": {"cases": "sha256:1"},
+    }
+    is_now = {
+        "git": {"commit": "b", "diff_digest": None},
+        "packages": {"ml-dtypes": "0.5", "new": "2", "torch": "2.13"},
+        "sources": {"cases": "sha256:2"},
+    }
+    assert said(was, was) == []
+    same_text("\n".join(said(was, is_now)))
+    assert said({}, is_now) == said(was, {}) == []
