@@ -3,6 +3,7 @@ its errors on cases that the constants were not fitted to, and the regret of its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import Any
@@ -74,12 +75,13 @@ class Row:
 class Score:
     """All rows, the constants fitted to all cases of the sets fitted_to, and how far measured times are from
     predictions that were left out: (from, to) of measured / predicted by regime. gpu and cases are of these sets;
-    apart: the other sets that have cases, which nothing is fitted to."""
+    apart: the other sets that have cases, which nothing is fitted to, and what share of their cases is within these
+    intervals."""
 
     gpu: str
     cases: int
     fitted_to: tuple[str, ...]
-    apart: tuple[str, ...]
+    apart: dict[str, float]
     constants: Fitted
     intervals: dict[str, tuple[float, float]]
     rows: tuple[Row, ...]
@@ -100,8 +102,22 @@ def scored(cases: Sequence[Measured]) -> Score:
     if missing := sorted(set(FITTED_TO) - found):
         raise ValueError(f"no timed case of {' and '.join(missing)}, which the model's constants are fitted to")
     rows = tuple(_row(split, cases if split in APART else known) for split in SPLITS)
-    apart = tuple(sorted(found - set(FITTED_TO)))
-    return Score(known[0].gpu, len(known), tuple(FITTED_TO), apart, fitted(known), intervals(known), rows)
+    constants, within = fitted(known), intervals(known)
+    apart = {
+        name: share_within([one for one in cases if one.published == name], constants, within)
+        for name in sorted(found - set(FITTED_TO))
+    }
+    return Score(known[0].gpu, len(known), tuple(FITTED_TO), apart, constants, within, rows)
+
+
+def share_within(cases: Sequence[Measured], constants: Fitted, within: Mapping[str, tuple[float, float]]) -> float:
+    """Return the share of cases whose measured time is in its interval: (from, to) of measured / predicted by
+    regime."""
+    times = times_us(columns([one.terms for one in cases]), astuple(constants))
+    bounds = [within.get(one.terms.regime(constants), (math.inf, 0.0)) for one in cases]
+    ratios: list[float] = [one.time_us / us for one, us in zip(cases, times.tolist(), strict=True)]
+    inside = [low <= ratio <= high for ratio, (low, high) in zip(ratios, bounds, strict=True)]
+    return sum(inside) / len(inside)
 
 
 def fitted(cases: Sequence[Measured]) -> Fitted:

@@ -50,13 +50,14 @@ def shown(score: Score, width: int | None) -> str:
 def captions(score: Score) -> list[str]:
     """Return what stands below the table."""
     constants = score.constants
+    apart = ", ".join(f"{name} {100 * share:.0f} %" for name, share in score.apart.items())
     regimes = ", ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in score.intervals.items())
     return [
         f"fitted to all {score.cases} cases of {' and '.join(score.fitted_to)}: "
         f"begin {constants.begin_us:.3f} us, cold {constants.cold_us:.3f} us; of dependent launches "
         f"path {constants.dependent_path:.3f}, cold {constants.dependent_cold_us:.3f} us",
         f"measured / predicted of 90 % of the cases, op and algorithm left out: {regimes}",
-        f"published sets that nothing was fitted to: {', '.join(score.apart) or 'none'}",
+        f"published sets that nothing was fitted to, and their cases within these intervals: {apart or 'none'}",
     ]
 
 

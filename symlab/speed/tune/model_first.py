@@ -100,7 +100,8 @@ def model_for(requests: Iterable[Request], device: str, given: str, folders: Seq
         )
     for one in requests:
         if one.gemm is not None:
-            raise RequestError(f"the model does not rank tunings of {one.op} (--gpu), leave it out")
+            how = " (--gpu), leave it out" if given else ""
+            raise RequestError(f"the model does not rank tunings of {one.op}{how}")
         fabric = dataclasses.replace(one.fabric, gpu=found.limits)
         check_predictable(dataclasses.replace(one, fabric=fabric, algorithms="auto"))
         check_type(found, one)

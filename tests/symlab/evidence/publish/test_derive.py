@@ -204,7 +204,7 @@ def test_the_commands_of_the_page_publish_a_machine_and_a_second_day_of_another(
     assert "On other days: [h200-x2-2026-11-24](h200-x2-2026-11-24/table.md); all of them: `symlab history" in text
 
     score = scores[-1]
-    assert score.apart == ("h100-x2", "h200-x2-2026-11-24")
+    assert list(score.apart) == ["h100-x2", "h200-x2-2026-11-24"]
     rows = {row.split: row for row in score.rows}
     for title in ("another day", "another GPU type, floors only"):
         assert rows[title].errors.cases == 6

@@ -10,7 +10,7 @@ from runner.request.experiments import CONF
 from symlab.speed.predict import published
 from symlab.speed.predict.evidence import COMMAND, Measured
 from symlab.speed.predict.model import Fitted, Terms
-from symlab.speed.predict.score import errors_of, left_out, regret_of, scored
+from symlab.speed.predict.score import errors_of, left_out, regret_of, scored, share_within
 from symlab.speed.predict.splits import FITTED_TO, SCORED_RANKS, SPLITS, UNSEEN_ALGORITHM, UNSEEN_SERIES, known_cases
 from symlab.speed.predict.stored_score import PLACE, README, sheet, stored, with_table
 
@@ -108,7 +108,20 @@ def test_another_day_and_gpu_are_scored_where_there_are_records_and_nothing_is_f
     assert rows["another day"].errors.median == pytest.approx(1 / 3)
     assert rows["other numbers of GPUs"].errors.largest == pytest.approx(0.75)
     assert rows["another GPU type, floors only"].errors.largest == pytest.approx(0.5)
-    assert found.apart == ("h100-x2", "h200-x2-2026-12-01", "h200-x8")
+    assert list(found.apart) == ["h100-x2", "h200-x2-2026-12-01", "h200-x8"]
+
+
+def test_the_share_of_cases_in_their_intervals_is_by_regime():
+    constants = Fitted(0.9, 0.0, 1.0, 0.0)
+    small, large = (_case(size=size) for size in (1 << 10, 1 << 28))
+    regimes = [one.terms.regime(constants) for one in (small, large)]
+    assert len(set(regimes)) == 2
+    cases = [
+        replace(one, time_us=by * one.terms.time_us(constants)) for one in (small, large) for by in (0.8, 1.0, 1.2)
+    ]
+    within = dict(zip(regimes, [(0.9, 1.3), (0.9, 1.1)], strict=True))
+    assert share_within(cases, constants, within) == pytest.approx(3 / 6)
+    assert share_within(cases, constants, {regimes[0]: (0.9, 1.3)}) == pytest.approx(2 / 6)
 
 
 def _pairs(*times, size=1024):
