@@ -15,7 +15,7 @@ import numpy as np
 
 from simulator.clock.book import READ, WRITTEN, Book
 from simulator.clock.costs import Costs
-from simulator.clock.meetings import Meetings
+from simulator.clock.meetings import UNPLANNED, Meetings
 from simulator.clock.path import path_of
 from simulator.clock.plan import AccessPlan, Plan
 from simulator.clock.profile import LaunchProfile
@@ -40,7 +40,6 @@ _MAX_STAMP = 1 << 30
 ANY = 0
 """The key of looks by any instruction."""
 _ACQUIRES = frozenset({"acquire", "acq_rel"})
-_NO_PLAN = AccessPlan((), (), -1, True, (), False)
 _ACTIONS = {
     "load": "read",
     "store": "write",
@@ -149,7 +148,7 @@ class Clock(Meetings):
         run = self.running[event.launched]
         warps = self.warps_of(run, event.lanes)
         instruction, action = event.instruction, event.action
-        plan = run.block.accesses.get(id(instruction), _NO_PLAN)
+        plan = run.block.accesses.get(id(instruction), UNPLANNED)
         is_look = plan.strong and (
             action == "load" or (instruction.opcode == "atom" and not _ACQUIRES.isdisjoint(instruction.qualifiers))
         )
@@ -187,10 +186,13 @@ class Clock(Meetings):
         """The kind of a step, one for all warps or one a warp: remote where one of its lanes goes to another rank."""
         if event.space == "multicast":
             return KIND["switch_load"]
+        return np.where(self._are_remote(event, warps), KIND[remote], KIND[own])
+
+    def _are_remote(self, event: Access, warps: Warps) -> Any:
+        """Whether lanes go to another rank, one answer for all warps or one a warp."""
         if isinstance(event.viewer, int) and isinstance(event.target, int):
-            return KIND[own if event.viewer == event.target else remote]
-        is_remote = np.broadcast_to(np.not_equal(event.viewer, event.target), len(event.lanes))
-        return np.where(warps.any(is_remote), KIND[remote], KIND[own])
+            return event.viewer != event.target
+        return warps.any(np.broadcast_to(np.not_equal(event.viewer, event.target), len(event.lanes)))
 
     def _load(self, run: Running, warps: Warps, event: Access, plan: AccessPlan) -> None:
         """A weak load, or one through the switch."""
@@ -215,13 +217,7 @@ class Clock(Meetings):
     def _note_stores(self, run: Running, warps: Warps, event: Access) -> None:
         """Stores are outstanding until a fence."""
         run.fenced[warps.at] = False
-        if event.space == "multicast":
-            run.outstanding[warps.at] = True
-        elif isinstance(event.viewer, int) and isinstance(event.target, int):
-            run.outstanding[warps.at] |= event.viewer != event.target
-        else:
-            is_remote = np.broadcast_to(np.not_equal(event.viewer, event.target), len(event.lanes))
-            run.outstanding[warps.at] |= warps.any(is_remote)
+        run.outstanding[warps.at] |= event.space == "multicast" or self._are_remote(event, warps)
 
     def _store(self, run: Running, warps: Warps, event: Access, plan: AccessPlan) -> None:
         """A strong store, an atomic operation, or one through the switch: others may look for it."""
@@ -361,7 +357,7 @@ class Clock(Meetings):
         run = self.running[event.launched]
         if event.kind != "thread":
             return
-        plan = run.block.accesses.get(id(event.instruction), _NO_PLAN)
+        plan = run.block.accesses.get(id(event.instruction), UNPLANNED)
         self._fence(run, self.warps_of(run, event.lanes), event.scope, plan)
 
     def _fence(self, run: Running, warps: Warps, scope: str, plan: AccessPlan) -> None:

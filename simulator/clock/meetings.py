@@ -23,7 +23,7 @@ from simulator.observe.lanes import Ids, ids_of
 
 _ARRIVALS = frozenset({"arrive", "arrive_drop"})
 _WAITS = frozenset({"try_wait", "test_wait"})
-_UNPLANNED = AccessPlan((), (), -1, True, (), False)
+UNPLANNED = AccessPlan((), (), -1, True, (), False)
 
 
 class Meetings(Timer):
@@ -111,7 +111,7 @@ class Meetings(Timer):
         blocks = lanes // run.launched.block
         if event.target_blocks is not None:
             blocks = blocks - blocks % run.launched.grid + event.target_blocks
-        plan = run.block.accesses.get(id(event.instruction), _UNPLANNED)
+        plan = run.block.accesses.get(id(event.instruction), UNPLANNED)
         if event.operation in _ARRIVALS:
             self._arrive(run, lanes, blocks, event, plan)
         elif event.operation in _WAITS:
@@ -172,7 +172,7 @@ class Meetings(Timer):
     def _issue(self, run: Running, event: CopyMoment) -> None:
         """A copy begins: when it is over is known at once."""
         warps = Warps(event.lanes, run.launched.block)
-        plan = run.block.accesses.get(id(event.instruction), _UNPLANNED)
+        plan = run.block.accesses.get(id(event.instruction), UNPLANNED)
         start, before = run.moment(self.steps, warps, plan.needs, plan.arrived)
         viewer = int(event.ranks[0])
         kind = self._copy_kind(event, viewer)
@@ -231,7 +231,7 @@ class Meetings(Timer):
             return
         run = self.running[event.launched]
         warps = Warps(event.lanes, run.launched.block)
-        plan = run.block.accesses.get(id(event.instruction), _UNPLANNED)
+        plan = run.block.accesses.get(id(event.instruction), UNPLANNED)
         time, before = run.moment(self.steps, warps, plan.needs, plan.arrived)
         remote = warps.any((event.targets != event.ranks) & (event.taken > 0))
         time = time + np.where(remote, self.costs.remote_load, self.costs.lane_copy)

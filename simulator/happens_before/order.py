@@ -44,12 +44,11 @@ from simulator.happens_before.running import (
     Links,
     Mask,
     Running,
-    as_ids,
     whole_blocks,
 )
 from simulator.happens_before.shadow import Epochs
 from simulator.happens_before.streams import RankStreams
-from simulator.observe.lanes import Group
+from simulator.observe.lanes import Group, ids_of
 
 CTA, CLUSTER, GPU, SYS = range(4)
 _MOST_OWED = 256
@@ -555,7 +554,7 @@ class Order:
         """Barriers of whole blocks: each thread knows all that its block knows and did."""
         size = run.launched.block
         if not whole_blocks(lanes, size):
-            ids = as_ids(lanes)
+            ids = ids_of(lanes)
             blocks, groups, counts = np.unique(run.blocks_of(ids), return_inverse=True, return_counts=True)
             groups = groups.reshape(-1)
             self.merge_each(run, ids, self.gather_each(run, ids, groups, stamp)[groups])

@@ -12,7 +12,7 @@ from simulator.happens_before.clocks import BLOCK_MASK, BLOCK_SHIFT, RANK_SHIFT
 from simulator.happens_before.extras import GENERIC, Numbers
 from simulator.happens_before.shadow import Shadow
 from simulator.happens_before.spare import Spare
-from simulator.observe.lanes import Group, Launched, ids_of
+from simulator.observe.lanes import Group, Launched
 
 WARP = 32
 NEVER = np.iinfo(np.int64).max >> 1
@@ -325,11 +325,6 @@ and the stamps up to which each knows its own accesses."""
 def whole_blocks(lanes: Group, block: int) -> bool:
     """Return whether lanes are all threads of neighbouring blocks."""
     return isinstance(lanes, range) and lanes.start % block == 0 and lanes.stop % block == 0
-
-
-def as_ids(lanes: Group) -> Numbers:
-    """Return the lanes' numbers."""
-    return ids_of(lanes)
 
 
 Mask = npt.NDArray[np.bool_]

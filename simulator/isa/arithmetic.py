@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Run, fill, operation, ufunc_builder, value_builder
+from simulator.isa.registry import (
+    DTYPES,
+    INTEGER,
+    Binder,
+    LaneFrame,
+    Run,
+    fill,
+    operation,
+    ufunc_builder,
+    value_builder,
+)
 from simulator.isa.spaces import symbol_reader
 from simulator.number import numbers
 from simulator.ptx.ir import CLOCKS, Immediate, Instruction, Register, Symbol, Vector
@@ -14,15 +24,12 @@ from simulator.ptx.ir import CLOCKS, Immediate, Instruction, Register, Symbol, V
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
 
 
-_WHOLE: dict[str, Any] = {"add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum}
-_BITWISE: dict[str, Any] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
-
-
 def _register_integers() -> None:
     for name in _INTEGERS:
         kind = DTYPES[name]
-        for opcode, function in _WHOLE.items():
-            operation(f"{opcode}.{name}")(ufunc_builder(function, kind))
+        operation(f"sub.{name}")(ufunc_builder(np.subtract, kind))
+        for opcode in ("add", "min", "max"):
+            operation(f"{opcode}.{name}")(ufunc_builder(INTEGER[opcode], kind))
         operation(f"mul.lo.{name}")(ufunc_builder(np.multiply, kind))
         operation(f"mad.lo.{name}")(value_builder(_mad_low, (kind,) * 3))
         if not name.endswith("64"):
@@ -43,8 +50,8 @@ def _register_integers() -> None:
         operation(f"shr.{name}")(_shift(np.right_shift, DTYPES[name]))
     for name in ("b16", "b32", "b64", "pred"):
         kind = DTYPES[name]
-        for opcode, function in _BITWISE.items():
-            operation(f"{opcode}.{name}")(ufunc_builder(function, kind))
+        for opcode in ("and", "or", "xor"):
+            operation(f"{opcode}.{name}")(ufunc_builder(INTEGER[opcode], kind))
         operation(f"not.{name}")(ufunc_builder(np.logical_not if name == "pred" else np.invert, kind, 1))
 
 

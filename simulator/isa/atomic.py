@@ -14,7 +14,7 @@ import numpy as np
 
 from simulator.isa.floats import INFINITY
 from simulator.isa.memory import ORDER, check_order, element_type, slots_of
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, fill, operation
+from simulator.isa.registry import DTYPES, INTEGER, Binder, LaneFrame, Lanes, Run, fill, operation
 from simulator.isa.spaces import READERS, is_in_heaps, is_own, reach, spread
 from simulator.isa.switch import add_once, element_of
 from simulator.memory.space import LaneFault, exchanged
@@ -85,15 +85,9 @@ def _decrement(old: Lanes, limit: Lanes) -> Lanes:
     return np.where((old == 0) | (old > limit), limit, old - np.uint32(1))
 
 
-_WHOLE: dict[str, Any] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
+_WHOLE: dict[str, Any] = INTEGER | {
     "inc": _increment,
     "dec": _decrement,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
     "exch": lambda old, new: new,
     "cas": lambda old, compared, new: np.where(old == compared, new, old),
 }

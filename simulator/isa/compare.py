@@ -69,9 +69,14 @@ def predicate_reader(operand: Operand, bind: Binder) -> Any:
     return lambda frame: frame.regs[slot]
 
 
-def halves(values: Lanes) -> Lanes:
-    """Words as rows of two 16-bit lanes."""
-    return np.ascontiguousarray(values).view(np.uint16).reshape(-1, 2)
+def compared(frame: LaneFrame, slots: tuple[int, int], name: str, function: Any, flush: Any) -> Any:
+    """Return what a comparison says of two registers' values; of words of two 16-bit lanes, rows of two."""
+    values: list[Lanes] = [frame.regs[slot].view(DTYPES[name]) for slot in slots]
+    if name.endswith("x2"):
+        values = [np.ascontiguousarray(one).view(np.uint16).reshape(-1, 2) for one in values]
+    if flush is not None:
+        values = [flush(one) for one in values]
+    return function(*values)
 
 
 def _setp(function: Any, name: str, join: str, flush: Any = None) -> Any:
@@ -92,12 +97,7 @@ def _setp(function: Any, name: str, join: str, flush: Any = None) -> Any:
         target: Any = targets[0]
 
         def run(frame: LaneFrame) -> None:
-            values = [frame.regs[slot].view(kind) for slot in (left, right)]
-            if is_pair:
-                values = [halves(one) for one in values]
-            if flush is not None:
-                values = [flush(one) for one in values]
-            found = function(*values)
+            found = compared(frame, (left, right), name, function, flush)
             answers = [found[:, 0], found[:, 1]] if is_pair else [found, ~found]
             if given is not None:
                 other = given(frame)

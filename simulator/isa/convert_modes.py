@@ -121,12 +121,7 @@ def _odd_of_integer(a: Lanes) -> Lanes:
     """Integers as float64, rounded to odd: long double holds them exactly."""
     exact = a.astype(np.longdouble)
     nearest = exact.astype(np.float64)
-    error = exact - nearest.astype(np.longdouble)
-    bits = nearest.view(np.uint64).copy()
-    away = (error != 0) & ((error < 0) != (nearest < 0))
-    bits[away] -= np.uint64(1)
-    bits[error != 0] |= np.uint64(1)
-    return bits.view(np.float64)
+    return numbers.odd_f64(nearest, (exact - nearest).astype(np.float64))
 
 
 def _from_integer(target: str, source: str, direction: str, last: str) -> Any:

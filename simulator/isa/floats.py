@@ -91,9 +91,7 @@ def half(function: Any, name: str) -> Any:
 
     float32's rounding of one sum or product, then ours, give what one rounding would, for 24 >= 2 * 11 + 2.
     """
-    widen, narrow = (
-        (numbers.bf16_to_f32, numbers.f32_to_bf16) if name.startswith("b") else (numbers.f16_to_f32, numbers.f32_to_f16)
-    )
+    widen, narrow = numbers.HALVES[name.removesuffix("x2")]
     return _halved(lambda *halves: narrow(function(*map(widen, halves))), name)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from cases.multimem import FORMS
 from simulator.isa.memory import ORDER, check_order, element_type, extend, rows_of, slots_of
-from simulator.isa.registry import DTYPES, Binder, LaneFrame, Lanes, Run, operation
+from simulator.isa.registry import DTYPES, INTEGER, Binder, LaneFrame, Lanes, Run, operation
 from simulator.isa.spaces import address_reader
-from simulator.isa.switch import INTEGER, add_once, combine, element_of
+from simulator.isa.switch import add_once, combine, element_of
 from simulator.ptx.ir import Instruction
 
 

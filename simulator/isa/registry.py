@@ -46,6 +46,17 @@ DTYPES = {
 """PTX type to the NumPy dtype its lanes are computed in; 16-bit and 8-bit floats stay bits, b128 is two of 64."""
 
 
+INTEGER: dict[str, Any] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+"""What operations of several instructions do to integers."""
+
+
 class UnknownInstruction(DeviceFault):
     """An instruction that the simulator does not support."""
 

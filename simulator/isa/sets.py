@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.isa.compare import COMPARISONS, FLUSHES, JOINS, halves, predicate_reader
+from simulator.isa.compare import COMPARISONS, FLUSHES, JOINS, compared, predicate_reader
 from simulator.isa.registry import (
     DTYPES,
     TYPES,
@@ -61,12 +61,7 @@ def _set(instruction: Instruction, bind: Binder) -> Run:
     true = _true(target_name, is_pair)
 
     def run(frame: LaneFrame) -> None:
-        values = [frame.regs[slot].view(held) for slot in (left, right)]
-        if is_pair:
-            values = [halves(one) for one in values]
-        if flush is not None:
-            values = [flush(one) for one in values]
-        found = function(*values)
+        found = compared(frame, (left, right), source_name, function, flush)
         if given is not None:
             other = given(frame)
             found = JOINS[joins[0]](found, other[:, np.newaxis] if is_pair else other)

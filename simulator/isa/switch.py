@@ -15,20 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simulator.isa.floats import INFINITY
-from simulator.isa.registry import DTYPES, Lanes
+from simulator.isa.registry import DTYPES, INTEGER, Lanes
 from simulator.number import numbers
 
 if TYPE_CHECKING:
     from simulator.number.float8 import Float8
-
-INTEGER: dict[str, Any] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
 
 
 def element_of(name: str) -> str:
@@ -54,7 +45,7 @@ def combine(parts: list[Lanes], name: str, word: str, accumulator: str, model: s
 
         total = _codes(bits, FLOATS8[element], bool(accumulator), model)
     else:
-        total = _halves(bits, element == "bf16", bool(accumulator), model)
+        total = _halves(bits, element, bool(accumulator), model)
     return total.view(DTYPES[name])
 
 
@@ -64,12 +55,8 @@ def add_once(name: str) -> Callable[[Lanes, Lanes], Lanes]:
         return lambda old, new: numbers.canonical_f32(old + new)
     if name == "f64":
         return lambda old, new: numbers.canonical_f64(old + new)
-    widen, narrow = _widths(name == "bf16")
+    widen, narrow = numbers.HALVES[name]
     return lambda old, new: narrow(widen(old) + widen(new))
-
-
-def _widths(brain: bool) -> tuple[Any, Any]:
-    return (numbers.bf16_to_f32, numbers.f32_to_bf16) if brain else (numbers.f16_to_f32, numbers.f32_to_f16)
 
 
 def _fold(parts: list[Lanes], function: Any) -> Lanes:
@@ -98,11 +85,11 @@ def _floats(parts: list[Lanes], name: str, model: str) -> Lanes:
     return numbers.canonical_f32(numbers.exact_sum(parts).astype(np.float32))
 
 
-def _halves(parts: list[Lanes], brain: bool, accumulate: bool, model: str) -> Lanes:
-    widen, narrow = _widths(brain)
+def _halves(parts: list[Lanes], element: str, accumulate: bool, model: str) -> Lanes:
+    widen, narrow = numbers.HALVES[element]
     values = [widen(part) for part in parts]
     if model == "exact":
-        exact: Lanes = narrow(numbers.to_odd_f32(numbers.exact_sum(values, 8 if brain else 11)))
+        exact: Lanes = narrow(numbers.to_odd_f32(numbers.exact_sum(values, 8 if element == "bf16" else 11)))
         return exact
     total = values[0] + np.float32(0)
     for value in values[1:]:

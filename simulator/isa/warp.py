@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.isa.registry import Binder, LaneFrame, Lanes, Run, fill, operation, pair_slots, put
+from simulator.isa.registry import INTEGER, Binder, LaneFrame, Lanes, Run, fill, operation, pair_slots, put
 from simulator.ptx.ir import Instruction, Negated, Operand
 
 WARP = 32
@@ -158,20 +158,12 @@ def _elect(instruction: Instruction, bind: Binder) -> Run:
     return run
 
 
-_REDUCTIONS: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "add": (np.add, ("u32", "s32")),
-    "min": (np.minimum, ("u32", "s32")),
-    "max": (np.maximum, ("u32", "s32")),
-    "and": (np.bitwise_and, ("b32",)),
-    "or": (np.bitwise_or, ("b32",)),
-    "xor": (np.bitwise_xor, ("b32",)),
-}
-
-
-@operation(*(f"redux.sync.{word}.{kind}" for word, (_, kinds) in _REDUCTIONS.items() for kind in kinds))
+@operation(
+    *(f"redux.sync.{word}.{kind}" for word in ("add", "min", "max") for kind in ("u32", "s32")),
+    *(f"redux.sync.{word}.b32" for word in ("and", "or", "xor")),
+)
 def _reduce(instruction: Instruction, bind: Binder) -> Run:
-    word = next(one for one in instruction.qualifiers if one in _REDUCTIONS)
-    function = _REDUCTIONS[word][0]
+    function = next(INTEGER[one] for one in instruction.qualifiers if one in INTEGER)
     kind = "i4" if "s32" in instruction.qualifiers else "u4"
     target = bind.write(instruction.operands[0])
     values, masks = (_column(one, "u4", bind) for one in instruction.operands[1:])

@@ -64,8 +64,10 @@ class Chance:
         if self.follows is not None:
             self._given = list(reversed(self.follows.get((*place, self._counts[place]), ())))
 
-    def end(self, place: Place) -> None:
-        """The access is over: keep it if it was late."""
+    def end(self, place: Place | None) -> None:
+        """The access is over: keep it if it was late. None: of one that has not begun."""
+        if place is None:
+            return
         nth = self._counts[place]
         self._counts[place] += 1
         if self.records and self.is_late:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -249,10 +249,8 @@ class WeakSpace(Space):
         self, place: Place | None, now: _Now, position: int, index: int, seen: Bytes, newest: Bytes | None = None
     ) -> None:
         """It is over. seen: what it read or stored; newest: what is there when all is visible; None: look there."""
-        if place is None:
-            return
         self.chance.end(place)
-        if self.events.late and self.chance.is_late:
+        if place is not None and self.events.late and self.chance.is_late:
             newest = self.memory[index : index + len(seen)] if newest is None else newest
             if not np.array_equal(seen, newest):
                 lane = int(now.view.lanes[position])
@@ -568,9 +566,7 @@ class WeakSpace(Space):
         (who,) = clocks.distinct(launched, range(lane, lane + 1))
         clocks.issued[who] += 1
         clock = clocks.snapshot(who)
-        access = Access(
-            clocks.count + who, int(clocks.issued[who]), clocks.places[who], clock, 0xFF, is_async=True
-        )  # fmt: skip
+        access = Access(clocks.count + who, int(clocks.issued[who]), clocks.places[who], clock, 0xFF, is_async=True)
         self.copies[id(launched), number] = (access, launched, lane)
 
     def read_bulk(self, index: int, size_bytes: int) -> npt.NDArray[np.uint8]:
@@ -591,10 +587,10 @@ class WeakSpace(Space):
         for word in np.flatnonzero(self._uncovered_by_copy(latest, access)).tolist():
             unit = self._unit((first + word) // 2)
             half = (first + word) % 2
-            reader = _with_mask(access, 0x0F << 4 * half)
+            reader = replace(access, mask=0x0F << 4 * half)
             place = self._begin_copy()
             value, _ = unit.read(reader, self.chance)
-            self._end_copy(place)
+            self.chance.end(place)
             at = (first + word) * WORD_BYTES - index
             found[at : at + WORD_BYTES] = np.frombuffer((value >> 32 * half).to_bytes(8, "little")[:4], np.uint8)
         self._tell_copy(index, found, newest)
@@ -626,8 +622,8 @@ class WeakSpace(Space):
             unit = self._unit(number)
             value = int.from_bytes(data[4 * position : 4 * position + 4].tobytes(), "little") << 32 * half
             place = self._begin_copy()
-            unit.write(Write(_with_mask(access, 0x0F << 4 * half), value), self.chance)
-            self._end_copy(place)
+            unit.write(Write(replace(access, mask=0x0F << 4 * half), value), self.chance)
+            self.chance.end(place)
             self._settle(number, unit)
 
     def _begin_copy(self) -> Place | None:
@@ -638,10 +634,6 @@ class WeakSpace(Space):
         place = _place(launched, self.copies[id(launched), number][2], 0)
         self.chance.begin(place)
         return place
-
-    def _end_copy(self, place: Place | None) -> None:
-        if place is not None:
-            self.chance.end(place)
 
     def _uncovered_by_copy(self, latest: Any, access: Access) -> npt.NDArray[np.bool_]:
         """Which latest stores of words do not precede a bulk copy."""
@@ -705,8 +697,3 @@ class WeakSpace(Space):
     def make_poison(self, index: int, size_bytes: int) -> None:
         super().make_poison(index, size_bytes)
         self._forget(index, index + size_bytes)
-
-
-def _with_mask(one: Access, mask: int) -> Access:
-    """A part of a bulk copy's access."""
-    return Access(one.observer, one.count, one.place, one.clock, mask, one.alias, is_async=True)

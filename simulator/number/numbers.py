@@ -8,6 +8,7 @@ and products of f64 have those of hardware (propagate_f64).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -114,6 +115,13 @@ def f32_to_f16(values: Floats) -> Bits:
         sign[magnitude > np.uint32(0x7F800000)] = 0
     normal |= sign
     return normal.astype(np.uint16)
+
+
+HALVES: dict[str, tuple[Callable[[Bits], Floats], Callable[[Floats], Bits]]] = {
+    "f16": (f16_to_f32, f32_to_f16),
+    "bf16": (bf16_to_f32, f32_to_bf16),
+}
+"""How bits of a type become float32, and the other way."""
 
 
 def unpack(words: Words) -> tuple[Bits, Bits]:

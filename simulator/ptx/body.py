@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from simulator.ptx.constants import constant
-from simulator.ptx.declarations import Declared, declared, split
+from simulator.ptx.declarations import Declared, bits_of, declared, split
 from simulator.ptx.ir import (
     CARRY,
     Address,
@@ -32,13 +32,8 @@ from simulator.ptx.ir import (
 )
 from simulator.ptx.module import PtxSyntaxError
 
-_REGISTER_CLASS = {
-    **dict.fromkeys(("pred",), "pred"),
-    **dict.fromkeys(("b8", "u8", "s8"), "b8"),
-    **dict.fromkeys(("b16", "u16", "s16", "f16", "bf16"), "b16"),
-    **dict.fromkeys(("b32", "u32", "s32", "f32", "f16x2", "bf16x2"), "b32"),
-    **dict.fromkeys(("b64", "u64", "s64", "f64"), "b64"),
-}
+_TYPES = "b8 u8 s8 b16 u16 s16 f16 bf16 b32 u32 s32 f32 f16x2 bf16x2 b64 u64 s64 f64"
+_REGISTER_CLASS = {"pred": "pred", **{name: f"b{bits_of(name)}" for name in _TYPES.split()}}
 _REG = re.compile(r"\.reg\s+\.(\w+)\s+(.*)$", re.S)
 _REG_RANGE = re.compile(r"([%\w$]+)<(\d+)>$")
 _LOC = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:\s*,\s*function_name\s+[^,]+,\s*inlined_at\s+(\d+)\s+(\d+)\s+\d+)?")

@@ -20,28 +20,9 @@ from simulator.ptx.ir import (
 
 _NO_TARGET = frozenset(
     [
-        "st",
-        "red",
-        "bra",
-        "brx",
-        "bar",
-        "barrier",
-        "ret",
-        "exit",
-        "fence",
-        "membar",
-        "nanosleep",
-        "prefetch",
-        "prefetchu",
-        "trap",
-        "brkpt",
-        "applypriority",
-        "discard",
-        "griddepcontrol",
-        "setmaxnreg",
-        "stmatrix",
-        "cp",
-        "tensormap",
+        *("st", "red", "bra", "brx", "bar", "barrier", "ret", "exit", "fence", "membar", "nanosleep", "prefetch"),
+        *("prefetchu", "trap", "brkpt", "applypriority", "discard", "griddepcontrol", "setmaxnreg", "stmatrix"),
+        *("cp", "tensormap"),
     ]
 )
 COLLECTIVES = frozenset({"shfl", "vote", "match", "elect", "redux"})

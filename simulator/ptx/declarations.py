@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from dataclasses import dataclass
@@ -69,17 +70,10 @@ def declared(text: str) -> list[Declared]:
         if name is None:
             raise ValueError("the simulator can't read this declaration")
         extents = tuple(_extent(one) for one in re.findall(r"\[([^\]]*)\]", name.group(2)))
-        count = 1
-        for extent in extents:
-            count *= extent
         if extents and extents[0] == 0 and initial:
             extents = (_outermost(initial), *extents[1:])
-            count = extents[0]
-            for extent in extents[1:]:
-                count *= extent
-        made.append(
-            Declared(name.group(1), space, linkage, alignment or size, element, vector, count, initial.strip(), extents)
-        )
+        how = (space, linkage, alignment or size, element, vector, math.prod(extents), initial.strip(), extents)
+        made.append(Declared(name.group(1), *how))
     return made
 
 
@@ -132,10 +126,7 @@ def _fill(
         _write(one, text, start * one.element_bytes, data, relocations)
         return
     parts = split(text[1:-1])
-    below = 1
-    for extent in shape[1:]:
-        below *= extent
-    room = shape[0] if shape else 1
+    below, room = math.prod(shape[1:]), shape[0] if shape else 1
     step = below if any(part.startswith("{") for part in parts) else 1
     if len(parts) * step > room * below:
         raise ValueError(f"more values than {one.name} has elements")

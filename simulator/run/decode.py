@@ -302,10 +302,10 @@ class _Decoder:
         if isinstance(operand, Symbol):
             place, number = self.place(operand.name)
             if place == "variable":
-                return self._variable(operand)
+                return self._address(f"&{operand.name}+{operand.offset_bytes}", "u8")
             assert place != "frame", "an address of a frame is another one in each call"
             if place == "shared" and self.is_paired:
-                return self._own(number + operand.offset_bytes, dtype)
+                return self._address(f"&.{dtype}+{number + operand.offset_bytes}", dtype)
             operand = Immediate(number + operand.offset_bytes)
         assert isinstance(operand, Immediate), operand
         kind = np.dtype(dtype)
@@ -317,15 +317,9 @@ class _Decoder:
             self.constants.append((self.constant_of[key], np.array([bits], unsigned)))
         return self.constant_of[key]
 
-    def _variable(self, symbol: Symbol) -> int:
-        """The slot that holds the address of a module's variable, which differs between ranks."""
-        return self._address(f"&{symbol.name}+{symbol.offset_bytes}", "u8")
-
-    def _own(self, offset_bytes: int, dtype: str) -> int:
-        """The slot that holds an address of shared memory with the tag of the thread's own block, see isa/spaces.py."""
-        return self._address(f"&.{dtype}+{offset_bytes}", dtype)
-
     def _address(self, name: str, dtype: str) -> int:
+        """The slot that holds the address of a module's variable, which differs between ranks, or one of shared memory
+        with the tag of the thread's own block (isa/spaces.py)."""
         if name not in self.slot_of:
             self.slot_of[name] = self._new()
             self.dtype_of[self.slot_of[name]] = dtype

@@ -376,8 +376,7 @@ class Batch:
 
     def _values(self, slot: int, lanes: Ids) -> Ids:
         """A register's or a literal's values as numbers."""
-        found = self.kept[slot][lanes] if slot in self.kept else dict(self.constants)[slot]
-        return np.broadcast_to(found, len(lanes)).astype(np.int64)
+        return self._operand(slot, False, lanes).astype(np.int64)
 
     def _collect(self, way_out: Exit, group: Group) -> None:
         """Lanes come to what some lanes of their warp do together."""

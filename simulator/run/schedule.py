@@ -1,4 +1,4 @@
-"""Runs what an order chooses, and says what to say when nothing can run: wake-ups, step budget, deadlock report."""
+"""Runs what an order chooses, with wake-ups and a step budget. What is said when nothing can run is in waiting.py."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memory.tensor import flat_bytes
 from runner.request_error import RequestError, near
 from runner.world.fabrics import simulator_options
-from simulator.options import Interleaving, Memory
+from simulator.options import Interleaving, Memory, traits_of
 from symlab.launching import Asked, Brought, Kernel, adapted, brought_launch, run_on_rank
 from symlab.worlds import world
 
@@ -142,7 +142,8 @@ def _brought(asked: Asked, ranks: int, how: Mapping[str, Any]) -> tuple[Brought,
     arch = how.get("arch") if how.get("gpu") is None else opened.request.arch
     work = brought_launch(asked, ranks, arch, opened.request.heap_bytes)
     options = simulator_options(world(ranks, **{**how, "arch": arch or work.arch}).request)
-    return _adapted(work, options), options
+    traits = traits_of(1, options.arch, options.heap_bytes, options.multicast, options.gpu)
+    return adapted(work, traits), options
 
 
 def _subject(work: Brought, ranks: int, options: SimulatorOptions, deadline_s: float) -> Subject:
@@ -210,12 +211,6 @@ def _explored(subject: Subject, how: _How) -> Exploration:
     if interrupt is not None:
         raise interrupt
     return Exploration(kept, done.runs, done.seconds, tuple(done.undecided))
-
-
-def _adapted(work: Brought, options: SimulatorOptions) -> Brought:
-    from simulator.options import traits_of
-
-    return adapted(work, traits_of(1, options.arch, options.heap_bytes, options.multicast, options.gpu))
 
 
 def _expected(work: Brought, ranks: int, given: Mapping[str, Any]) -> dict[str, tuple[torch.Tensor, ...]]:

@@ -13,9 +13,7 @@ import numpy as np
 from cases.finding import Access as RacingAccess
 from cases.finding import Finding
 from simulator.observe.lanes import Launched
-from symlab.checks.explore.trace import Noted, Tracer
-
-WORD_BYTES = 4
+from symlab.checks.explore.trace import WORD_BYTES, Noted, Tracer
 
 
 @dataclass(frozen=True, slots=True)

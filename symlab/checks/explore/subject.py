@@ -25,8 +25,6 @@ from symlab.checks.explore.trace import Layout, Row, Tracer, Turns
 if TYPE_CHECKING:
     from cases.record.record import Check
 
-    pass
-
 WRONG, FAULT, DEADLOCK, RACE = "wrong output", "fault", "deadlock", "race"
 SHOWN = 5
 """Maximum number of findings of the race checker to tell of one run."""
