@@ -72,43 +72,27 @@ class Meeting:
 
     def __init__(self, store: Store, rank: int, world_size: int) -> None:
         self._store = store
-        self._rank = rank
-        self._world_size = world_size
-        self._run = OPENING
+        self.rank = rank
+        self.world_size = world_size
+        self.run = OPENING
+        """The number of the program that runs, or ran last; OPENING before the first."""
         self._round = 0
-        self._deadline: float | None = None
+        self.deadline: float | None = None
+        """When waits end, on time.monotonic()'s clock; None: never."""
         self._stale: list[str] = []
         self._has_left = False
 
-    @property
-    def rank(self) -> int:
-        return self._rank
-
-    @property
-    def world_size(self) -> int:
-        return self._world_size
-
-    @property
-    def run(self) -> int:
-        """The number of the program that runs, or ran last; OPENING before the first."""
-        return self._run
-
-    @property
-    def deadline(self) -> float | None:
-        """When waits end, on time.monotonic()'s clock; None: never."""
-        return self._deadline
-
     def set_deadline(self, monotonic_s: float | None) -> None:
         """Set when waits end."""
-        self._deadline = monotonic_s
+        self.deadline = monotonic_s
 
     def begin(self, run: int) -> None:
         """A new program: who failed in, or left, earlier ones is forgotten. Every run has a larger number."""
-        if run <= self._run:
-            raise ValueError(f"run {run} begins after run {self._run}: each needs a larger number than the last")
-        if self._rank == 0:
-            self._stale.append(_log(self._run))
-        self._run = run
+        if run <= self.run:
+            raise ValueError(f"run {run} begins after run {self.run}: each needs a larger number than the last")
+        if self.rank == 0:
+            self._stale.append(_log(self.run))
+        self.run = run
         self._round = 0
         self._has_left = False
 
@@ -119,15 +103,15 @@ class Meeting:
         failed or left instead of coming; DeadlineExceeded those that did neither.
         """
         self._look_for_failures(kind)
-        keys = [f"meeting/{self._run}/{self._round}/{rank}" for rank in range(self._world_size)]
+        keys = [f"meeting/{self.run}/{self._round}/{rank}" for rank in range(self.world_size)]
         self._round += 1
-        self._store.set(keys[self._rank], json.dumps([kind, note]))
+        self._store.set(keys[self.rank], json.dumps([kind, note]))
         self._wait(keys, kind)
         calls = [json.loads(value) for value in self._store.multi_get(keys)]
         # All ranks have come this far, so none reads an earlier exchange any more.
         for key in self._stale:
             self._store.delete_key(key)
-        self._stale = [keys[self._rank]]
+        self._stale = [keys[self.rank]]
         if any(call[0] != kind for call in calls):
             raise Disagreement(f"the ranks called different things: {attributed([call[0] for call in calls])}")
         return tuple(call[1] for call in calls)
@@ -136,7 +120,7 @@ class Meeting:
         """Tell the others that this rank is done with the run: "" in good order, else the error it ended with."""
         if not self._has_left:
             self._has_left = True
-            _write_down(self._store, self._run, self._rank, text)
+            _write_down(self._store, self.run, self.rank, text)
 
     def _wait(self, keys: list[str], kind: str) -> None:
         """Until all keys are there. A complete exchange counts, even if a rank has failed since."""
@@ -146,13 +130,13 @@ class Meeting:
             if gone and not self._store.check(keys):
                 missing = self._missing(keys)
                 self._lose([line for line in gone if line["rank"] in missing or _is_failure(line)], kind)
-            if self._deadline is not None and time.monotonic() >= self._deadline:
+            if self.deadline is not None and time.monotonic() >= self.deadline:
                 missing = self._missing(keys)
                 if missing:
                     raise DeadlineExceeded(
-                        f"{named(missing)} did not come to {kind!r}, where rank {self._rank} waited for all, "
+                        f"{named(missing)} did not come to {kind!r}, where rank {self.rank} waited for all, "
                         "before the deadline",
-                        rank=self._rank,
+                        rank=self.rank,
                     )
             time.sleep(sleep_s)
             sleep_s = min(sleep_s * SLEEP_GROWTH, LONGEST_SLEEP_S)
@@ -166,7 +150,7 @@ class Meeting:
 
         The first failure in the log is what the others followed from: they are written down after it was read.
         """
-        others = [line for line in gone if line["rank"] != self._rank]
+        others = [line for line in gone if line["rank"] != self.rank]
         if not others:
             return
         first = min(others, key=lambda line: line["text"] == "")
@@ -177,7 +161,7 @@ class Meeting:
 
     def _log_lines(self) -> list[dict[str, Any]]:
         """Who failed or left in this run, in that order."""
-        log = _log(self._run)
+        log = _log(self.run)
         if not self._store.check([log]):
             return []
         return [json.loads(line) for line in self._store.get(log).splitlines()]

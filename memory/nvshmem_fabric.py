@@ -72,10 +72,11 @@ class NvshmemFabric:
     def __init__(
         self, library: Library, driver: CudaDriver, meeting: Meeting, traits: Traits, unmapped: frozenset[int]
     ) -> None:
-        self._library = library
+        self.library = library
+        """What it runs on: for tests that hold the library to what is counted on here."""
         self._driver = driver
         self._meeting = meeting
-        self._traits = traits
+        self.traits = traits
         self._unmapped = unmapped
         self._held: dict[int, _Held] = {}
         self._dropped: list[_Held] = []
@@ -92,17 +93,8 @@ class NvshmemFabric:
         return self._meeting.world_size
 
     @property
-    def traits(self) -> Traits:
-        return self._traits
-
-    @property
     def device(self) -> torch.device:
         return self._driver.device
-
-    @property
-    def library(self) -> Library:
-        """What it runs on: for tests that hold the library to what is counted on here."""
-        return self._library
 
     @property
     def held_bytes(self) -> int:
@@ -153,7 +145,7 @@ class NvshmemFabric:
         leaks = [json.loads(note) for note in self._meeting.exchange("close", json.dumps(mine))]
         self._closed = True
         with self._called("finalize"):
-            self._library.finalize()
+            self.library.finalize()
         lines = [f"rank {rank}: {', '.join(map(repr, names))}" for rank, names in enumerate(leaks) if names]
         if lines:
             raise FabricError(f"leak: symmetric memory was never freed before the end: {'; '.join(lines)}")
@@ -193,7 +185,7 @@ class NvshmemFabric:
         slack_bytes = alignment_bytes if alignment_bytes > GRANULE_BYTES else 0
         self._agree_on_room(size_bytes, alignment_bytes, slack_bytes, name)
         with self._called(f"allocation of {name}"):
-            tensor = self._library.tensor(size_bytes + slack_bytes)
+            tensor = self.library.tensor(size_bytes + slack_bytes)
         held = self._placed(tensor, size_bytes, alignment_bytes, name)
         self._held[held.region.address] = held
         self._mapped_bytes = max(self._mapped_bytes, -(-self.held_bytes // STEP_BYTES) * STEP_BYTES)
@@ -212,13 +204,13 @@ class NvshmemFabric:
 
     def _agree_on_room(self, size_bytes: int, alignment_bytes: int, slack_bytes: int, name: str) -> None:
         """All ranks learn whether it fits on every one: a rank that failed alone would leave the others hanging."""
-        in_heap = (self._traits.heap_bytes - self.held_bytes) // GRANULE_BYTES * GRANULE_BYTES
+        in_heap = (self.traits.heap_bytes - self.held_bytes) // GRANULE_BYTES * GRANULE_BYTES
         free_bytes = self.free_bytes
-        fresh = (free_bytes - MARGIN_BYTES) // self._traits.ranks_on_gpu // STEP_BYTES * STEP_BYTES
+        fresh = (free_bytes - MARGIN_BYTES) // self.traits.ranks_on_gpu // STEP_BYTES * STEP_BYTES
         on_gpu = max(self._mapped_bytes - self.held_bytes, fresh)
         fits = max(min(in_heap, on_gpu) - slack_bytes, 0)
         if in_heap <= on_gpu:
-            why = f"the symmetric heap of {self._traits.heap_bytes:,} bytes holds {self.held_bytes:,} already"
+            why = f"the symmetric heap of {self.traits.heap_bytes:,} bytes holds {self.held_bytes:,} already"
             remedy = "make fabric.heap_bytes larger, or the sizes smaller"
         else:
             why = f"the GPU has {free_bytes:,} bytes free, and some stay in reserve"
@@ -253,9 +245,9 @@ class NvshmemFabric:
         with self._called(f"mapping of {held.region.name}"):
             for peer in range(self.world_size):
                 if peer != self.rank and peer not in self._unmapped:
-                    held.peers[peer] = self._library.get_peer_tensor(held.tensor, peer)
-            if self._traits.multicast:
-                held.multicast = self._library.get_multicast_tensor(held.tensor)
+                    held.peers[peer] = self.library.get_peer_tensor(held.tensor, peer)
+            if self.traits.multicast:
+                held.multicast = self.library.get_multicast_tensor(held.tensor)
 
     def declare_local(self, region: Region) -> None:
         self._found(region)
@@ -279,13 +271,13 @@ class NvshmemFabric:
     def _release(self, held: _Held) -> None:
         """Children before their parent: theirs frees nothing, but the library's books are then closed on them."""
         if held.multicast is not None:
-            self._library.free_tensor(held.multicast)
+            self.library.free_tensor(held.multicast)
             held.multicast = None
         while held.peers:
             _, child = held.peers.popitem()
-            self._library.free_tensor(child)
+            self.library.free_tensor(child)
             del child
-        self._library.free_tensor(held.tensor)
+        self.library.free_tensor(held.tensor)
 
     def drop(self, region: Region) -> None:
         held = self._held.pop(region.address, None)
@@ -320,7 +312,7 @@ class NvshmemFabric:
     def multicast_address(self, region: Region) -> int:
         held = self._found(region)
         if held.multicast is None:
-            raise NoMulticast(self._traits.multicast_reason)
+            raise NoMulticast(self.traits.multicast_reason)
         return held.multicast.data_ptr() + held.offset_bytes
 
     # Contents
@@ -382,7 +374,7 @@ class NvshmemFabric:
         if NVSHMEM_STATE in executable.ptx:
             handle = self._driver.library_handle(executable)
             with self._called(f"library_init of {executable.name}"):
-                self._library.library_init(handle)
+                self.library.library_init(handle)
         self._started[executable.digest] = handle
 
     def _finish_all(self) -> None:
@@ -393,7 +385,7 @@ class NvshmemFabric:
             if handle is not None:
                 try:
                     with self._called("library_finalize"):
-                        self._library.library_finalize(handle)
+                        self.library.library_finalize(handle)
                 except FabricError as error:
                     failed.append(error)
         if failed:
@@ -414,7 +406,7 @@ class NvshmemFabric:
 
     def queue_barrier(self) -> None:
         with self._called("barrier on a stream"):
-            self._library.barrier_on_stream(self._driver.stream())
+            self.library.barrier_on_stream(self._driver.stream())
 
     def queue_copy(self, destination: int, source: int, size_bytes: int) -> None:
         self._driver.copy(destination, source, size_bytes)
@@ -424,7 +416,7 @@ class NvshmemFabric:
 
     def queue_library(self, call: LibraryCall, destination: int, source: int) -> None:
         with self._called(f"{call.reduction} {call.collective} over all ranks".strip()):
-            self._library.collective_on_stream(call, destination, source, self._driver.stream())
+            self.library.collective_on_stream(call, destination, source, self._driver.stream())
 
 
 def connect(

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import torch
 
 from cases.case import Case, Inputs
 from cases.dtypes import DTYPES
 from cases.ops import collective
+from cases.record.record import Check
 from kernels.spec import KernelSpec
 from runner.case import inputs as generated
 from runner.case.check import check_rank, merge
 from runner.case.inputs import CPU
 from runner.case.reference import reference_of
 from symlab.describing import check_case, runner_of
-
-if TYPE_CHECKING:
-    import torch
-
-    from cases.record.record import Check
 
 
 def make_inputs(case: Case) -> tuple[torch.Tensor, ...]:
@@ -121,7 +118,6 @@ def _check_tensors(
     what: str, case: Case, tensors: Sequence[torch.Tensor | None], numels: Sequence[int], wanted: Sequence[bool]
 ) -> None:
     """Raise ValueError unless each rank that wants a 1-D tensor has one, of its number of elements."""
-    import torch
 
     dtype = DTYPES[case.dtype]
     if len(tensors) != case.world_size:

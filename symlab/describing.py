@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cases.case import Case
 from cases.ops import collective
 from kernels import catalogue as known
+from kernels.baselines import Baseline
 from kernels.brought import spec_at
 from kernels.spec import KernelSpec
 from runner.case.contestant import spec_for
-
-if TYPE_CHECKING:
-    from kernels.baselines import Baseline
-
 
 _ARGUMENTS = {
     "sizes.list[0]": "size_bytes",

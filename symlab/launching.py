@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from cases.assumptions import checked_assumptions
 from cases.dtypes import DTYPES, ITEMSIZES
@@ -24,7 +26,7 @@ from kernels.own.arguments import (
     type_of,
 )
 from kernels.own.functions import compiled_function, function_calls
-from kernels.own.parameters import entry_of, refuses_entry
+from kernels.own.parameters import parameters_of, refuses_entry
 from memory.fabric import Executable, Fabric, Launch, Traits, check_shared_bytes
 from memory.pool import SymmetricPool
 from reports.table.text import counted
@@ -37,9 +39,6 @@ from runner.request_error import near
 from simulator.ptx.parse import check_start, entries_of, parse_kernel
 from symlab.compiling import Compiled
 from symlab.variables import Variables, VariableValue, variable_values
-
-if TYPE_CHECKING:
-    import torch
 
 Kernel = str | Path | Compiled | Executable | Callable[..., Any] | Sequence[Mapping[str, Any]]
 """PTX text, the path of a PTX file, a compiled kernel, a CuTe DSL function, or several in a row: see World.launch."""
@@ -168,9 +167,9 @@ def _step(asked: Asked, ranks: int, arch: str | None, specs: tuple[BufferSpec, .
         return Step(replace(made, assumptions=granted), launch, parsed, variables=values)
     executable = _executable(kernel, asked.entry)
     executable = replace(executable, assumptions=tuple(dict.fromkeys((*executable.assumptions, *granted))))
-    entry = entry_of(executable.ptx, executable.entry)
+    parameters = parameters_of(executable.ptx, executable.entry)
     for each in parsed:
-        if unfit := refuses_entry(executable.name, each, entry):
+        if unfit := refuses_entry(executable.name, each, parameters):
             raise ValueError(f"{unfit} (arguments), give one value for each, of its size and kind")
     return Step(executable, _launch(asked, executable), parsed, variables=values)
 
@@ -318,7 +317,6 @@ def _contents(name: str, value: Any, ranks: int, heap_bytes: int | None) -> list
 
 def _of_tensor(name: str, value: Any) -> _Content:
     import numpy as np
-    import torch
 
     if isinstance(value, np.ndarray):
         try:
@@ -360,7 +358,6 @@ def _described(name: str, value: tuple[Any, ...], rank: int, ranks: int, heap_by
 
 def _all_of(spec: BufferSpec, number: Any) -> torch.Tensor:
     """A number in every element."""
-    import torch
 
     try:
         return torch.full(spec.shape, number, dtype=DTYPES[spec.dtype])

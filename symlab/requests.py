@@ -6,7 +6,6 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from cases.case import Case
@@ -27,14 +26,6 @@ from runner.world.fabrics import FabricRequest
 
 UNUSED = {"baselines": [], "track": {"name": "none"}, "timing": {"mode": "none"}}
 """What no request of the API has, unless it says so."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """A request for one case, resolved and found possible, and what its record says of it."""
-
-    request: ResolvedRequest
-    asked: RecordedRequest
 
 
 @contextmanager
@@ -76,8 +67,9 @@ def described(values: Mapping[str, Any], spec: KernelSpec | None) -> Case:
 
 def run_request(
     case: Case, spec: KernelSpec | Baseline, fabric: FabricRequest, asked_fabric: Mapping[str, Any], **how: Any
-) -> RunRequest:
-    """Return the request that runs a case on a decided fabric. RequestError for what can't be.
+) -> tuple[ResolvedRequest, RecordedRequest]:
+    """Return the request that runs a case on a decided fabric, and what its record says of it. RequestError for what
+    can't be.
 
     asked_fabric is the section that led to fabric. how are other keys of the configuration: launches, check, ...
     """
@@ -96,7 +88,7 @@ def run_request(
         "configuration": configuration,
         "resolved": {name: getattr(named, name) for name in ("dtype", "accumulator", "reduction")},
     }
-    return RunRequest(named, decoded(RecordedRequest, scrubbed_values(asked), "request"))
+    return (named, decoded(RecordedRequest, scrubbed_values(asked), "request"))
 
 
 def checked(values: Mapping[str, Any]) -> Request:

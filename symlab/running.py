@@ -6,12 +6,15 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from cases.case import Case
 from cases.finding import Finding
 from cases.record.record import Check, Record, Status
 from kernels.spec import KernelSpec
+from memory.fabric import Executable
 from runner.case.contestant import Contestant
 from runner.command.case_programs import check_of, outcomes_of
 from runner.command.job import run_job
@@ -22,17 +25,12 @@ from runner.records.scrub import scrubbed_record
 from runner.request.validate import ResolvedRequest
 from runner.request_error import RequestError
 from runner.world import fabrics
+from runner.world.world import World as RunnerWorld
 from symlab.checking import with_inputs
 from symlab.describing import runner_of
 from symlab.requests import run_request
 from symlab.worlds import World
 from symlab.worlds import world as new_world
-
-if TYPE_CHECKING:
-    import torch
-
-    from memory.fabric import Executable
-    from runner.world.world import World as RunnerWorld
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +103,11 @@ def run(
     how: dict[str, Any] = {"launches": launches, "deadline_s": deadline_s}
     how |= {} if cache_dir is None else {"cache_dir": str(cache_dir)}
     how["check"] = {"results": check, "races": races}
-    asked = run_request(case, spec, where.request, where.section, **how, timing={"mode": timing})
+    request, asked = run_request(case, spec, where.request, where.section, **how, timing={"mode": timing})
     tensors = _Tensors(given, outputs)
     surroundings = Surroundings()
     brought = (spec,) if isinstance(spec, KernelSpec) else ()
-    job = Job(asked.request, (case,), fabrics.settings(where.request), surroundings.now, asked.asked, brought)
+    job = Job(request, (case,), fabrics.settings(where.request), surroundings.now, asked, brought)
     with contextlib.nullcontext() if world is not None else where, where.lent() as inner:
         if not where.request.simulated:
             surroundings.ask(inner)

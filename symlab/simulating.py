@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from cases.finding import Finding, gravest_first
 from memory.tensor import flat_bytes
@@ -14,9 +16,6 @@ from simulator.options import Memory, Schedule
 from symlab.launching import Brought, Kernel, asked_in, brought_launch
 from symlab.variables import Variables
 from symlab.worlds import Launched, world
-
-if TYPE_CHECKING:
-    import torch
 
 __tracebackhide__ = True
 """pytest shows the test's own lines, and none of this file."""
@@ -168,7 +167,6 @@ def _under(failure: WorldFailure, how: dict[str, Any], seed: int) -> WorldFailur
 
 def _difference(one: torch.Tensor, other: torch.Tensor) -> tuple[int, int] | None:
     """The number of elements whose bytes differ, and the first of them; None if there is none."""
-    import torch
 
     raw = [flat_bytes(tensor).view(-1, one.element_size()) for tensor in (one, other)]
     if torch.equal(raw[0], raw[1]):

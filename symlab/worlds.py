@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
+
+import torch
 
 from cases.finding import Finding, gravest_first
 from memory.fabric import Fabric
@@ -21,6 +22,7 @@ from runner.request_error import RequestError
 from runner.world import fabrics
 from runner.world.fabrics import FabricName
 from runner.world.launcher import find
+from runner.world.world import World as RunnerWorld
 from runner.world.world import WorldFailure
 from simulator.gpu import block_shared_bytes
 from simulator.options import Schedule
@@ -28,11 +30,6 @@ from symlab.launching import Brought, Kernel, asked_in, brought_launch, check_bl
 from symlab.ranks import Rank
 from symlab.requests import checked, naming_arguments, with_arguments
 from symlab.variables import Variables
-
-if TYPE_CHECKING:
-    import torch
-
-    from runner.world.world import World as RunnerWorld
 
 __tracebackhide__ = True
 """pytest shows the test's own lines, and none of this file."""
@@ -111,9 +108,7 @@ class World:
         self._world = fabrics.make_world(self.request, self.ranks, lambda line: None)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         world, self._world = self._world, None
         if world is not None:
             world.close()

@@ -14,7 +14,7 @@ from typing import Any
 from cases.refusal import unknown_name
 from kernels.own.arguments import BroughtArgument
 from kernels.own.functions import Shaped, compiled_function, function_calls
-from kernels.own.parameters import entry_of, refuses_entry, refuses_target
+from kernels.own.parameters import parameters_of, refuses_entry, refuses_target
 from kernels.sources import Source, read
 from memory.fabric import Executable, Launch
 
@@ -70,7 +70,7 @@ class OwnCode:
         """Return why it can't take arguments, as far as is known before it is compiled; "" if it may. entry: its name
         in the PTX. ValueError if the PTX has no such entry."""
         if not self.is_function:
-            return refuses_entry(entry, by_rank[0], entry_of(self.ptx, entry))
+            return refuses_entry(entry, by_rank[0], parameters_of(self.ptx, entry))
         try:
             function_calls(self.call, by_rank, buffers)
             inspect.signature(self.call).bind(*by_rank[0])

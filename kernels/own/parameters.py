@@ -26,27 +26,18 @@ class PtxParameter:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PtxEntry:
-    """An entry of a PTX module. target is the module's, such as "sm_90a"."""
-
-    name: str
-    target: str
-    parameters: tuple[PtxParameter, ...]
-
-
-def entry_of(ptx: str, name: str) -> PtxEntry:
-    """Return an entry of a PTX module. ValueError, in one line, if it has none of that name, or can't be read."""
+def parameters_of(ptx: str, name: str) -> tuple[PtxParameter, ...]:
+    """Return the parameters of an entry of a PTX module. ValueError, in one line, if it has none of that name, or can't
+    be read."""
     text = _COMMENT.sub(" ", ptx)
-    target = _TARGET.search(text)
-    if target is None:
+    if _TARGET.search(text) is None:
         raise ValueError("it is no PTX: it has no .target")
     names = _ENTRY.findall(text)
     if name not in names:
         raise ValueError(f"there is no entry {name} in the PTX: its entries are {', '.join(names) or 'none'}")
     after = text[next(found.end() for found in _ENTRY.finditer(text) if found[1] == name) :].lstrip()
     listed = after[1 : after.find(")")] if after.startswith("(") else ""
-    return PtxEntry(name, target[1], tuple(_parameter(name, one) for one in listed.split(",") if one.strip()))
+    return tuple(_parameter(name, one) for one in listed.split(",") if one.strip())
 
 
 def _parameter(entry: str, text: str) -> PtxParameter:
@@ -57,9 +48,8 @@ def _parameter(entry: str, text: str) -> PtxParameter:
     return PtxParameter(found[1] + found[2], int(found[2]) // 8 * (int(length[1]) if length else 1))
 
 
-def refuses_entry(name: str, arguments: Sequence[BroughtArgument], entry: PtxEntry) -> str:
+def refuses_entry(name: str, arguments: Sequence[BroughtArgument], parameters: Sequence[PtxParameter]) -> str:
     """Return why arguments don't fit an entry's parameters, in one line; "" if they do. name: of the kernel."""
-    parameters = entry.parameters
     if len(parameters) != len(arguments):
         one, given = "" if len(parameters) == 1 else "s", "" if len(arguments) == 1 else "s"
         return f"{name} has {len(parameters)} parameter{one}, and was given {len(arguments)} argument{given}"

@@ -90,14 +90,6 @@ class Line:
         return f"{COLLECTIVES[self.op]},{self.from_bytes},{self.up_to_bytes},{names},1,{self.ranks},-1,-1"
 
 
-@dataclass(frozen=True, slots=True)
-class OpTable:
-    """The lines of one op, and what is said of them."""
-
-    lines: tuple[Line, ...]
-    says: tuple[str, ...]
-
-
 def nccl_csv(found: Sequence[Record]) -> str:
     """Return the CSV of the records' NCCL, of all ops that they swept. ValueError if they are not enough for one."""
     swept = {record.case.op for record in found if said_choice(record)}
@@ -108,23 +100,20 @@ def nccl_csv(found: Sequence[Record]) -> str:
     says = [
         "NCCL's tuner plugin: NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE=<this file>",
         "made by symlab export --to nccl; collectives without a line run with ONE channel under that plugin",
-        *(line for table in tables for line in table.says),
+        *(line for _, some in tables for line in some),
         "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff",
     ]
     assert max(map(len, says)) < LONGEST_LINE
-    lines = [*(f"# {line}" for line in says), *(line.text for table in tables for line in table.lines)]
+    lines = [*(f"# {line}" for line in says), *(line.text for some, _ in tables for line in some)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _is_wanted(record: Record, op: str) -> bool:
-    return (record.case.op, record.case.algorithm) == (op, "nccl")
-
-
-def _op_table(found: Sequence[Record], op: str) -> OpTable:
+def _op_table(found: Sequence[Record], op: str) -> tuple[Sequence[Line], Sequence[str]]:
+    """The lines of one op, and what is said of them."""
     what = f"nccl's {op}"
-    mine = sources(found, what, lambda record: _is_wanted(record, op), HOW)
+    mine = sources(found, what, lambda record: (record.case.op, record.case.algorithm) == (op, "nccl"), HOW)
     _check(mine, what)
-    by_settings = _by_settings(mine)
+    by_settings = gathered((asked_settings(record).choice, record) for record in mine.records)
     default = by_settings.pop(NcclSettings(), [])
     sizes = sorted({record.case.size_bytes for record in mine.records})
     times = {one: times_of(records) for one, records in by_settings.items()}
@@ -144,7 +133,7 @@ def _op_table(found: Sequence[Record], op: str) -> OpTable:
         f"  {len(whole)} settings at {len(sizes)} sizes; {left_out_text(regret_of(whole, sizes))}",
         f"  {against}",
     )
-    return OpTable(lines, says)
+    return lines, says
 
 
 def _check(mine: Sources, what: str) -> None:
@@ -158,10 +147,6 @@ def _check(mine: Sources, what: str) -> None:
         if len(record.environment.gpus or ()) < mine.ranks:
             raise ValueError(f"{what}: {mine.ranks} ranks on several hosts (RECORDS), give records of one host")
     check_one_kind(what, ("mixings of graphs", {str(asked_settings(record).graph_mixing) for record in mine.records}))
-
-
-def _by_settings(mine: Sources) -> dict[NcclSettings, list[Record]]:
-    return gathered((asked_settings(record).choice, record) for record in mine.records)
 
 
 def _blocks(records: Iterable[Record]) -> dict[int, int]:

@@ -54,7 +54,19 @@ def page(
     real = [record for record in records if not is_simulated(record)]
     simulated = [record for record in records if is_simulated(record)]
     answered = answer.blocks(real, simulated, album)
-    parts = _parts(records, real, simulated, audit, album)
+    # Simulated and measured records are never mixed in tables of figures or in pictures.
+    parts: list[Part | None] = [
+        _audit_part(audit) if audit is not None else None,
+        measurements.part(real, album),
+        outcomes.plain_part(real, "untimed", "Without times: on hardware, or before anything ran"),
+        outcomes.plain_part(simulated, "simulated", "Simulated: results, and no times"),
+        races.part(records),
+        outcomes.refusals_part(records),
+        commands.part(records),
+        environment.fabrics_part(records),
+        environment.environment_part(records),
+        environment.digests_part(records),
+    ]
     return _rendered(
         kicker="symlab report",
         given=title,
@@ -66,30 +78,12 @@ def page(
         counts=outcomes.counts(records),
         total=len(records),
         facts=outcomes.facts(records),
-        parts=[*parts, environment.digests_part(records)],
+        parts=[part for part in parts if part is not None],
         left_out=album.left_out(),
         swatches=album.swatches,
         svgs=album.drawn(),
         figures=_json(table.values(records)),
     )
-
-
-def _parts(
-    records: Sequence[Record], real: Sequence[Record], simulated: Sequence[Record], audit: Audit | None, album: Album
-) -> list[Part]:
-    """Return all parts. Simulated and measured records are never mixed in tables of figures or in pictures."""
-    found: list[Part | None] = [
-        _audit_part(audit) if audit is not None else None,
-        measurements.part(real, album),
-        outcomes.plain_part(real, "untimed", "Without times: on hardware, or before anything ran"),
-        outcomes.plain_part(simulated, "simulated", "Simulated: results, and no times"),
-        races.part(records),
-        outcomes.refusals_part(records),
-        commands.part(records),
-        environment.fabrics_part(records),
-        environment.environment_part(records),
-    ]
-    return [part for part in found if part is not None]
 
 
 def _audit_part(audit: Audit) -> Part:

@@ -142,11 +142,6 @@ class _Layout:
     gap: str = "  "
 
 
-def _layouts(sheets: Sequence[Sheet], width: int | None) -> dict[tuple[str, ...], _Layout]:
-    spare = {sheet.columns: sheet.spare for sheet in sheets}
-    return {columns: _layout(columns, widths, spare[columns], width) for columns, widths in _widths(sheets).items()}
-
-
 def _layout(columns: tuple[str, ...], widths: Mapping[str, int], spare: Sequence[str], width: int | None) -> _Layout:
     """Return the layout that shows most: first narrower gaps, then without one spare column after the other."""
 
@@ -176,7 +171,8 @@ def _hidden(layouts: Iterable[_Layout], width: int | None) -> list[str]:
 
 def _lines(sheets: Sequence[Sheet], captions: Sequence[str], width: int | None) -> list[list[_Piece]]:
     """The lines of sheets, an empty one below each, and of captions."""
-    layouts = _layouts(sheets, width)
+    spare = {sheet.columns: sheet.spare for sheet in sheets}
+    layouts = {columns: _layout(columns, widths, spare[columns], width) for columns, widths in _widths(sheets).items()}
     lines: list[list[_Piece]] = []
     for sheet in sheets:
         heading = [[(line, "bold")] for line in wrapped(sheet.heading, width)]

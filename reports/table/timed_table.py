@@ -97,11 +97,12 @@ def wide(sections: Sequence[Section], numbers: dict[str, int]) -> list[Sheet]:
 def flat(records: Sequence[Record], sections: Sequence[Section]) -> list[dict[str, Any]]:
     """A dict of raw values for each row of the sections, refused ones as well; then one for each other record."""
     alone = times_alone(sections)
-    known = [
-        _values(section, row) | _overlap_values(overlap_of(row, rows(section), alone))
-        for section in sections
-        for row in rows(section)
-    ]
+    known = []
+    for section in sections:
+        for row in rows(section):
+            overlap = overlap_of(row, rows(section), alone)
+            more = {} if overlap is None else {"of_matmul": overlap.of_matmul, "overlap": overlap.efficiency}
+            known.append(_values(section, row) | more)
     return [*known, *(_values(None, Row((record,))) for record in records)]
 
 
@@ -131,7 +132,8 @@ def captions(sections: Sequence[Section], is_wide: bool = False) -> list[str]:
             f"up to {max(map(_spread, judged)):.1%} apart (highest minus lowest, over the median)"
         )
     if found := limits(records):
-        measured = f"peer copies in the same runs, {_limit_text(found)}"
+        size = _span((limit.size_bytes for limit in found), size_text)
+        measured = f"peer copies in the same runs, {limit_range(found)} ({size}, one direction, all GPUs at once)"
         lines.append(f"link's limit: {measured}" if is_wide else f"link %: busbw over the better of {measured}")
     else:
         lines.append("the link's limit was not measured")
@@ -157,7 +159,7 @@ def _bandwidths(timings: Sequence[Timing]) -> list[str]:
     lines = []
     if of_ops:
         factors = [timing.bus_factor for timing in of_ops if timing.bus_factor]
-        busbw = f", busbw = algbw * {_span(factors, _factor)}" if factors else ""
+        busbw = f", busbw = algbw * {_span(factors, '{:.4g}'.format)}" if factors else ""
         lines.append(f"algbw = size / time{busbw}, 1 GB = 10^9 bytes, as in nccl-tests")
     if declared := sorted({timing.moved_bytes for timing in timings if timing.moved_bytes}):
         lines.append(
@@ -200,11 +202,6 @@ def _cached(records: Sequence[Record]) -> list[str]:
         f"L2 rotate: up to {size_text(largest)} a contestant's slots fit in the L2 cache "
         f"({_span((timing.l2_bytes for _, timing in cached), size_text)}) together: calls may find their data there"
     ]
-
-
-def _limit_text(found: Sequence[Any]) -> str:
-    size = _span((limit.size_bytes for limit in found), size_text)
-    return f"{limit_range(found)} ({size}, one direction, all GPUs at once)"
 
 
 def _ratio_text(judged: Sequence[Row]) -> str:
@@ -337,10 +334,6 @@ def _wide_cell(row: Row, numbers: dict[str, int]) -> str:
     return f"{time_text(time)}{carried}{BEST if row.best else ' '}"
 
 
-def _factor(bus_factor: float) -> str:
-    return f"{bus_factor:.4g}"
-
-
 def time_text(time_us: float) -> str:
     """Microseconds with about four digits."""
     return f"{time_us:.2f}" if time_us < 100 else f"{time_us:.1f}" if time_us < 10000 else f"{time_us:.0f}"
@@ -353,10 +346,6 @@ _FORMATS: Formats = {
     **dict.fromkeys((*_OF_OVERLAP, "link %"), _percent),
     "ours/base": "{:.2f}".format,
 }
-
-
-def _overlap_values(overlap: Overlap | None) -> dict[str, Any]:
-    return {} if overlap is None else {"of_matmul": overlap.of_matmul, "overlap": overlap.efficiency}
 
 
 def _values(section: Section | None, row: Row) -> dict[str, Any]:

@@ -16,20 +16,18 @@ import ctypes
 import json
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from cases.case import Case
 from cases.dtypes import DTYPES
 from kernels.flashinfer import TRTLLM_LAMPORT, VECTOR_BYTES, Rows, rows_of, vllm_stages
 from memory.driver import lent_bytes
 from memory.fabric import DeviceFabric
+from memory.pool import SymmetricPool
 from memory.process_group import process_group
 from runner.case.library_slots import LibrarySlots, slices_of
-
-if TYPE_CHECKING:
-    import torch
-
-    from memory.pool import SymmetricPool
 
 VLLM_BLOCKS = 36
 """Maximum number of blocks of vLLM's kernel, with which vLLM itself launches it."""
@@ -43,7 +41,6 @@ VLLM_ADDRESS_BYTES = 64
 @contextlib.contextmanager
 def open_vllm(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """Collective: vLLM's all-reduce, in one stage or two as the library decides, on inputs that all ranks opened."""
-    import torch
     from flashinfer import comm
 
     group, dtype = process_group(), DTYPES[case.dtype]
@@ -103,7 +100,6 @@ def _fill_table(fabric: DeviceFabric, comm: Any, handle: int, slots: int) -> Non
 @contextlib.contextmanager
 def open_trtllm(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """Collective: TensorRT-LLM's all-reduce, Lamport's one-shot or the two-shot by the case's name."""
-    import torch
 
     is_one_shot = case.algorithm == TRTLLM_LAMPORT
     rows = rows_of(case.size_bytes, case.world_size, is_one_shot)

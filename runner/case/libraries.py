@@ -11,7 +11,10 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+import torch.distributed as distributed
 
 from cases.case import Case
 from cases.dtypes import DTYPES, NONE
@@ -20,17 +23,13 @@ from cases.sglang_sizes import PULL, PUSH
 from kernels.baselines import CUBLAS, FUSED, MULTIMEM_STAGED, NCCL, NCCL_SYMMETRIC, TWO_SHOT_STAGED, find_baseline
 from kernels.flashinfer import TRTLLM_LAMPORT, TRTLLM_TWO_SHOT, VLLM_ONE_SHOT, VLLM_TWO_SHOT
 from memory.fabric import DeviceFabric, Fabric, LibraryCall
+from memory.pool import SymmetricPool
 from memory.process_group import process_group
 from runner.case.allocation import allocate_arenas
 from runner.case.binding import Slots
 from runner.case.flashinfer_slots import open_trtllm, open_vllm
 from runner.case.library_slots import LibrarySlots, ReturnedSlots, slices_of, symmetric_buffer
 from runner.case.sglang_slots import open_pull, open_push
-
-if TYPE_CHECKING:
-    import torch
-
-    from memory.pool import SymmetricPool
 
 
 @contextlib.contextmanager
@@ -67,7 +66,6 @@ def _nccl(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> 
 
 def _nccl_slots(fabric: DeviceFabric, case: Case, slots: int) -> LibrarySlots:
     """NCCL's calls on slots that torch's allocator gives now."""
-    import torch
 
     source, target = slices_of(case, fabric.rank)
     dtype = DTYPES[case.dtype]
@@ -81,7 +79,6 @@ def _nccl_slots(fabric: DeviceFabric, case: Case, slots: int) -> LibrarySlots:
 @contextlib.contextmanager
 def _nccl_symmetric(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """The same calls, with all slots in memory of NCCL's that is registered as symmetric windows meanwhile."""
-    import torch
     from torch import distributed
 
     group = process_group()
@@ -105,8 +102,6 @@ def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
 
     Data that only moves goes as bytes, which NCCL makes of it anyway: torch knows no unsigned integers of NCCL.
     """
-    import torch
-    import torch.distributed as distributed
 
     if collective(case.op).product is not None:
         return _product_call(case, group)
@@ -156,8 +151,6 @@ def nccl_call(case: Case, group: Any, rank: int) -> Callable[..., object]:
 def _product_call(case: Case, group: Any) -> Callable[..., object]:
     """What multiplies by cuBLAS, and by NCCL gathers rows before that or adds them after it. PyTorch's defaults let
     cuBLAS add parts of a divided depth in the dtype. Between the two is one buffer for all slots."""
-    import torch
-    import torch.distributed as distributed
 
     product = collective(case.op).product
     assert product is not None
@@ -187,7 +180,6 @@ def _product_call(case: Case, group: Any) -> Callable[..., object]:
 
 @contextlib.contextmanager
 def _torch_one_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
-    import torch
 
     where = slices_of(case)
     source, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], slots * where[0].stride)
@@ -199,7 +191,6 @@ def _torch_one_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots
 
 @contextlib.contextmanager
 def _torch_two_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
-    import torch
 
     where = slices_of(case)
     buffer, group_name, _ = symmetric_buffer(fabric, DTYPES[case.dtype], slots * where[0].stride)
@@ -218,7 +209,6 @@ def _torch_two_shot(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots
 
 @contextlib.contextmanager
 def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
-    import torch
 
     where = slices_of(case)
     if case.op == "all_reduce":
@@ -237,7 +227,6 @@ def _torch_multimem(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots
 @contextlib.contextmanager
 def _torch_fused(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """PyTorch keeps a symmetric buffer for a group, which it makes at the first call; here until the case ends."""
-    import torch
     from torch.distributed import _symmetric_memory
 
     source = torch.zeros(slots * slices_of(case)[0].stride, dtype=DTYPES[case.dtype], device=fabric.device)
@@ -252,7 +241,6 @@ def _torch_fused(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: i
 
 def fused_call(case: Case, group_name: str) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return PyTorch's fused matmul of a case: takes a slot's A and B, and returns C."""
-    import torch
 
     product = collective(case.op).product
     assert product is not None
@@ -275,7 +263,6 @@ def fused_call(case: Case, group_name: str) -> Callable[[torch.Tensor], torch.Te
 @contextlib.contextmanager
 def _torch_staged(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """One symmetric buffer for all slots, as one communicator of vLLM or SGLang has one for all calls."""
-    import torch
 
     where = slices_of(case)
     source, target = (torch.zeros(slots * one.stride, dtype=DTYPES[case.dtype], device=fabric.device) for one in where)

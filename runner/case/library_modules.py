@@ -37,14 +37,6 @@ LOAD_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class ModulePlan:
-    """A module that all ranks are to have, and how long it may be compiled."""
-
-    module: str
-    limit_s: float = BUILD_LIMIT_S
-
-
-@dataclass(frozen=True, slots=True)
 class Brought:
     """What came of it: why the module is unavailable ("" if it is loaded), and what it was compiled with."""
 
@@ -52,17 +44,17 @@ class Brought:
     compiled_with: str = ""
 
 
-def bring_module(fabric: Fabric, plan: ModulePlan) -> Brought:
-    """Compile a module where it is not compiled yet, and load it on this rank. All ranks call it with the same plan.
+def bring_module(fabric: Fabric, module: str) -> Brought:
+    """Compile a module where it is not compiled yet, and load it on this rank. All ranks call it with the same one.
 
     The first rank of each host compiles; the others wait for it.
     """
     hosts = fabric.exchange(platform.node())
     mine = Brought("")
     if hosts.index(hosts[fabric.rank]) == fabric.rank:
-        mine = compiled(plan.module, plan.limit_s)
+        mine = compiled(module)
     everyone = [Brought(*json.loads(note)) for note in fabric.exchange(json.dumps([mine.problem, mine.compiled_with]))]
-    problem = next((one.problem for one in everyone if one.problem), "") or _agreed(fabric, plan.module)
+    problem = next((one.problem for one in everyone if one.problem), "") or _agreed(fabric, module)
     return Brought(problem, everyone[0].compiled_with)
 
 
@@ -92,9 +84,9 @@ def load(module: str) -> Any:
 
 
 @cache
-def compiled(module: str, limit_s: float) -> Brought:
+def compiled(module: str) -> Brought:
     """Compile a module in another process, once a process. What goes wrong is the problem."""
-    return run_builder([sys.executable, "-m", "runner.case.library_modules", module], module, limit_s)
+    return run_builder([sys.executable, "-m", "runner.case.library_modules", module], module, BUILD_LIMIT_S)
 
 
 def run_builder(command: list[str], module: str, limit_s: float) -> Brought:

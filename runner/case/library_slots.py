@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from cases.case import Case
 from cases.ops import collective
+from memory.fabric import DeviceFabric
 from memory.process_group import process_group
 from runner.case.allocation import SLOT_ALIGNMENT_BYTES
-
-if TYPE_CHECKING:
-    import torch
-
-    from memory.fabric import DeviceFabric
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,6 @@ def symmetric_buffer(fabric: DeviceFabric, dtype: torch.dtype, numel: int) -> tu
 
     Taken from the allocator itself and not from torch's pool of such memory, so that it is given back when it goes.
     """
-    import torch
     from torch._C._distributed_c10d import _SymmetricMemory
     from torch.distributed import _symmetric_memory
 
@@ -84,7 +81,6 @@ class LibrarySlots:
 
     def write(self, slot: int, data: torch.Tensor) -> None:
         """Fill a slot's input (1-D, the case's dtype), and poison an output of its own."""
-        import torch
 
         source, *others = self._views[slot]
         source.copy_(data)

@@ -13,7 +13,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from cases.case import Case
 from cases.dtypes import DTYPES
@@ -21,13 +23,9 @@ from cases.sglang_sizes import PULL, PUSH, push_bytes
 from kernels.sglang import DTYPES as TYPES
 from kernels.sglang import MODULES, Launch, pull_launch, pull_shots, push_launch
 from memory.fabric import DeviceFabric
+from memory.pool import SymmetricPool
 from runner.case import library_modules
 from runner.case.library_slots import LibrarySlots, slices_of, symmetric_buffer
-
-if TYPE_CHECKING:
-    import torch
-
-    from memory.pool import SymmetricPool
 
 ADDRESS_BYTES = 8
 
@@ -35,7 +33,6 @@ ADDRESS_BYTES = 8
 @contextlib.contextmanager
 def open_push(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """Collective: SGLang's one-shot push, in place."""
-    import torch
 
     library: Any = library_modules.load(MODULES[PUSH])
     where = slices_of(case)[0]
@@ -68,7 +65,6 @@ def open_push(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int)
 @contextlib.contextmanager
 def open_pull(fabric: DeviceFabric, pool: SymmetricPool, case: Case, slots: int) -> Iterator[LibrarySlots]:
     """Collective: SGLang's pull, in one shot out of place or in two in place, by the number of ranks."""
-    import torch
 
     library: Any = library_modules.load(MODULES[PULL])
     source, target = slices_of(case)
@@ -125,12 +121,10 @@ def _queued(status: int) -> None:
 
 
 def _stream(fabric: DeviceFabric) -> int:
-    import torch
 
     return int(torch.cuda.current_stream(fabric.device).cuda_stream)
 
 
 def _multiprocessors(fabric: DeviceFabric) -> int:
-    import torch
 
     return int(torch.cuda.get_device_properties(fabric.device).multi_processor_count)

@@ -133,11 +133,7 @@ def _numbers(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def _truncated(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The lowest bits of 64-bit words, as many as the dtype has."""
-    return words.to(_signed_bits(dtype))
-
-
-def _signed_bits(dtype: torch.dtype) -> torch.dtype:
-    return {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+    return words.to({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
 
 
 def _ranks(words: torch.Tensor, world_size: int) -> torch.Tensor:

@@ -128,8 +128,6 @@ def _of_custom(one: CompiledJob, seed: int) -> CustomContestant:
 
 def brought(world: World, module: str) -> Brought:
     """Bring a library's module onto the ranks of a world."""
-    from runner.case.library_modules import LOAD_LIMIT_S, ModulePlan, bring_module
+    from runner.case.library_modules import BUILD_LIMIT_S, LOAD_LIMIT_S, bring_module
 
-    plan = ModulePlan(module)
-    found = world.run(bring_module, plan, plan.limit_s + LOAD_LIMIT_S)[0]
-    return found
+    return world.run(bring_module, module, BUILD_LIMIT_S + LOAD_LIMIT_S)[0]

@@ -10,7 +10,6 @@ import errno
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from reports.table.text import counted, place_text, story_of
@@ -60,7 +59,7 @@ class Console:
         self._differing = frozenset(differing)
         self._stream = stream or sys.stdout
         self._errors = errors
-        self._is_quiet = is_quiet
+        self.is_quiet = is_quiet
         self._progress = Progress()
         self._live: Drawn | None = None
 
@@ -69,18 +68,12 @@ class Console:
             self.say(line)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.end()
-
-    @property
-    def is_quiet(self) -> bool:
-        return self._is_quiet
 
     def say(self, text: str) -> None:
         """A line on stdout, at once; nothing in quiet mode."""
-        if not self._is_quiet:
+        if not self.is_quiet:
             self._put(text)
 
     def announce(self, text: str) -> None:
@@ -102,7 +95,7 @@ class Console:
         """Begin to report these cases, which belong to this number of jobs."""
         works = list(map(work_of, cases))
         self._progress = Progress(len(works), jobs)
-        if self._is_quiet or not self._stream.isatty() or os.environ.get("TERM") == "dumb":
+        if self.is_quiet or not self._stream.isatty() or os.environ.get("TERM") == "dumb":
             return
         from rich.console import Console as RichConsole
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn

@@ -5,17 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from cases.record.record import Record
 from reports.record.seal import digest_of
 from reports.table.average import too_slow
 from reports.table.text import has_many, is_long, summary
 from runner.command.console import Console, failures
 from runner.command.to_mlflow import short_path
-
-if TYPE_CHECKING:
-    from cases.record.record import Record
-
 
 TOLD_BELOW = "told under 'failed', on standard error"
 """Where the table of a command refers to for what went wrong."""

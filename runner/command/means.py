@@ -12,7 +12,7 @@ from cases.ops import Collective
 from cases.record.record import Check
 from cases.record.timing import LinkLimit
 from cases.refusal import Refusal
-from kernels.spec import KernelSpec
+from kernels.spec import KernelSpec, refuses
 from memory.fabric import Executable, Traits
 from memory.held_interrupts import uninterrupted
 from runner.case.contestant import Contestant
@@ -60,6 +60,5 @@ def usual_means() -> Means:
     with uninterrupted():
         import runner.case.program  # noqa: F401
         from kernels.compile import executable
-        from kernels.spec import refuses
 
     return Means(refuses, executable, ran, measured, brought)

@@ -8,15 +8,17 @@ the code is said first, and kept in command.json.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.case.allowed_code import AllowedCode, allowed_code
+from runner.case.allowed_code import allowed_code
+from runner.command.console import Console
 from runner.command.leading import led_tools
 from runner.command.recorded_jobs import UNTRACKED, rebuilt
-from runner.command.resumption import changed_since, console_of, nothing_left
+from runner.command.resumption import changed_since, heading_of, nothing_left
 from runner.command.running import Earlier, Tools
 from runner.command.session import run_command
 from runner.command.still_working import check_no_worker
@@ -58,8 +60,51 @@ def resume(
     if uri and uri != UNTRACKED:
         check_uri(uri, "--uri")
         check_database_folder(uri, "--uri")
-    folder = folder.absolute()
+    folder, tools = folder.absolute(), tools or Tools()
     check_folder_of(folder)
+    with _locked(folder):
+        code_of_records = allowed_code([folder], code, changed=True)
+        left = left_in(folder)
+        if is_whole(folder, left):
+            if launcher is not None:
+                launcher_of(launcher)  # which refuses a wrong one
+            return nothing_left(folder, left, uri)
+        launch = _launch_of(left.document.launcher, launcher)
+        slurm.check_here(launch)
+        check_no_worker(folder)
+        command = rebuilt(folder, left, uri, leader, code_of_records, launch)
+        now = Surroundings(tools.capture).now()
+        changed = changed_since(left, command, now)
+        document = left.document.resuming(
+            Resumption(
+                at=now_text(),
+                after=left.document.outcome,
+                commit=str((now.git or {}).get("commit") or ""),
+                changed=tuple(map(scrubbed, changed)),
+                cases_left=len(left.undone),
+                set_aside=left.set_aside,
+            )
+        )
+        if launch is not None:
+            document = replace(document, launcher=tuple(map(scrubbed, launch.lines)))
+        try:
+            store = Store(folder)
+            store.reopen()
+            for name in left.set_aside:
+                store.set_aside(name)
+        except StoreError as error:
+            raise RequestError(f"{error} (RECORDS)") from error
+        from reports.table.compare import varying
+
+        differing = varying([job.overrides for job in left.document.jobs])
+        console = Console(heading=heading_of(left, command, changed), differing=differing, is_quiet=is_quiet)
+        led = led_tools(tools, leader, command.jobs)
+        return run_command(command, console, led, Earlier(store, document, left.kept))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Within, hold the lock of a folder. RequestError if that can't be."""
     try:
         lock = FolderLock(folder)
     except FolderInUse as error:
@@ -70,54 +115,7 @@ def resume(
             "copy it to a folder that this user can write to"
         ) from None
     with lock:
-        allowed = allowed_code([folder], code, changed=True)
-        return _resumed(folder, uri, tools or Tools(), leader, is_quiet, allowed, launcher)
-
-
-def _resumed(
-    folder: Path,
-    uri: str,
-    tools: Tools,
-    leader: Leader | None,
-    is_quiet: bool,
-    code: AllowedCode,
-    launcher: Sequence[str] | None = None,
-) -> int:
-    """The same in a locked folder."""
-    left = left_in(folder)
-    if is_whole(folder, left):
-        if launcher is not None:
-            launcher_of(launcher)  # which refuses a wrong one
-        return nothing_left(folder, left, uri)
-    launch = _launch_of(left.document.launcher, launcher)
-    slurm.check_here(launch)
-    check_no_worker(folder)
-    command = rebuilt(folder, left, uri, leader, code, launch)
-    now = Surroundings(tools.capture).now()
-    changed = changed_since(left, command, now)
-    document = left.document.resuming(
-        Resumption(
-            at=now_text(),
-            after=left.document.outcome,
-            commit=str((now.git or {}).get("commit") or ""),
-            changed=tuple(map(scrubbed, changed)),
-            cases_left=len(left.undone),
-            set_aside=left.set_aside,
-        )
-    )
-    if launch is not None:
-        document = replace(document, launcher=tuple(map(scrubbed, launch.lines)))
-    try:
-        store = Store(folder)
-        store.reopen()
-        for name in left.set_aside:
-            store.set_aside(name)
-    except StoreError as error:
-        raise RequestError(f"{error} (RECORDS)") from error
-    tools = led_tools(tools, leader, command.jobs)
-    return run_command(
-        command, console_of(left, command, changed, is_quiet), tools, Earlier(store, document, left.kept)
-    )
+        yield
 
 
 def _launch_of(recorded: Sequence[str], given: Sequence[str] | None) -> LaunchRequest | None:

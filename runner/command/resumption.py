@@ -10,12 +10,11 @@ from typing import Any
 from cases.record.record import Status
 from cases.record.request import RecordedEnvironment
 from reports.table.text import counted, summary
-from runner.command.console import Console
 from runner.command.plan import Command
 from runner.command.recorded_jobs import UNTRACKED
 from runner.command.unfinished_cases import Left
 from runner.environment.packages import canonical
-from runner.records.command_json import CommandDocument, exit_code_for
+from runner.records.command_json import exit_code_for
 
 
 def changed_since(left: Left, command: Command, now: RecordedEnvironment) -> list[str]:
@@ -49,12 +48,8 @@ def _code(environment: RecordedEnvironment) -> tuple[dict[str, Any], ...]:
     )
 
 
-def console_of(left: Left, command: Command, changed: Sequence[str], is_quiet: bool) -> Console:
-    """The console of what is left of a command, which says first what is left and what has changed."""
-    return Console(heading=_heading(left, command, changed), differing=_differing(left.document), is_quiet=is_quiet)
-
-
-def _heading(left: Left, command: Command, changed: Sequence[str]) -> list[str]:
+def heading_of(left: Left, command: Command, changed: Sequence[str]) -> list[str]:
+    """What is left of a command, and what has changed, as lines."""
     document = left.document
     all_cases = counted(len(document.cases), "case")
     lines = [f"symlab resume: {document.command}, {document.outcome}: {len(left.undone):,} of {all_cases} left"]
@@ -80,12 +75,6 @@ def not_again(left: Left) -> list[str]:
         f"{counted(number, 'case')} that {verbs[0]} wrong or failed {verbs[1]} not run again: "
         "symlab replay runs recorded cases again"
     ]
-
-
-def _differing(document: CommandDocument) -> set[str]:
-    from reports.table.compare import varying
-
-    return set(varying([job.overrides for job in document.jobs]))
 
 
 def nothing_left(folder: Path, left: Left, uri: str) -> int:

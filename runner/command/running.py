@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from cases.documents import decoded
 from cases.record.request import RecordedRequest
-from runner.command.plan import PreparedJob
+from runner.command.plan import Job, PreparedJob
 from runner.environment.capture import capture
 from runner.environment.of_command import Surroundings
 from runner.interrupt import shielded
@@ -188,9 +188,7 @@ class JobRunner:
         if world is not None:
             world.close()
 
-    def _runnable(self, job: PreparedJob) -> Any:
-        from runner.command.plan import Job
-
+    def _runnable(self, job: PreparedJob) -> Job:
         asked = self.request_of(job)
         return Job(
             job.request,

@@ -116,9 +116,11 @@ class _Session:
         self._ahead: CompiledAhead | None = None
 
     def begin(self) -> None:
-        """Write command.json, before the first word on stdout: a folder of records always says what it is of."""
+        """Write command.json, before the first word on stdout: a folder of records always says what it is of, and how
+        much of it is missing is known whatever happens."""
+        self._manifest = self._earlier.document if self._earlier else self._asked_document()
         try:
-            self._begin_manifest()
+            self._store.write_command_json(self._manifest)
         except StoreError as error:
             self._stopped = str(error)
 
@@ -187,7 +189,8 @@ class _Session:
             self._records = self._earlier.whole(self._records)
         elif self._launched is not None and self._manifest is not None:
             self._records = self._manifest.in_order(self._records)
-        code = self._exit_code(interrupt)
+        code = EXIT_FAILED if self._stopped else exit_code_for(self._records)
+        code = code if interrupt is None else exit_code_of(interrupt)
         self._end_manifest(code, interrupt)
         is_lost = self._launched is not None and bool(self._launched.problem)
         report(self._records, self._case_count, self._store.folder, self._console, self._stopped, is_lost)
@@ -197,11 +200,6 @@ class _Session:
             self._console.announce(f"symlab resume {shlex.quote(short_path(self._store.folder))} runs {cases}")
         self._mirror.finish()
         return Ended(code, self._store.folder, tuple(self._records), interrupt)
-
-    def _exit_code(self, interrupt: KeyboardInterrupt | None) -> int:
-        if interrupt is not None:
-            return exit_code_of(interrupt)
-        return EXIT_FAILED if self._stopped else exit_code_for(self._records)
 
     def abandon(self, error: BaseException) -> None:
         """The quick way out: no table, and nothing is sent, but no world stays open and no run is left RUNNING.
@@ -250,11 +248,6 @@ class _Session:
         if self._earlier is not None:
             return list(self._earlier.document.command_line)
         return command_line(sys.argv[0], self._command.arguments)
-
-    def _begin_manifest(self) -> None:
-        """Write down what was asked for before any of it runs: how much of it is missing is known whatever happens."""
-        self._manifest = self._earlier.document if self._earlier else self._asked_document()
-        self._store.write_command_json(self._manifest)
 
     def _asked_document(self) -> CommandDocument:
         """Return the document of a new command: its jobs and cases, without an end."""

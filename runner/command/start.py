@@ -54,7 +54,15 @@ def _answer(given: Sequence[str], options: RunOptions, tools: Tools | None, lead
     if options.plan:
         _show_plan(given, jobs, launch)
         return 0
-    return _run(given, jobs, tools, leader, options.quiet, launch)
+    from runner.command.running import Tools
+    from runner.command.session import run_command
+
+    if launch is not None:
+        from runner.launch.slurm import check_here
+
+        check_here(launch)
+    command, console = ready(given, jobs, leader.outer if leader else None, options.quiet, launch=launch)
+    return run_command(command, console, led_tools(tools or Tools(), leader, command.jobs))
 
 
 def _show_configuration(options: RunOptions) -> None:
@@ -80,23 +88,3 @@ def _show_plan(given: Sequence[str], jobs: Sequence[ComposedJob], launch: Launch
     command = prepared(given, jobs, find(os.environ), launch)
     print(plan_text(command, headline(command)), flush=True)
     refuse_if_nothing_can_run(command)
-
-
-def _run(
-    given: Sequence[str],
-    jobs: Sequence[ComposedJob],
-    tools: Tools | None,
-    leader: Leader | None,
-    is_quiet: bool,
-    launch: LaunchRequest | None,
-) -> int:
-    from runner.command.running import Tools
-    from runner.command.session import run_command
-
-    if launch is not None:
-        from runner.launch.slurm import check_here
-
-        check_here(launch)
-
-    command, console = ready(given, jobs, leader.outer if leader else None, is_quiet, launch=launch)
-    return run_command(command, console, led_tools(tools or Tools(), leader, command.jobs))

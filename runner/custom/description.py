@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cases.assumptions import checked_assumptions
 from cases.case import Case
@@ -26,14 +26,11 @@ from kernels.spec import refuses_no_multicast, refuses_unmapped, refuses_world_s
 from memory.fabric import Launch, Traits, refuses_shared_bytes
 from runner.case.allowed_code import start_of
 from runner.case.bringing import custom_digest, custom_sources
-from runner.custom.nouns import BufferSpec, CustomSpec, Fill, FillFunction, Tolerance, check_launches
+from runner.custom.nouns import BufferSpec, Contents, CustomSpec, Fill, FillFunction, Tolerance, check_launches
 from runner.custom.program import CompiledCustom
 from runner.request.sizes import parse_bytes
 from runner.request.validate import CUSTOM
 from runner.request_error import RequestError, naming, near
-
-if TYPE_CHECKING:
-    from runner.custom.nouns import Contents
 
 OP = CUSTOM
 KEYS = ("kernel", "launch", "buffers", "arguments", "reference", "tolerance", "bytes", "launches", "then")

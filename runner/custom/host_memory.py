@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from memory.fabric import Launch
 from memory.placing import NVSHMEM, SIMULATED, CountingPool
@@ -30,11 +29,9 @@ from runner.custom.nouns import CustomSpec, Fill
 from runner.custom.program import LEAST_LAUNCHES, allocate_custom
 from runner.request.schema import HostMemory
 from runner.request.sizes import format_bytes
+from runner.request.validate import Request, ResolvedRequest
 from runner.request_error import RequestError
-
-if TYPE_CHECKING:
-    from runner.request.validate import Request, ResolvedRequest
-    from runner.world.fabrics import FabricRequest
+from runner.world.fabrics import FabricRequest
 
 WIDE_BYTES = 12
 """Bytes an element while a buffer is filled: floats are drawn in float32 or float64, and then rounded."""

@@ -120,7 +120,8 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
     outputs: list[Contents] = []
     faults: list[str] = []
     unwritten: dict[str, torch.Tensor] = {}
-    poisoned = [one for one in spec.buffers if one.name in plan.brings and _is_poisoned(one, plan)]
+    brought = [one for one in spec.buffers if one.name in plan.brings]
+    poisoned = [one for one in brought if one.fill is Fill.poison and one.name not in plan.given]
     with SymmetricPool(fabric) as pool:
         memory = allocate_custom(pool, spec, fabric.world_size)
         calls = custom_launches(fabric, plan.spec, plan.compiled, memory)
@@ -133,13 +134,7 @@ def run_custom(fabric: Fabric, plan: CustomPlan) -> CustomOutcome:
             launch_all(fabric, calls)
             fabric.synchronize()
             fabric.barrier()  # peers may still have written here
-            outputs.append(
-                {
-                    one.name: _content(fabric, memory.buffers[one.name], one)
-                    for one in spec.buffers
-                    if one.name in plan.brings
-                }
-            )
+            outputs.append({one.name: _content(fabric, memory.buffers[one.name], one) for one in brought})
             for buffer in spec.buffers:
                 itemsize = buffer.size_bytes // buffer.numel
                 faults += changed_guards(fabric, memory.buffers[buffer.name], buffer.name, index, itemsize)
@@ -219,10 +214,6 @@ def _prepare(fabric: Fabric, placed: Buffer, buffer: BufferSpec, plan: CustomPla
     else:
         content = content_of(buffer, fabric.rank, fabric.world_size, plan.seed)
     placed.write(fabric, flat_bytes(content).to(device_of(fabric)))
-
-
-def _is_poisoned(buffer: BufferSpec, plan: CustomPlan) -> bool:
-    return buffer.fill is Fill.poison and buffer.name not in plan.given
 
 
 def _kept_poison(outputs: Sequence[torch.Tensor]) -> torch.Tensor:

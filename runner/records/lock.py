@@ -14,7 +14,6 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 LOCK_NAME = ".lock.tmp"
 """Named like a file that is still being written, which manifests leave out (reports/record/seal.py)."""
@@ -52,9 +51,7 @@ class FolderLock:
     def __enter__(self) -> FolderLock:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
     def release(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -24,11 +23,9 @@ from runner.custom.host_memory import custom_heap_bytes
 from runner.custom.judge import judged, wrong_elements
 from runner.custom.nouns import Contents
 from runner.custom.program import Call, CustomOutcome, CustomPlan, allocate_custom, custom_launches, launch_all
+from runner.request.schema import TimingRequest
 from runner.timing.calls import calls_for, slots_for, whole_turns
 from runner.timing.sampling import WRONG_BEFORE, Measured
-
-if TYPE_CHECKING:
-    from runner.request.schema import TimingRequest
 
 
 @dataclass(frozen=True, slots=True)

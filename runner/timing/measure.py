@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from memory.fabric import DeviceFabric, Fabric
 from memory.pool import SymmetricPool
@@ -27,6 +27,7 @@ from runner.case.binding import device_of
 from runner.case.check import RankCheck
 from runner.case.contestant import Contestant
 from runner.custom.program import CustomOutcome
+from runner.request.schema import TimingRequest
 from runner.timing.calls import HEAP_SHARE, calls_for, expected_us
 from runner.timing.custom import CustomContestant, CustomMeasurement, open_custom
 from runner.timing.kernel_names import CapturedKernel
@@ -34,9 +35,6 @@ from runner.timing.link import LinkTimes, measure_link
 from runner.timing.of_case import Measurement, open_case
 from runner.timing.sampling import Sampling
 from runner.timing.stopwatch import Stopwatch
-
-if TYPE_CHECKING:
-    from runner.request.schema import TimingRequest
 
 
 @dataclass(frozen=True, slots=True)

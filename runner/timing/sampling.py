@@ -6,17 +6,14 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memory.fabric import DeadlineExceeded, Deadlock, DeviceFabric
 from runner.case.binding import device_of
-from runner.request.schema import TimingMode
+from runner.request.schema import TimingMode, TimingRequest
 from runner.timing.gpu_state import read_clocks
 from runner.timing.kernel_names import CapturedKernel
 from runner.timing.stopwatch import DELAY_S, Stopwatch
-
-if TYPE_CHECKING:
-    from runner.request.schema import TimingRequest
 
 ROOM = 2.0
 """How many times as long as a host took to queue a graph the device waits for it."""

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import click
 
-from runner.track.dashboard import DEFAULT_URI, PORT
+from reports.tracking import database_path, resolved_uri
+from runner.request_error import RequestError
+from runner.track.dashboard import DEFAULT_URI, JOBS, PORT, check_port, open_command
 
 
 @click.command(
@@ -37,10 +39,7 @@ def dashboard(uri: str, port: int) -> None:
 
     Starts MLflow's server for a database until Ctrl-C. A server of your own already runs: its address is printed.
     """
-    from reports.tracking import database_path, resolved_uri
     from runner.request.validate import check_uri
-    from runner.request_error import RequestError
-    from runner.track.dashboard import JOBS, check_port, open_command
 
     check_uri(uri, "--uri")
     path = database_path(resolved_uri(uri))

@@ -27,9 +27,9 @@ def command_note(
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
-def report_link(experiment_id: str, run_id: str, name: str = REPORT_NAME) -> str:
+def report_link(experiment_id: str, run_id: str) -> str:
     """A link to the report of a command's run."""
-    return f"[{name}](#/experiments/{experiment_id}/runs/{run_id}/artifacts/{name})"
+    return f"[{REPORT_NAME}](#/experiments/{experiment_id}/runs/{run_id}/artifacts/{REPORT_NAME})"
 
 
 def charts_link(experiment_id: str, command: str) -> str:

@@ -28,11 +28,10 @@ def command_filter(command: str) -> str:
     return f"tags.`{DIGEST_TAG}` = '{digest_of(command)}'"
 
 
-def page_of_view(experiment_id: str, key: str, is_table: bool = False) -> str:
-    """The place of a saved view on its server, opened on its charts; is_table: on its list of runs."""
-    mode = "TABLE" if is_table else "CHART"
+def page_of_view(experiment_id: str, key: str) -> str:
+    """The place of a saved view on its server, opened on its charts."""
     place = f"#/experiments/{experiment_id}/runs?viewStateShareKey={key}"
-    return f"{place}&compareRunsMode={mode}&workflowType=machine_learning"
+    return f"{place}&compareRunsMode=CHART&workflowType=machine_learning"
 
 
 def address_of(server: str, place: str) -> str:

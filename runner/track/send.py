@@ -270,19 +270,6 @@ class CommandRun:
         ]
         tags = series_tags(records, missing)
         started = min((record.started for record in records), key=milliseconds)
-        run_id = self._child(series, name, started, metrics, parameters_of(records[0]), tags)
-        self._end(run_id, run_status(records, missing), max(milliseconds(record.ended) for record in records))
-
-    def _child(
-        self,
-        series: str,
-        name: str,
-        started: str,
-        metrics: Sequence[Any],
-        parameters: dict[str, Any],
-        tags: dict[str, str],
-    ) -> str:
-        """The run of a series, found or made, with all of this logged."""
         run_id = self._children.get(series)
         if run_id is None:
             own = {**self._own_tags, SERIES_TAG: series, PARENT_TAG: self.run_id}
@@ -290,10 +277,10 @@ class CommandRun:
             self._names[series] = name
             tags = {}
         # MLflow refuses another value of a parameter that is there.
-        there = self._parameters.setdefault(run_id, set())
+        parameters, there = parameters_of(records[0]), self._parameters.setdefault(run_id, set())
         self._log(run_id, metrics, {key: one for key, one in parameters.items() if key not in there}, tags)
         there |= set(parameters)
-        return run_id
+        self._end(run_id, run_status(records, missing), max(milliseconds(record.ended) for record in records))
 
     def _search(self, filter_string: str, most: int) -> list[Any]:
         return list(self._client.search_runs([self._experiment_id], filter_string, max_results=most))

@@ -25,15 +25,11 @@ class Channel:
         self._socket = end
         self._sending = threading.Lock()
         self._received = bytearray()
-        self._closed = False
+        self.closed = False
+        """Whether the other side is gone, and all that it had sent was taken."""
 
     def fileno(self) -> int:
         return self._socket.fileno()
-
-    @property
-    def closed(self) -> bool:
-        """Whether the other side is gone, and all that it had sent was taken."""
-        return self._closed
 
     def send(self, *message: Any, limit_s: float | None = None) -> None:
         """Raises OSError if the other side is gone; TimeoutError if it does not take the message in time."""
@@ -54,7 +50,7 @@ class Channel:
             except ConnectionError:
                 chunk = b""
             if not chunk:
-                self._closed = True
+                self.closed = True
                 return None
             self._received += chunk
 
@@ -62,12 +58,12 @@ class Channel:
         """All messages that are here by now; waits for none. Tells by closed when no more can come."""
         self._socket.settimeout(0)
         with contextlib.suppress(BlockingIOError):
-            while not self._closed:
+            while not self.closed:
                 try:
                     chunk = self._socket.recv(_CHUNK_BYTES)
                 except ConnectionError:
                     chunk = b""
-                self._closed = not chunk
+                self.closed = not chunk
                 self._received += chunk
         found = []
         while (message := self._message()) is not None:

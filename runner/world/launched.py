@@ -142,7 +142,8 @@ class JoinedWorld:
         self._store = store
         self._rank = _RankThread(outer)
         self._order = 0
-        self._problem = ""
+        self.problem = ""
+        """What has hurt this world; "" as long as it can be used."""
 
     @property
     def world_size(self) -> int:
@@ -150,12 +151,7 @@ class JoinedWorld:
 
     @property
     def healthy(self) -> bool:
-        return not self._problem
-
-    @property
-    def problem(self) -> str:
-        """What has hurt this world; "" as long as it can be used."""
-        return self._problem
+        return not self.problem
 
     def counters(self) -> dict[str, Any]:
         return {}
@@ -177,8 +173,8 @@ class JoinedWorld:
 
         ValueError for what can't be sent to other processes.
         """
-        if self._problem:
-            raise FabricError(f"this world was hurt, and there is no other: {self._problem}")
+        if self.problem:
+            raise FabricError(f"this world was hurt, and there is no other: {self.problem}")
         order = Order("run", deadline_s, pickled_work(program, argument))
         number = self._order + 1
         return self._do(order, lambda: self._rank.run(number, lambda: (program, argument), _as_it_is, deadline_s))
@@ -199,7 +195,7 @@ class JoinedWorld:
             if run.failed():
                 raise failure_of(run, limit_s)
         except BaseException as error:
-            self._problem = str(error) or type(error).__name__
+            self.problem = str(error) or type(error).__name__
             raise
         self._store.delete_key(f"order/{self._order}")
         return [run.results[rank] for rank in range(self.world_size)]

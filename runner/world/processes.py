@@ -111,11 +111,12 @@ class ProcessWorld:
 
         Raises WorldFailure, with nothing left behind, if a rank could not.
         """
-        self._world_size = world_size
+        self.world_size = world_size
         self._ranks: list[_RankProcess] = []
         self._selector = selectors.DefaultSelector()
         self._store: Store | None = None
-        self._port: int | None = None
+        self.port: int | None = None
+        """The port of the ranks' store on the loopback interface; None before the start and after the end."""
         self._number = 0
         self._places: dict[int, tuple[str, bool]] = {}
         self._healthy = True
@@ -128,10 +129,6 @@ class ProcessWorld:
             raise
 
     @property
-    def world_size(self) -> int:
-        return self._world_size
-
-    @property
     def healthy(self) -> bool:
         return self._healthy and all(one.process.poll() is None for one in self._ranks)
 
@@ -139,11 +136,6 @@ class ProcessWorld:
     def processes(self) -> tuple[int, ...]:
         """The ranks' process ids, by rank; () after the end."""
         return tuple(one.process.pid for one in self._ranks)
-
-    @property
-    def port(self) -> int | None:
-        """The port of the ranks' store on the loopback interface; None before the start and after the end."""
-        return self._port
 
     def counters(self) -> dict[str, Any]:
         return {}
@@ -163,10 +155,10 @@ class ProcessWorld:
             raise FabricError("this world was closed or hurt by a failure: make a new one")
         work = pickled_work(program, argument)
         ends_s = math.inf if deadline_s is None else time.monotonic() + deadline_s
-        run = Outcomes(self._world_size)
+        run = Outcomes(self.world_size)
         try:
             self._number += 1
-            self._tell(run, range(self._world_size), "run", self._number, work, deadline_s)
+            self._tell(run, range(self.world_size), "run", self._number, work, deadline_s)
             self._wait(run, ends_s)
             if run.unfinished():
                 self._end(run)
@@ -175,7 +167,7 @@ class ProcessWorld:
         except BaseException:
             self._kill()
             raise
-        return [run.results[rank] for rank in range(self._world_size)]
+        return [run.results[rank] for rank in range(self.world_size)]
 
     def close(self) -> None:
         """End all ranks: in good order if they can within seconds, else by force. Nothing is left of them."""
@@ -184,8 +176,8 @@ class ProcessWorld:
             return
         try:
             if self.healthy:
-                run = Outcomes(self._world_size)
-                self._tell(run, range(self._world_size), "close")
+                run = Outcomes(self.world_size)
+                self._tell(run, range(self.world_size), "close")
                 ends_s = time.monotonic() + CLOSE_S
                 for one in self._ranks:
                     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -198,21 +190,21 @@ class ProcessWorld:
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         listener.listen(socket.SOMAXCONN)
-        self._port = port = listener.getsockname()[1]
+        self.port = port = listener.getsockname()[1]
         with listener:
-            for _ in range(self._world_size):
+            for _ in range(self.world_size):
                 with shielded():  # a process that was started is known here
                     self._ranks.append(_launched(self._nccl, self._variables))
                 self._selector.register(self._ranks[-1].channel, selectors.EVENT_READ, len(self._ranks) - 1)
             # While the ranks import torch, so does this process: they find the port open all the same.
             key = secrets.token_bytes()
             self._store = SealedStore(tcp_store("127.0.0.1", port, START_DEADLINE_S, listener), key)
-        run = Outcomes(self._world_size)
-        for rank in range(self._world_size):
-            self._tell(run, [rank], "open", rank, self._world_size, port, key, opener)
+        run = Outcomes(self.world_size)
+        for rank in range(self.world_size):
+            self._tell(run, [rank], "open", rank, self.world_size, port, key, opener)
         self._wait(run, min(began_s + SILENCE_S, began_s + limit_s), GRACE_S)
         if say is not None and run.unfinished() and not run.errors:
-            say(f"starting {self._world_size} rank processes ...")
+            say(f"starting {self.world_size} rank processes ...")
         self._wait(run, began_s + limit_s, GRACE_S)
         if run.failed():
             raise self._start_failure(run, limit_s)
@@ -305,7 +297,7 @@ class ProcessWorld:
 
     def _whereabouts(self, ranks: list[int]) -> dict[int, tuple[str, bool]]:
         """Where ranks are, and whether in a call of their fabric. Those that don't answer are asked by a signal."""
-        ignored = Outcomes(self._world_size)
+        ignored = Outcomes(self.world_size)
         self._places.clear()
         self._tell(ignored, ranks, "where")
         ends_s = time.monotonic() + ANSWER_S
@@ -334,7 +326,7 @@ class ProcessWorld:
                 one.words.close()
             self._ranks = []
             self._selector.close()
-            self._store = self._port = None  # the server ends with the store, and with that the port
+            self._store = self.port = None  # the server ends with the store, and with that the port
 
 
 def _launched(nccl: Preloaded | None, variables: Mapping[str, str]) -> _RankProcess:

@@ -76,22 +76,14 @@ class ThreadWorld:
     def __init__(
         self, world_size: int, options: SimulatorOptions | None = None, machine: SimulatedWorld | None = None
     ) -> None:
-        self._world_size = world_size
+        self.world_size = world_size
         options = options or SimulatorOptions()
         self._machine = machine or SimulatedWorld(world_size, options)
         self._options = options
         self._is_checked = options.races
         self._found: list[Finding] = []
         self._orders: list[str] = []
-        self._healthy = True
-
-    @property
-    def world_size(self) -> int:
-        return self._world_size
-
-    @property
-    def healthy(self) -> bool:
-        return self._healthy
+        self.healthy = True
 
     def counters(self) -> dict[str, Any]:
         """What the machine counted; race_orders: in which further orders the race checker looked."""
@@ -106,7 +98,7 @@ class ThreadWorld:
         return (*found, *(one for one in self._found if one.accesses not in known))
 
     def close(self) -> None:
-        self._healthy = False
+        self.healthy = False
         self._machine.close()
 
     def set_seed(self, seed: int) -> None:
@@ -123,30 +115,30 @@ class ThreadWorld:
 
         Raises WorldFailure naming the rank where it began; a symmetric tensor that a rank left behind is one, too.
         """
-        if not self._healthy:
+        if not self.healthy:
             raise FabricError("this world was closed or hurt by a failure: make a new one")
         ends_s = math.inf if deadline_s is None else time.monotonic() + deadline_s
         self._machine.set_deadline(None if deadline_s is None else ends_s)
         self._found, self._orders = [], []
-        run, began_s, cpu_s = _Run(self._world_size), time.monotonic(), time.process_time()
+        run, began_s, cpu_s = _Run(self.world_size), time.monotonic(), time.process_time()
         try:
             self._start(run, program, argument)
             run.wait(ends_s)
             if run.unfinished():
                 self._end(run)
         except BaseException as interrupt:
-            self._healthy = False
+            self.healthy = False
             self._machine.abort(FabricError(f"the run was ended by {type(interrupt).__name__}"))
             run.wait(time.monotonic() + GRACE_S)
             raise
         if run.failed():
-            self._healthy = False
+            self.healthy = False
             raise failure_of(run, deadline_s)
         if self._is_checked and (self._options.schedule, self._options.memory) == (Schedule.fair, Memory.strong):
             most_s = max(LEAST_RACE_S, RACE_TIME * (time.process_time() - cpu_s))
             cut_s = CUT_RACE * max(1.0, time.monotonic() - began_s)
             self._run_by_priority(program, argument, most_s, min(ends_s, time.monotonic() + cut_s))
-        return [run.results[rank] for rank in range(self._world_size)]
+        return [run.results[rank] for rank in range(self.world_size)]
 
     def _run_by_priority(
         self, program: Callable[[Fabric, Argument], Result], argument: Argument, most_s: float, ends_s: float
@@ -160,13 +152,13 @@ class ThreadWorld:
             if left_s <= 0 or (longest_s and began_s - begins_s + longest_s > most_s):
                 return
             order = f"fabric.schedule=priority fabric.seed={seed}"
-            world = ThreadWorld(self._world_size, replace(self._options, schedule=Schedule.priority, seed=seed))
+            world = ThreadWorld(self.world_size, replace(self._options, schedule=Schedule.priority, seed=seed))
             try:
                 world.run(program, argument, left_s)
             except WorldFailure as failure:
                 if failure.status == "TIMEOUT":
                     return
-                self._healthy = False
+                self.healthy = False
                 raise WorldFailure(
                     failure.status, failure.rank, f"{failure.message} (with {order})", failure.errors
                 ) from failure.__cause__
@@ -181,7 +173,7 @@ class ThreadWorld:
 
     def _start(self, run: _Run, program: Callable[[Fabric, Argument], Result], argument: Argument) -> None:
         # All fabrics before the first thread: a rank that has none yet would look like one that has left.
-        fabrics = [self._machine.fabric(rank) for rank in range(self._world_size)]
+        fabrics = [self._machine.fabric(rank) for rank in range(self.world_size)]
         for rank, fabric in enumerate(fabrics):
             body = (rank, fabric, program, argument, run.ended)
             # Daemons: a rank that is stuck must not keep the process from ending.

@@ -3,7 +3,7 @@
 import pytest
 
 from kernels.own.arguments import ArgumentSpec
-from kernels.own.parameters import entry_of, fits, refuses_entry, refuses_target
+from kernels.own.parameters import fits, parameters_of, refuses_entry, refuses_target
 from memory.fabric import Launch
 from runner.custom.nouns import BufferSpec, CustomSpec
 from tests.golden import refused, same_text
@@ -34,17 +34,15 @@ def spec(*arguments):
 
 
 def test_an_entrys_parameters_are_read_without_its_body():
-    entry = entry_of(PTX, "many")
-    assert entry.target == "sm_90a"
-    found = [(one.type, one.size_bytes) for one in entry.parameters]
+    found = [(one.type, one.size_bytes) for one in parameters_of(PTX, "many")]
     assert found == [("u64", 8), ("b8", 248), ("f32", 4), ("u32", 4)]
-    assert entry_of(PTX, "none").parameters == entry_of(PTX, "bare").parameters == ()
+    assert parameters_of(PTX, "none") == parameters_of(PTX, "bare") == ()
 
 
 def test_an_entry_that_is_not_there():
     for ptx, name in ((PTX, "commented"), ("int main() {}", "main")):
         with refused():
-            entry_of(ptx, name)
+            parameters_of(ptx, name)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +51,7 @@ def test_an_entry_that_is_not_there():
 def test_arguments_fit_an_entry_in_size_and_kind(kinds, is_right):
     third, fourth = (ArgumentSpec(kind, 1) for kind in kinds.split())
     given = spec(ArgumentSpec("address", "input"), ArgumentSpec("bytes", bytes(248)), third, fourth)
-    words = refuses_entry(given.name, given.arguments, entry_of(PTX, "many"))
+    words = refuses_entry(given.name, given.arguments, parameters_of(PTX, "many"))
     assert (words == "") == is_right
     same_text(words)
 
@@ -74,7 +72,7 @@ def test_floats_are_for_floats(kind, taken, refused):
 
 
 def test_too_few_arguments():
-    same_text(refuses_entry("many", [ArgumentSpec("u64", 1)], entry_of(PTX, "many")))
+    same_text(refuses_entry("many", [ArgumentSpec("u64", 1)], parameters_of(PTX, "many")))
 
 
 RUNS = "sm_80 sm_90a, sm_90 sm_90, sm_90a sm_90a, sm_100f sm_103a"

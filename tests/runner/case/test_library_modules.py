@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner.case import library_modules
-from runner.case.library_modules import Brought, ModulePlan, bring_module, first_error, run_builder
+from runner.case.library_modules import Brought, bring_module, first_error, run_builder
 from runner.request.experiments import CONF
 from runner.world.threads import ThreadWorld
 from simulator.world import SimulatorOptions
@@ -118,31 +118,31 @@ def brought(monkeypatch, hosts, compiled, load):
             found = self.fabric.exchange(hosts[self.rank] if self.told == 1 else note)
             return tuple(found)
 
-    def program(fabric, plan):
-        return bring_module(OnAHost(fabric), plan)
+    def program(fabric, module):
+        return bring_module(OnAHost(fabric), module)
 
     world = ThreadWorld(len(hosts), SimulatorOptions(heap_bytes=1 << 20))
-    return world.run(program, ModulePlan("vllm_comm", 5.0), NEVER_S)
+    return world.run(program, "vllm_comm", NEVER_S)
 
 
 def test_the_first_rank_of_each_host_compiles(monkeypatch):
     compiled = []
     loaded = []
 
-    def compile_it(module, limit_s):
-        compiled.append((module, limit_s))
+    def compile_it(module):
+        compiled.append(module)
         return Brought("", "PyTorch 2.11.0, nvcc 13.0")
 
     found = brought(monkeypatch, "abab", compile_it, loaded.append)
     assert found == [Brought("", "PyTorch 2.11.0, nvcc 13.0")] * 4
-    assert compiled == [("vllm_comm", 5.0)] * 2
+    assert compiled == ["vllm_comm"] * 2
     assert loaded == ["vllm_comm"] * 4
 
 
 def test_what_one_host_can_not_compile_no_rank_loads(monkeypatch):
     problems = iter(["", "vllm_comm did not compile: error"])
     loaded = []
-    found = brought(monkeypatch, "aabb", lambda module, limit_s: Brought(next(problems)), loaded.append)
+    found = brought(monkeypatch, "aabb", lambda module: Brought(next(problems)), loaded.append)
     assert [one.problem for one in found] == ["vllm_comm did not compile: error"] * 4
     assert loaded == []
 
@@ -154,7 +154,7 @@ def test_what_one_rank_can_not_load_is_told_by_all(monkeypatch):
         if next(ranks) == 2:
             raise OSError("libcudart.so.13: cannot open shared object file")
 
-    problems = {one.problem for one in brought(monkeypatch, "aaaa", lambda module, limit_s: Brought("", "it"), load)}
+    problems = {one.problem for one in brought(monkeypatch, "aaaa", lambda module: Brought("", "it"), load)}
     assert len(problems) == 1
     same_text(problems.pop())
 
@@ -169,7 +169,7 @@ def test_a_module_is_compiled_once_a_process_by_a_builder(monkeypatch):
     monkeypatch.setattr(library_modules, "run_builder", run)
     library_modules.compiled.cache_clear()
     try:
-        assert library_modules.compiled("vllm_comm", 1.0) is library_modules.compiled("vllm_comm", 1.0)
+        assert library_modules.compiled("vllm_comm") is library_modules.compiled("vllm_comm")
     finally:
         library_modules.compiled.cache_clear()
     assert commands == [[sys.executable, "-m", "runner.case.library_modules", "vllm_comm"]]

@@ -10,7 +10,7 @@ from cases.refusal import Refusal
 from kernels import flashinfer
 from memory.fabric import Executable
 from runner.case.cases import cases_of
-from runner.case.library_modules import LOAD_LIMIT_S, Brought, ModulePlan, bring_module
+from runner.case.library_modules import BUILD_LIMIT_S, LOAD_LIMIT_S, Brought, bring_module
 from runner.command.job import run_job
 from runner.command.means import Means, usual_means
 from runner.command.plan import Job
@@ -117,10 +117,8 @@ def test_a_world_that_is_lost_on_the_way_is_a_refusal_and_a_fresh_world_follows(
 
 def test_the_ranks_have_the_time_that_compiling_takes():
     class World:
-        def run(self, program, plan, deadline_s):
-            assert program is bring_module
-            assert plan == ModulePlan("vllm_comm")
-            assert deadline_s == plan.limit_s + LOAD_LIMIT_S
+        def run(self, *given):
+            assert given == (bring_module, "vllm_comm", BUILD_LIMIT_S + LOAD_LIMIT_S)
             return [READY, READY]
 
     bring = usual_means().brought

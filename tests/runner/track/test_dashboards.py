@@ -90,7 +90,9 @@ def test_a_commands_last_line_opens_its_charts(browser, dashboard):
 
 def test_two_clicks_lead_from_the_list_of_commands_to_charts(browser, dashboard):
     with page_of(browser, dashboard.address) as page:
-        page.goto(f"{dashboard.address}/{page_of_view(dashboard.experiment, 'symlab-commands', is_table=True)}")
+        page.goto(
+            f"{dashboard.address}/{page_of_view(dashboard.experiment, 'symlab-commands').replace('CHART', 'TABLE')}"
+        )
         page.get_by_text("cases/requested").first.wait_for()
         assert page.get_by_text("worst/ours_o").count() >= 1
         page.get_by_role("link", name="allreduce_gpus").first.click()
