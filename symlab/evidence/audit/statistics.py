@@ -310,20 +310,10 @@ def _verdict(
         return replace(found, speed=Speed.SAME)
     if p < SIGNIFICANCE and (test.low > 0 or test.high < 0):
         return replace(found, speed=Speed.SLOWER if test.low > 0 else Speed.FASTER)
-    advice = f"worlds spread by {spread_of(*pair):.1%}: more of them would tell"
+    advice = "more worlds would tell"
     if not _is_testable(worlds, comparisons) and (test.low > edge or test.high < -edge):
         return replace(found, speed=Speed.OUTSIDE, advice=f"too few worlds for a verdict on this many cases; {advice}")
     return replace(found, advice=advice)
-
-
-def spread_of(before: Sequence[float], after: Sequence[float]) -> float:
-    """The standard deviation of the worlds' log times, both sides together."""
-    squares = [
-        sum((math.log(time) - middle) ** 2 for time in side)
-        for side in (before, after)
-        for middle in [statistics.fmean(map(math.log, side))]
-    ]
-    return math.sqrt(sum(squares) / (len(before) + len(after) - 2))
 
 
 def _is_testable(worlds: tuple[int, int], comparisons: int) -> bool:

@@ -1,4 +1,4 @@
-"""Runs audit_worker.py in a process of its own: it composes configurations and runs cases again.
+"""Runs recompute.py in a process of its own: it composes configurations and runs cases again.
 
 So the memory of Hydra, torch and the simulator is gone before the audit reads the records with their timings. The
 worker gets one pickle, its question, and sends texts of progress, and last an Answer.
@@ -17,7 +17,7 @@ from cases.record.record import Record
 from memory.worker_process import start_worker
 from symlab.evidence.audit.material import Answer
 
-MODULE = "symlab.evidence.audit_worker"
+MODULE = "symlab.evidence.recompute"
 
 CLOSING_S = 20.0
 """Time limit for the worker to end after SIGTERM: git may have to remove a worktree."""

@@ -111,7 +111,6 @@ class _Replay:
         )
         for line in (*command.fabric_lines, *self._again.remarks, *filter(None, [turns if code else remark])):
             self._console.say(line)
-        self._say_left_out()
         try:
             store = Store.create(self._wanted.records, f"replay-{command.label}")
         except StoreError as error:
@@ -177,14 +176,6 @@ class _Replay:
         out = f" ({counted(len(self._again.left_out), 'other case')} not compared)" if self._again.left_out else ""
         new = counted(self._wanted.launches, "new world")
         return f"symlab replay: {counted(count, 'case')}{out} of {worlds}, in {new}"
-
-    def _say_left_out(self) -> None:
-        reasons: dict[str, list[str]] = {}
-        for case, reason in self._again.left_out:
-            reasons.setdefault(reason, []).append(case)
-        for reason, cases in reasons.items():
-            more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
-            self._console.say(f"not comparable: {cases[0]}{more}: {reason}")
 
     def _launch(self, store: Store, origin: dict[str, Any]) -> tuple[int, list[Record]]:
         """One new world: a command with records of its own below the replay's folder. Gives its exit code, and the

@@ -79,17 +79,13 @@ class _Tuning:
             raise RequestError(f"{matmuls[0]} has no sizes to draw (--unseen, --sample), leave them out")
 
     def _choose_way(self, folders: Sequence[Path]) -> None:
-        """Decide whether the model ranks candidates first. RequestError if --gpu wants it to and it can't."""
+        """Decide whether the model ranks candidates first."""
         if self.options.exhaustive:
-            if self.options.gpu:
-                raise RequestError("--exhaustive asks no model (--gpu), leave one of them out")
             return
         try:
             requests = [job.composed.request for job in self.jobs]
-            self.model = model_for(requests, self.gpu, self.options.gpu, folders)
+            self.model = model_for(requests, self.gpu, folders)
         except RequestError as error:
-            if self.options.gpu:
-                raise
             self.no_model = str(error)
 
     @property

@@ -80,28 +80,27 @@ class Model:
         return terms_for(case, work, self.known.rates, MEASURED).time_us(self.score.constants)
 
 
-def model_for(requests: Iterable[Request], device: str, given: str, folders: Sequence[Path]) -> Model:
+def model_for(requests: Iterable[Request], device: str, folders: Sequence[Path]) -> Model:
     """Return the model for a device ("NVIDIA H200") and what was asked to be tuned on it.
 
-    given: a type's name or file in place of the device's own type, "" for that. folders: of configurations.
+    folders: of configurations.
     RequestError where the model can't rank: no type, no floors of it, or settings that the model is not of; matmuls, of
     which it knows the columns of tiles alone.
     """
-    name = given or type_of_device(device, folders)
+    name = type_of_device(device, folders)
     if not name:
         raise RequestError(
             f"no type of GPU has {device} among its devices ({', '.join(gpu_names(folders))}), so there is no model of "
-            "it (--gpu), name a type, or measure one: symlab calibrate -o FILE.yaml"
+            "it (--config-dir), measure one: symlab calibrate -o DIR/gpu/NAME.yaml"
         )
     found = gpu_type(name, folders)
     if found.floors is None:
         raise RequestError(
-            f"{found.name} has no floors, so the model can't rank candidates (--gpu), measure them: symlab calibrate"
+            f"{found.name} has no floors, so the model can't rank candidates (floors), measure them: symlab calibrate"
         )
     for one in requests:
         if one.gemm is not None:
-            how = " (--gpu), leave it out" if given else ""
-            raise RequestError(f"the model does not rank tunings of {one.op}{how}")
+            raise RequestError(f"the model does not rank tunings of {one.op} (op)")
         fabric = dataclasses.replace(one.fabric, gpu=found.limits)
         check_predictable(dataclasses.replace(one, fabric=fabric, algorithms="auto"))
         check_type(found, one)

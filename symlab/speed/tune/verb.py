@@ -42,9 +42,6 @@ class Options(Overrides):
         metavar="S",
     )
     exhaustive: bool = option("Measure all candidates; ask no model first.", default=False)
-    gpu: str = option(
-        "The type of GPU whose floors the model takes; default: the device's own.", default="", metavar="NAME"
-    )
     processes: int | None = option(
         "Number of processes that compile and simulate; default: one a processor.",
         type=click.IntRange(1, 256),
@@ -76,10 +73,10 @@ def tune(options: Options, given: tuple[str, ...], tools: Any) -> int:
     """
     if options.regret and (options.overrides or options.unseen):
         raise RequestError("--regret only reads records (--regret), leave overrides and --unseen out")
-    if options.sample and (options.regret or options.unseen or options.exhaustive or options.gpu or options.output):
+    if options.sample and (options.regret or options.unseen or options.exhaustive or options.output):
         raise RequestError("--sample only runs tunings (--sample), leave other options out")
-    if options.unseen and (options.exhaustive or options.gpu):
-        raise RequestError("--unseen runs the choices of a table (--unseen), leave --exhaustive and --gpu out")
+    if options.unseen and options.exhaustive:
+        raise RequestError("--unseen runs the choices of a table (--unseen), leave --exhaustive out")
     if not (options.overrides or options.regret or options.unseen):
         raise RequestError(
             "a search times kernels on GPUs at each size, for --seconds or to its end, and needs an op (op), such as: "

@@ -186,7 +186,7 @@ def test_four_worlds_cannot_judge_a_sweep_and_it_says_what_could():
     assert {one.speed for one in found} == {Speed.OUTSIDE}
     assert [one.corrected for one in found] == pytest.approx([20 / math.comb(8, 4)] * 10)
     (advice,) = {one.advice for one in found}
-    assert advice.startswith("too few worlds for a verdict on this many cases; worlds spread by 1.2%: ")
+    assert advice.startswith("too few worlds for a verdict on this many cases; more worlds would tell")
     near = [((10.0, 10.1, 10.2, 9.9), (10.3, 10.4, 10.2, 10.25))] * 10
     assert {one.speed for one in judge(near)} == {Speed.INCONCLUSIVE}
     six = [((10.0, 10.1, 10.2, 9.9, 10.0, 10.1), (11.0, 11.1, 10.9, 11.2, 11.0, 11.1))] * 10

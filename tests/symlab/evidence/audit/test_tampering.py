@@ -76,17 +76,17 @@ def stressed(tmp_path_factory):
 def said(records, of, folder, is_rerun):
     """What the worker says, without a process of its own and without the sources, which no kind changes; of the
     invented set that is invented, too."""
-    from symlab.evidence import audit_worker
+    from symlab.evidence import recompute
     from symlab.evidence.replay import rerun
 
     if of == "measured":
         return answer()
     wanted = worker.Wanted(rerun=worker.Rerun(patience_s=None))
     with ExitStack() as stack:
-        stack.enter_context(patch.object(audit_worker, "sources", lambda *_, **__: {key: [] for key in SOURCES}))
+        stack.enter_context(patch.object(recompute, "sources", lambda *_, **__: {key: [] for key in SOURCES}))
         if not is_rerun:
             stack.enter_context(patch.object(rerun, "rerun", lambda *_: NOT_RERUN))
-        return audit_worker.answer(Material(tuple(records), (folder,)), wanted, lambda text: None)
+        return recompute.answer(Material(tuple(records), (folder,)), wanted, lambda text: None)
 
 
 def audited(folder, of, is_rerun=False):

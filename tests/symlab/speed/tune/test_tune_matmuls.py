@@ -91,7 +91,7 @@ def test_the_search_finds_what_is_fastest_and_its_table_has_it(tmp_path, capsys)
     assert {BEST, "inbox", "adding"} <= set(final.request.algorithms)
     assert (final.request.gemm, final.request.baselines) == (GEMM, "auto")
     said = capsys.readouterr().out
-    assert f"all candidates are measured: the model does not rank tunings of {OP}\n" in said
+    assert f"all candidates are measured: the model does not rank tunings of {OP} (op)\n" in said
     assert "4096x8192x4096" in said
 
 
@@ -119,9 +119,7 @@ def test_a_table_has_an_entry_for_each_shape(tmp_path):
         table.choice(symlab.case(f"{OP}/inbox", gemm=(2048, *GEMM[1:]), ranks=2), "sm_90a", GPU)
 
 
-@pytest.mark.parametrize(
-    "options", [{"gpu": "h200"}, {"sample": 3}, {"unseen": True}], ids=lambda options: next(iter(options))
-)
+@pytest.mark.parametrize("options", [{"sample": 3}, {"unseen": True}], ids=lambda options: next(iter(options)))
 def test_what_has_no_meaning_for_matmuls_is_refused(tmp_path, options):
     with refused(RequestError):
         searched(tmp_path, **options)

@@ -8,7 +8,7 @@ import pytest
 
 from reports.record.bundle import read
 from runner.__main__ import main
-from symlab.evidence import audit_worker
+from symlab.evidence import recompute
 from symlab.evidence.audit.worker import Rerun
 from symlab.evidence.replay import recomposed
 from symlab.evidence.replay.expected_cases import Expected, cases
@@ -261,16 +261,16 @@ def test_a_job_of_a_sweep_that_is_gone_is_named(sweep, made):
 
 
 def test_secrets_and_home_folders_are_found_wherever_they_are(two):
-    clean = audit_worker.secrets(two)
+    clean = recompute.secrets(two)
     assert (clean.different, len(clean.agree) >= 2) == ([], True)
     token = "hf_" + "Abcdefgh0123456789"
     leaks = [
         with_environment(two[0], variables={"allowed": {"A": "x", "B": token}}),
         with_request(two[1], command_line=["python", "cache_dir=/home/somebody/x"]),
     ]
-    found = [(case, where.split()[0]) for case, where in audit_worker.secrets(leaks).different]
+    found = [(case, where.split()[0]) for case, where in recompute.secrets(leaks).different]
     assert found == [(two[0].id, "environment.variables.allowed.B"), (two[1].id, "request.command_line")]
-    assert token not in str(audit_worker.secrets(leaks))
+    assert token not in str(recompute.secrets(leaks))
 
 
 @pytest.mark.slow
