@@ -82,22 +82,6 @@ def test_a_default_that_was_another_one_makes_no_difference(there, here, differs
 
 
 @pytest.mark.slow
-def test_records_of_one_job_must_agree(made):
-    records = made("sizes=[8,64]", "seed=3")
-    assert len(composed_again(records).agree) == 1
-    for odd in (
-        with_configuration(records[2], seed=77),
-        with_request(records[2], overrides=["seed=4"]),
-        with_environment(records[2], git={"commit": "f" * 40}),
-    ):
-        found = composed_again([*records[:2], odd, records[3]])
-        assert found.agree == []
-        (different,) = found.different
-        assert different[1].startswith("the records of the job have not one ")
-        assert different[1].endswith(f"{records[2].id} differs")
-
-
-@pytest.mark.slow
 def test_commit_and_sources_are_compared_among_the_records_of_one_process(made):
     """A resumed command may go on from another commit, and says so; within each part there is one."""
     records = made("sizes=[8,16]", "seed=3")
@@ -271,14 +255,6 @@ def test_secrets_and_home_folders_are_found_wherever_they_are(two):
     found = [(case, where.split()[0]) for case, where in recompute.secrets(leaks).different]
     assert found == [(two[0].id, "environment.variables.allowed.B"), (two[1].id, "request.command_line")]
     assert token not in str(recompute.secrets(leaks))
-
-
-@pytest.mark.slow
-def test_the_worker_answers_in_points(two):
-    said = asked(two, up_to_bytes=100)
-    assert "configuration VERIFIED: 1 of 1 jobs composed again" in said
-    assert "cases VERIFIED: 2 of 2 cases that configurations ask for" in said
-    assert "kernels VERIFIED: sources as today: all_reduce/one_shot; all_reduce/two_shot" in said
 
 
 OWN = """\
