@@ -18,6 +18,7 @@ from simulator.observe.events import (
     CopyMoment,
     LaneCopyMoment,
     MbarrierOperation,
+    meetings_of,
 )
 from simulator.observe.lanes import Ids, ids_of
 
@@ -34,22 +35,8 @@ class Meetings(Timer):
     def barrier_arrived(self, event: BarrierArrived) -> None:
         run = self.running[event.launched]
         self.settle(run)
-        for key, warps in self._by_unit(run, event):
-            self._come(run, key, warps)
-
-    def _by_unit(
-        self, run: Running, event: BarrierArrived | BarrierCompleted
-    ) -> list[tuple[tuple[str, int, int], Ids]]:
-        """Pairs of a barrier that has a number (of a block), or a phase (of a cluster), and the warps of its lanes."""
-        if event.numbers is None:
-            return []
-        ids = ids_of(event.lanes)
-        units = event.launched.clusters_of(ids) if event.unit == "cluster" else ids // run.launched.block
-        found = []
-        for unit, number in np.unique(np.stack([units, event.numbers]), axis=1).T.tolist():
-            some = ids[(units == unit) & (event.numbers == number)]
-            found.append(((event.unit, unit, number), Warps(some, run.launched.block).numbers))
-        return found
+        for key, lanes in meetings_of(event):
+            self._come(run, key, Warps(lanes, run.launched.block).numbers)
 
     def _come(self, run: Running, key: tuple[str, int, int], warps: Ids) -> None:
         slowest = run.latest(warps)
@@ -63,7 +50,8 @@ class Meetings(Timer):
         self.settle(run)
         if event.unit == "block" and event.numbers is None:
             self._meet_blocks(run, Warps(event.lanes, run.launched.block))
-        for key, warps in self._by_unit(run, event):
+        for key, lanes in meetings_of(event):
+            warps = Warps(lanes, run.launched.block).numbers
             if event.unit == "cluster":  # others may have to wait for this phase still, and none for the one before
                 run.meetings.pop((*key[:2], key[2] - 1), None)
                 self._let_go(run, warps, run.meetings[key], "cluster_barrier")
@@ -108,9 +96,7 @@ class Meetings(Timer):
     def mbarrier(self, event: MbarrierOperation) -> None:
         run = self.running[event.launched]
         lanes = ids_of(event.lanes)
-        blocks = lanes // run.launched.block
-        if event.target_blocks is not None:
-            blocks = blocks - blocks % run.launched.grid + event.target_blocks
+        blocks = run.launched.owners_of(lanes, event.target_blocks)
         plan = run.block.accesses.get(id(event.instruction), UNPLANNED)
         if event.operation in _ARRIVALS:
             self._arrive(run, lanes, blocks, event, plan)

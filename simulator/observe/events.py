@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.observe.lanes import Group, Ids, Launched
+from simulator.observe.lanes import Group, Ids, Launched, ids_of
 from simulator.ptx.ir import Instruction
 
 Addresses = npt.NDArray[np.uint64] | Ids
@@ -171,6 +171,17 @@ class BarrierCompleted(LaneEvent):
 
     unit: str
     numbers: Ids | None = None
+
+
+def meetings_of(event: BarrierArrived | BarrierCompleted) -> list[tuple[tuple[str, int, int], Ids]]:
+    """Return barriers that have a number (of a block) or a phase (of a cluster), each with the lanes there: unit, which
+    one within the launches of all ranks, and number."""
+    if event.numbers is None:
+        return []
+    lanes, launched = ids_of(event.lanes), event.launched
+    units = launched.clusters_of(lanes) if event.unit == "cluster" else lanes // launched.block
+    pairs = np.unique(np.stack([units, event.numbers]), axis=1).T.tolist()
+    return [((event.unit, *pair), lanes[(units == pair[0]) & (event.numbers == pair[1])]) for pair in pairs]
 
 
 @dataclass(slots=True, eq=False)
@@ -377,7 +388,7 @@ class LaunchEnded:
     @property
     def number(self) -> int:
         """The number of the launch on this rank."""
-        return self.launched.numbers[self.launched.ranks.index(self.rank)]
+        return self.launched.number_on(self.rank)
 
 
 @dataclass(slots=True, eq=False)

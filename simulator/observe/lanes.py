@@ -154,6 +154,10 @@ class Launched:
         """Return each lane's rank."""
         return np.array(self.ranks, np.int64)[self.positions_of(lanes)]
 
+    def number_on(self, rank: int) -> int:
+        """Return the number of the launch on a rank; -1 for a rank that has no part in it."""
+        return self.numbers[self.ranks.index(rank)] if rank in self.ranks else -1
+
     def numbers_of(self, lanes: Group) -> Ids:
         """Return the number of each lane's launch on its rank."""
         return np.array(self.numbers, np.int64)[self.positions_of(lanes)]
@@ -162,6 +166,12 @@ class Launched:
         """Return each lane's block, as its rank numbers them."""
         blocks: Ids = ids_of(lanes) // self.block % self.grid
         return blocks
+
+    def owners_of(self, lanes: Group, others: Ids | None) -> Ids:
+        """Return the number, within the launches of all ranks, of the block whose shared memory each lane reaches: its
+        own, or that of its rank which others names."""
+        own: Ids = ids_of(lanes) // self.block
+        return own if others is None else own // self.grid * self.grid + others
 
     def clusters_of(self, lanes: Group) -> Ids:
         """Return the number of each lane's cluster within the launches of all ranks."""

@@ -7,6 +7,7 @@ that can come back to its own function saves those that are still needed, and gi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from memory.fabric import DeviceFault
 from simulator.isa.registry import Lanes
 from simulator.memory.space import FUNCTION
 from simulator.observe.lanes import Group, Ids, ids_of
-from simulator.ptx.ir import Function, Instruction
+from simulator.ptx.ir import FrameVariable, Function, Instruction
 from simulator.run.groups import compact
 
 if TYPE_CHECKING:
@@ -123,13 +124,8 @@ class Calls:
         old = self.tops[lanes]
         new = old + _aligned(site.frame_bytes)
         self._make_room(int(new.max()) + function.frame_bytes, int(lanes[np.argmax(new)]), site)
-        for place, parameter in zip(site.arguments, function.parameters, strict=True):
-            data = self._value(place, lanes, old)
-            if parameter.register:
-                slot = self.slots[parameter.register]
-                self.batch.kept[slot][lanes] = data.view(self.batch.kept[slot].dtype)[:, 0]
-            else:
-                self._put(lanes, new + parameter.offset_bytes, data)
+        for place, parameter in zip(site.arguments, self._places(function.parameters), strict=True):
+            self._pass(lanes, place, old, parameter, new)
         self._note(site, function, lanes, depth)
         self.depth[lanes] = depth + 1
         self.tops[lanes] = new
@@ -166,23 +162,19 @@ class Calls:
             kept[slot][lanes] = self.saved[level][slot][lanes]
         old = self.tops[lanes]
         new = old - _aligned(site.frame_bytes)
-        for place, returned in zip(site.returns, self._returned(function), strict=True):
-            data = self._value(returned, lanes, old)
-            if place.kind == "slot":
-                kept[place.number][lanes] = data.view(kept[place.number].dtype)[:, 0]
-            else:
-                self._put(lanes, new + place.number, data)
+        for place, returned in zip(site.returns, self._places(function.returns), strict=True):
+            self._pass(lanes, returned, old, place, new)
         self.depth[lanes] = level
         self.tops[lanes] = new
         self.batch.arrive(site.following, compact(lanes))
 
-    def _returned(self, function: Function) -> list[Place]:
-        """Where the function that lanes leave has what it returns."""
+    def _places(self, passed: Sequence[FrameVariable]) -> list[Place]:
+        """Where a function has what it takes, or what it returns."""
         return [
             Place("slot", self.slots[one.register], one.size_bytes)
             if one.register
             else Place("frame", one.offset_bytes, one.size_bytes)
-            for one in function.returns
+            for one in passed
         ]
 
     # Values
@@ -199,9 +191,15 @@ class Calls:
         row = np.frombuffer((place.number & ((1 << 8 * size) - 1)).to_bytes(size, "little"), np.uint8)
         return np.ascontiguousarray(np.broadcast_to(row, (len(lanes), size)))
 
-    def _put(self, lanes: Ids, places: Ids, data: npt.NDArray[np.uint8]) -> None:
-        at = lanes * self.local.shape[1] + places
-        self.local.reshape(-1)[at[:, None] + np.arange(data.shape[1])] = data
+    def _pass(self, lanes: Ids, source: Place, tops: Ids, target: Place, new: Ids) -> None:
+        """Give what is at a place, in frames that begin at tops, to a place in those that begin at new."""
+        data = self._value(source, lanes, tops)
+        if target.kind == "slot":
+            kept = self.batch.kept[target.number]
+            kept[lanes] = data.view(kept.dtype)[:, 0]
+        else:
+            at = lanes * self.local.shape[1] + new + target.number
+            self.local.reshape(-1)[at[:, None] + np.arange(data.shape[1])] = data
 
     def _make_room(self, size_bytes: int, lane: int, site: CallSite) -> None:
         row = self.local.shape[1]

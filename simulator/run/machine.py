@@ -294,8 +294,8 @@ class Batch:
     def launch_name(self, rank: int) -> str:
         """Return "launch 2 on the default stream" or "launch 2 on stream 7": which of its rank's launches it is."""
         stream = self.launch.stream
-        number = self.launched.numbers[self.ranks.index(rank)]
-        return f"launch {number} on {'the default stream' if stream is None else f'stream {stream}'}"
+        where = "the default stream" if stream is None else f"stream {stream}"
+        return f"launch {self.launched.number_on(rank)} on {where}"
 
     def narrow(self, frame: LaneFrame, some: Ids, slots: list[int]) -> LaneFrame:
         """The same frame with only some of its lanes (positions in the frame), of the registers in slots."""
@@ -623,7 +623,7 @@ class Batch:
         """A lane at an instruction, for what reads errors."""
         source = instruction.source.nearest if instruction is not None and instruction.source is not None else ""
         rank, block, thread = self.place(lane)
-        launch = (self.launched.numbers[self.ranks.index(rank)], self.launch.stream)
+        launch = (self.launched.number_on(rank), self.launch.stream)
         return Place(rank, block, thread, instruction.line if instruction is not None else 0, source, *launch)
 
     # Where lanes go

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from simulator.observe.events import Access, Listener
 from simulator.observe.lanes import WARPGROUP, ids_of
 from simulator.ptx.dataflow import reads_memory
 from simulator.ptx.ir import Immediate, Instruction, Register
-from simulator.run.cluster_barriers import Stuck
 from simulator.run.decode import WHOLE
 from simulator.run.machine import Batch
+
+if TYPE_CHECKING:
+    from simulator.run.cluster_barriers import Stuck
 
 REPORTED_THREADS = 8
 MAX_PLACES = 64

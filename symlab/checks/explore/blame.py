@@ -12,7 +12,6 @@ import numpy as np
 
 from cases.finding import Access as RacingAccess
 from cases.finding import Finding
-from simulator.observe.lanes import Launched
 from symlab.checks.explore.trace import WORD_BYTES, Noted, Tracer
 
 
@@ -104,14 +103,10 @@ def _is_by(one: Noted, side: RacingAccess) -> bool:
     if not one.words.size:
         return False
     launched = one.launched
-    if side.rank not in launched.ranks or _launch_on(launched, side.rank) != side.launch:
+    if side.rank not in launched.ranks or launched.number_on(side.rank) != side.launch:
         return False
     lane = (launched.ranks.index(side.rank) * launched.grid + side.block) * launched.block + side.thread
     return bool((one.lanes == lane).any())
-
-
-def _launch_on(launched: Launched, rank: int) -> int:
-    return launched.numbers[launched.ranks.index(rank)]
 
 
 def name(one: Noted, lane: int) -> str:

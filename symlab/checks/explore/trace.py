@@ -268,7 +268,7 @@ class Tracer(Turns):
         lanes = np.array(ids_of(event.lanes))
         words = np.zeros((len(lanes), 0), np.int64)
         if index is not None:
-            first = self._rows(event.launched, lanes, target_blocks) if space == "shared" else index
+            first = event.launched.owners_of(lanes, target_blocks) if space == "shared" else index
             words = self._words(event.launched, first, index, width_bytes, space)
         one = Noted(
             event.step,
@@ -294,11 +294,6 @@ class Tracer(Turns):
         one, self._pending = self._pending, None
         if one is not None:
             one.raw = self._bytes(one)
-
-    def _rows(self, launched: Launched, lanes: Ids, target_blocks: Ids | None) -> Ids:
-        """The number of the block, over all ranks, whose shared memory each lane accesses."""
-        own: Ids = lanes // launched.block
-        return own if target_blocks is None else own // launched.grid * launched.grid + target_blocks
 
     def _words(self, launched: Launched, first: Ids, index: Ids, width_bytes: int, space: str) -> Ids:
         """The words that each lane touches, a row a lane."""
@@ -328,7 +323,7 @@ class Tracer(Turns):
             batch = next((batch for batch in self._batches() if batch.launched is one.launched), None)
             if batch is None:
                 return None
-            rows = self._rows(one.launched, one.lanes, None)
+            rows = one.launched.owners_of(one.lanes, None)
             if places.max() >= batch.shared.shape[1]:
                 return None
             found = batch.shared[rows[:, None], places]

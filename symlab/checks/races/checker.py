@@ -62,6 +62,7 @@ from simulator.observe.events import (
     ProductMoment,
     Stored,
     TensorMoment,
+    meetings_of,
 )
 from simulator.observe.lanes import WARPGROUP, Group, Launched
 from simulator.observe.race_checker import RaceChecker
@@ -623,7 +624,7 @@ class Races(RaceChecker):
         info = self._info(run, event.instruction, event)
         stamp = self.accesses.tick(info)
         lanes = self._ids(event.lanes)
-        blocks = _owners(run, lanes, event)
+        blocks = run.launched.owners_of(lanes, event.target_blocks)
         offsets = blocks * run.row_bytes + event.addresses.astype(np.int64)
         if info.is_write:
             self.accesses.take_turn(run, lanes, info)
@@ -753,22 +754,12 @@ class Races(RaceChecker):
         if event.numbers is None:
             return
         stamp = self.accesses.tick()
-        for key, some in self._meetings(run, event) if event.unit == "cluster" or "arrive" in words else ():
+        for key, some in meetings_of(event) if event.unit == "cluster" or "arrive" in words else ():
             rows = run.arrived.setdefault(key, [])
             if "relaxed" in words:
                 rows += self.order.gather_released(run, some, CLUSTER)
             else:
                 rows.append(self.order.gather(run, some, stamp))
-
-    def _meetings(
-        self, run: Running, event: BarrierArrived | BarrierCompleted
-    ) -> list[tuple[tuple[str, int, int], Numbers]]:
-        """Barriers with a number (of a block) or a phase (of a cluster), and the lanes at each."""
-        lanes, numbers = self._ids(event.lanes), event.numbers
-        assert numbers is not None
-        units = run.launched.clusters_of(lanes) if event.unit == "cluster" else run.blocks_of(lanes)
-        pairs = np.unique(np.stack([units, numbers]), axis=1).T.tolist()
-        return [((event.unit, *pair), lanes[(units == pair[0]) & (numbers == pair[1])]) for pair in pairs]
 
     def barrier_completed(self, event: BarrierCompleted) -> None:
         self.settle_copies()
@@ -779,7 +770,7 @@ class Races(RaceChecker):
         elif event.numbers is None:
             order.meet_blocks(run, event.lanes, stamp)
         else:
-            for key, some in self._meetings(run, event):
+            for key, some in meetings_of(event):
                 if event.unit == "cluster":
                     run.arrived.pop((*key[:2], key[2] - 1), None)  # all have waited for that
                     order.merge(run, some, run.arrived.get(key, []))
@@ -792,7 +783,7 @@ class Races(RaceChecker):
         stamp = self.accesses.tick()
         if operation == "inval" or operation == "expect_tx" or (operation == "complete_tx" and not self.written):
             return
-        blocks = _owners(run, lanes, event)
+        blocks = run.launched.owners_of(lanes, event.target_blocks)
         if operation == "complete_tx":
             one = self.order.mbarrier(run, int(blocks[0]), int(event.addresses[0]))
             self.order.note_copies(self.written, one, int(event.phases[0]))
@@ -1347,15 +1338,6 @@ def _enter(one: UnderWay, info: Info, shadow: Shadow, places: Any, actor: int, u
     if not info.is_write:
         kept = Kept(READ, False, shadow.readers(actor >> RANK_SHIFT, unit))
     one.entered.append((kept, shadow, places, shadow.unit, lanes))
-
-
-def _owners(run: Running, lanes: Numbers, event: Access | MbarrierOperation) -> Numbers:
-    """Return the numbers within its launch of the blocks whose shared memory lanes access."""
-    blocks = run.blocks_of(lanes)
-    if event.target_blocks is None:
-        return blocks
-    found: Numbers = blocks // run.launched.grid * run.launched.grid + event.target_blocks
-    return found
 
 
 def _target_blocks(one: UnderWay, event: CopyMoment, is_read: bool = False) -> list[int]:

@@ -62,9 +62,9 @@ class KernelEnds:
         if first.launched is None or second.launched is None:
             return False
         rank, actor = (epoch & LOW_MASK) >> RANK_SHIFT, int(who.actors(np.array([position]))[0])
-        place, number = (rank, first.launched.launched.stream), _number(first.launched.launched, rank)
+        place, number = (rank, first.launched.launched.stream), first.launched.launched.number_on(rank)
         mine = second.launched.launched
-        begun = self.begins.get((actor >> RANK_SHIFT, _number(mine, actor >> RANK_SHIFT)), {})
+        begun = self.begins.get((actor >> RANK_SHIFT, mine.number_on(actor >> RANK_SHIFT)), {})
         if begun.get(place, -1) >= number >= 0:
             return True
         for one in seen if second.is_write else ():
@@ -75,10 +75,6 @@ class KernelEnds:
                     if is_known and not order.unknown(who, np.array([position]), epochs, GENERIC)[0]:
                         return True
         return False
-
-
-def _number(launched: Launched, rank: int) -> int:
-    return launched.numbers[launched.ranks.index(rank)] if rank in launched.ranks else -1
 
 
 def _writers(one: Watched, at: np.ndarray, infos: InfoOf) -> Iterable[tuple[int, tuple[int, int]]]:
@@ -93,5 +89,5 @@ def _writers(one: Watched, at: np.ndarray, infos: InfoOf) -> Iterable[tuple[int,
     _, first = np.unique((epochs[some] >> STAMP_SHIFT) * (1 << 20) + ranks[some], return_index=True)
     for position in some[first].tolist():
         info, rank = infos(int(epochs[position]) >> STAMP_SHIFT), int(ranks[position])
-        if info.launched is not None and (number := _number(info.launched.launched, rank)) >= 0:
+        if info.launched is not None and (number := info.launched.launched.number_on(rank)) >= 0:
             yield position, (rank, number)

@@ -136,12 +136,8 @@ class Pair:
         whose memory a later launch takes too early."""
         runs = (self.first.launched, self.second.launched)
         ranks = ((self.epoch & LOW_MASK) >> RANK_SHIFT, self.actor >> RANK_SHIFT)
-        first, second = (
-            -1
-            if run is None or rank not in run.launched.ranks
-            else run.launched.numbers[run.launched.ranks.index(rank)]
-            for run, rank in zip(runs, ranks, strict=True)
-        )
+        pairs = zip(runs, ranks, strict=True)
+        first, second = (-1 if run is None else run.launched.number_on(rank) for run, rank in pairs)
         return first == second
 
     @property
@@ -350,7 +346,7 @@ def _access(info: Info, actor: int, pair: Pair) -> Access:
         return Access(rank, 0, 0, 0, "", info.text, pair.tensor, pair.byte, "generic", -1)
     source = instruction.source.nearest if instruction.source is not None else ""
     launched = info.launched.launched
-    launch = launched.numbers[launched.ranks.index(rank)] if rank in launched.ranks else 0
+    launch = max(launched.number_on(rank), 0)
     block = max(int(info.launched.grid_blocks(np.array([actor]))[0]), 0)
     where = (instruction.line, source, info.text, pair.tensor, pair.byte, PROXY_NAMES[info.proxy])
     return Access(rank, block, thread, *where, launch, launched.stream)
