@@ -92,19 +92,22 @@ def curves(judged: Sequence[Row], measure: str) -> list[Curve]:
 
 
 def figure(sections: Sequence[Section]) -> Figure:
-    """All sections on one sheet: a row each, the legend below."""
+    """All sections on one sheet: a row each below a title, the legend below."""
     judged = [rows(section) for section in sections]
     names = dict.fromkeys(name for some in judged for name in contestants([row for row in some if row.timings]))
     labels = [*names, *([LIMIT_LABEL] if any(limits(section.records) for section in sections) else [])]
 
-    def row(sheet: Figure, number: int, top_in: float) -> dict[str, Any]:
+    height_in = style.TITLE_IN + ROW_IN * len(sections) + style.legend_height_in(labels, WIDTH_IN)
+    sheet, shown = style.sheet(WIDTH_IN, height_in), dict[str, Any]()
+    for number, (section, some) in enumerate(zip(sections, judged, strict=True)):
+        top_in = style.TITLE_IN + ROW_IN * number + 0.25
         left = style.place(sheet, 0.7, top_in, 4.65, ROW_IN - 0.75)
         right = style.place(sheet, 6.2, top_in, 4.65, ROW_IN - 0.75)
-        left.set_title(sections[number].heading, loc="left", fontsize=9)
-        shown = draw(left, judged[number], "median_us")
-        return shown | draw(right, judged[number], "busbw_gbps", limit_gbps(sections[number].records))
-
-    return style.stacked(WIDTH_IN, ROW_IN, len(sections), row, _title(sections), labels)
+        left.set_title(section.heading, loc="left", fontsize=9)
+        shown |= draw(left, some, "median_us") | draw(right, some, "busbw_gbps", limit_gbps(section.records))
+    sheet.suptitle(_title(sections), fontsize=11, fontweight="bold", y=1 - 0.12 / height_in, va="top")
+    style.add_legend(sheet, {label: shown[label] for label in labels if label in shown})
+    return sheet
 
 
 def single(judged: Sequence[Row], measure: str, limit: float | None = None) -> Figure:
@@ -116,20 +119,11 @@ def single(judged: Sequence[Row], measure: str, limit: float | None = None) -> F
 
 def draw(axes: Axes, judged: Sequence[Row], measure: str, limit: float | None = None) -> dict[str, Any]:
     """Draw all curves of a measure, and the limit. Gives the legend: a handle by label."""
-    sizes = sorted({row.size_bytes for row in judged if row.timings and row.size_bytes})
-    return draw_curves(axes, curves(judged, measure), measure, limit, sizes)
-
-
-def draw_curves(
-    axes: Axes, found: Sequence[Curve], measure: str, limit: float | None = None, sizes: Sequence[int] = ()
-) -> dict[str, Any]:
-    """Draw these curves of a measure, and the limit. sizes: those of the axis; none: those of the curves. Gives the
-    legend: a handle by label."""
+    found = curves(judged, measure)
     handles = {one.label: _line(axes, one) for one in found}
     if limit is not None:
         handles[LIMIT_LABEL] = axes.axhline(limit, **style.OF_LIMIT)
-    sizes = sizes or sorted({size for one in found for size in one.sizes})
-    style.sizes_axis(axes, sizes, most=8)
+    style.sizes_axis(axes, sorted({row.size_bytes for row in judged if row.timings and row.size_bytes}), most=8)
     values = [value for one in found for value in (*one.lowest, *one.highest)]
     if measure == "median_us":
         style.log_axis(axes, min(values), max(values))

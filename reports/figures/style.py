@@ -168,25 +168,6 @@ def sheet(width_in: float, height_in: float) -> Figure:
     return figure
 
 
-def stacked(
-    width_in: float,
-    row_in: float,
-    count: int,
-    draw: Callable[[Figure, int, float], dict[str, Any]],
-    title: str,
-    labels: Sequence[str],
-) -> Figure:
-    """A sheet of rows below a title, and above a legend of these labels. draw gets the sheet, a row's number and how
-    many inches below the sheet's top its axes begin; it gives handles by label."""
-    made = sheet(width_in, TITLE_IN + row_in * count + legend_height_in(labels, width_in))
-    shown: dict[str, Any] = {}
-    for number in range(count):
-        shown |= draw(made, number, TITLE_IN + row_in * number + 0.25)
-    made.suptitle(title, fontsize=11, fontweight="bold", y=1 - 0.12 / made.get_size_inches()[1], va="top")
-    add_legend(made, {label: shown[label] for label in labels if label in shown})
-    return made
-
-
 def place(figure: Figure, left_in: float, top_in: float, width_in: float, height_in: float) -> Axes:
     """Axes whose upper left corner is at left_in, top_in from the figure's, both in inches."""
     width, height = figure.get_size_inches()

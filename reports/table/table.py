@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from cases.record.record import Record, Status
-from reports.table import races, refusals, sheet, timed_table
+from reports.table import races, refusals, sheet
 from reports.table.compare import Section, heading, is_shown, ops_of_several_counts, split, varying
 from reports.table.refusals import notes
 from reports.table.sheet import Formats, Line, Sheet, line_of
@@ -60,6 +60,8 @@ def markdown(records: Sequence[Record], is_wide: bool = False) -> str:
 def values(records: Sequence[Record]) -> list[dict[str, object]]:
     """Raw values: a dict for each case, worlds of one case together, refused ones as well. Only if some case was
     checked for races, each has "races" and the number of findings of each severity."""
+    from reports.table import timed_table
+
     found, others = split(records)
     made = timed_table.flat(others, found)
     if not races.were_checked(records):
@@ -74,6 +76,8 @@ def _rendered(records: Sequence[Record], render: Render, is_wide: bool = False, 
     found, others = split(records)
     parts = []
     if found:
+        from reports.table import timed_table
+
         told = [record for one in found for record in one.records if record.status is not Status.REFUSED]
         numbers = notes(told)
         sheets = timed_table.wide(found, numbers) if is_wide else timed_table.long(found, numbers)

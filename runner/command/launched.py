@@ -100,34 +100,28 @@ class _Seen:
         return (self.state.how if self.state is not None else "") or self.gone or FINISHED
 
 
+@dataclass
 class Launched:
-    """The jobs of a command on workers."""
+    """The jobs of a command on workers. kept is called with each record as it appears, job_done with each job whose
+    records are all there."""
 
-    def __init__(
-        self,
-        command: Command,
-        asked: Asked,
-        store: Store,
-        console: Console,
-        kept: Callable[[Record], None],
-        job_done: Callable[[int], None],
-    ) -> None:
-        """kept is called with each record as it appears, job_done with each job whose records are all there."""
-        assert command.launch is not None
-        self._request = command.launch
-        self._command = command
-        self._asked = asked
-        self._store = store
-        self._console = console
-        self._kept = kept
-        self._job_done = job_done
-        self._files = LaunchFiles(store.folder)
+    command: Command
+    asked: Asked
+    store: Store
+    console: Console
+    kept: Callable[[Record], None]
+    job_done: Callable[[int], None]
+
+    def __post_init__(self) -> None:
+        assert self.command.launch is not None
+        self._request = self.command.launch
+        self._files = LaunchFiles(self.store.folder)
         self._token = secrets.token_hex(16)
         self._name = f"{_plain(self._request.options.get('name'))}-{self._token[:8]}"
         self._known = Known()
-        self._taken = {path.name for path in store.folder.glob("*.json")}
-        self._missing = {job.composed.number: {case.id for case in job.cases} for job in command.jobs}
-        self._jobs = {job.composed.number: job for job in command.jobs}
+        self._taken = {path.name for path in self.store.folder.glob("*.json")}
+        self._missing = {job.composed.number: {case.id for case in job.cases} for job in self.command.jobs}
+        self._jobs = {job.composed.number: job for job in self.command.jobs}
         self._seen: dict[int, _Seen] = {}
         self._now: list[_Seen] = []
         self._started: list[tuple[Started, str]] = []
@@ -140,7 +134,7 @@ class Launched:
 
     def run(self) -> None:
         """Run all jobs, until each is done or lost. KeyboardInterrupt comes through: then call end()."""
-        groups = groups_for(self._request, self._command)
+        groups = groups_for(self._request, self.command)
         self._names = {
             id(group): f"{self._name}-{number}" if number else self._name for number, group in enumerate(groups)
         }
@@ -169,10 +163,10 @@ class Launched:
         first = len(self._seen)
         numbers = [first + place for place in range(group.workers)]
         content = Content(
-            asked=self._asked,
+            asked=self.asked,
             jobs=tuple(portable(self._jobs[job]) for job in group.jobs),
             cases={job: frozenset(case.id for case in self._jobs[job].cases) for job in group.jobs},
-            base=self._command.folder or Path.cwd(),
+            base=self.command.folder or Path.cwd(),
             launcher=self._request.name,
             beside=group.workers if self._request.name != SLURM else 1,
         )
@@ -180,7 +174,7 @@ class Launched:
         work = Supervisor(
             module=MODULE,
             content=dumps(content),
-            folder=str(self._store.folder),
+            folder=str(self.store.folder),
             token=self._token,
             environments=group.environments,
             first=first,
@@ -281,7 +275,7 @@ class Launched:
 
     def _take_records(self) -> None:
         """Take records that have appeared in the command's folder."""
-        with os.scandir(self._store.folder) as entries:
+        with os.scandir(self.store.folder) as entries:
             names = sorted(
                 entry.name for entry in entries if entry.name.endswith(".json") and entry.name not in self._taken
             )
@@ -289,34 +283,34 @@ class Launched:
         for name in names:
             if name == COMMAND_JSON:
                 continue
-            path = self._store.folder / name
+            path = self.store.folder / name
             try:
                 record = load(path, self._known)
             except (OSError, ValueError):
                 continue  # what it refers to has not come over the network yet: it is looked at again
             self._taken.add(name)
             missing = self._missing.get(record.request.job, set())
-            if record.request.command != self._asked.command or record.id not in missing:
+            if record.request.command != self.asked.command or record.id not in missing:
                 continue
             missing.discard(record.id)
             if not missing:
                 self._done += 1
                 done.append(record.request.job)
-            self._console.spread(self._counts())  # before the record's line, which says it
-            self._kept(record)
+            self.console.spread(self._counts())  # before the record's line, which says it
+            self.kept(record)
         for job in done:
-            self._job_done(job)
+            self.job_done(job)
 
     def _tell(self) -> None:
         """Say how far all workers are, that Slurm does not answer, and which worker was requeued."""
-        self._console.spread(self._counts())
+        self.console.spread(self._counts())
         if self._silent_since_s and time.monotonic() - self._silent_since_s > SILENT_S and not self._silence_told:
             self._silence_told = True
-            self._console.warn("symlab: warning: Slurm does not answer (squeue); Ctrl-C ends the command")
+            self.console.warn("symlab: warning: Slurm does not answer (squeue); Ctrl-C ends the command")
         for one in self._now:
             if one.state is not None and one.state.starts > one.starts_told:
                 one.starts_told = one.state.starts
-                self._console.warn(f"symlab: {one.name} was requeued and goes on (start {one.state.starts})")
+                self.console.warn(f"symlab: {one.name} was requeued and goes on (start {one.state.starts})")
 
     def _counts(self) -> str:
         """How far all workers are: "2 running, 5 of 12 jobs done"."""
@@ -336,7 +330,7 @@ class Launched:
             self._lost[job] = self._why(one, job)
             if len(self._lost) <= MOST_NAMED:
                 overrides = " ".join(self._jobs[job].composed.overrides)
-                self._console.warn(f"symlab: lost: job {job + 1} ({overrides}): {self._lost[job]}")
+                self.console.warn(f"symlab: lost: job {job + 1} ({overrides}): {self._lost[job]}")
 
     def _why(self, one: _Seen | None, job: int) -> str:
         """Why a job has no records. one is the worker that took it."""
@@ -379,7 +373,7 @@ class Launched:
         left = slurm.cancelled(name, CANCEL_S, is_submitting)
         if left:
             names = ", ".join(job.submission for job in left)
-            self._console.warn(f"symlab: warning: still in Slurm's queue: {names}; scancel --name={name} ends them")
+            self.console.warn(f"symlab: warning: still in Slurm's queue: {names}; scancel --name={name} ends them")
 
     def _end_processes(self) -> None:
         deadline_s = time.monotonic() + CANCEL_S / 4
@@ -406,7 +400,7 @@ class Launched:
     def _close(self) -> None:
         """Remove the files of the launch, and those that killed workers had not finished writing."""
         self._files.remove()
-        self._store.sweep()
+        self.store.sweep()
 
 
 def _plain(name: object) -> str:

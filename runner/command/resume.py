@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.case.allowed_code import allowed_code
-from runner.command.console import Console
 from runner.command.leading import led_tools
 from runner.command.recorded_jobs import UNTRACKED, rebuilt
-from runner.command.resumption import changed_since, heading_of, nothing_left
+from runner.command.resumption import changed_since, console_of, nothing_left
 from runner.command.running import Earlier, Tools
 from runner.command.session import run_command
 from runner.command.still_working import check_no_worker
@@ -94,10 +93,7 @@ def resume(
                 store.set_aside(name)
         except StoreError as error:
             raise RequestError(f"{error} (RECORDS)") from error
-        from reports.table.compare import varying
-
-        differing = varying([job.overrides for job in left.document.jobs])
-        console = Console(heading=heading_of(left, command, changed), differing=differing, is_quiet=is_quiet)
+        console = console_of(left, command, changed, is_quiet)
         led = led_tools(tools, leader, command.jobs)
         return run_command(command, console, led, Earlier(store, document, left.kept))
 

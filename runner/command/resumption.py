@@ -10,6 +10,7 @@ from typing import Any
 from cases.record.record import Status
 from cases.record.request import RecordedEnvironment
 from reports.table.text import counted, summary
+from runner.command.console import Console
 from runner.command.plan import Command
 from runner.command.recorded_jobs import UNTRACKED
 from runner.command.unfinished_cases import Left
@@ -48,8 +49,15 @@ def _code(environment: RecordedEnvironment) -> tuple[dict[str, Any], ...]:
     )
 
 
-def heading_of(left: Left, command: Command, changed: Sequence[str]) -> list[str]:
-    """What is left of a command, and what has changed, as lines."""
+def console_of(left: Left, command: Command, changed: Sequence[str], is_quiet: bool) -> Console:
+    """The console of what is left of a command, which says first what is left and what has changed."""
+    from reports.table.compare import varying
+
+    differing = varying([job.overrides for job in left.document.jobs])
+    return Console(heading=_heading(left, command, changed), differing=differing, is_quiet=is_quiet)
+
+
+def _heading(left: Left, command: Command, changed: Sequence[str]) -> list[str]:
     document = left.document
     all_cases = counted(len(document.cases), "case")
     lines = [f"symlab resume: {document.command}, {document.outcome}: {len(left.undone):,} of {all_cases} left"]

@@ -6,7 +6,7 @@ A command does so in its own process, and each of its workers in theirs: what bo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,31 +86,22 @@ class Earlier:
         return self.document.in_order(records)
 
 
+@dataclass
 class JobRunner:
-    """Runs jobs. job.Keeper for each of them."""
+    """Runs jobs. job.Keeper for each of them. kept is called with each record that is stored."""
 
-    def __init__(
-        self,
-        asked: Asked,
-        store: Store,
-        tools: Tools,
-        surroundings: Surroundings,
-        console: Console,
-        kept: Callable[[Record], None],
-    ) -> None:
-        """kept is called with each record that is stored."""
-        self._asked = asked
-        self._store = store
-        self._tools = tools
-        self._surroundings = surroundings
-        self._console = console
-        self._kept = kept
-        self._kept_texts: dict[str, dict[str, Any]] = {}
-        self._job: PreparedJob | None = None
-        self._world: World | None = None
-        self._world_key: tuple[FabricRequest, int] | None = None
-        self._failed_starts = 0
-        self._start_failure: WorldFailure | None = None
+    asked: Asked
+    store: Store
+    tools: Tools
+    surroundings: Surroundings
+    console: Console
+    kept: Callable[[Record], None]
+    _kept_texts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _job: PreparedJob | None = None
+    _world: World | None = None
+    _world_key: tuple[FabricRequest, int] | None = None
+    _failed_starts: int = 0
+    _start_failure: WorldFailure | None = None
 
     def run(self, job: PreparedJob, means: Means) -> None:
         """Run a job and keep its records. Raises StoreError if one can't be kept."""
@@ -135,49 +126,49 @@ class JobRunner:
             if self._start_failure is not None and self._failed_starts >= MAX_FAILED_STARTS:
                 raise self._start_failure
             try:
-                self._world = self._tools.make_world(*key, self._console.say)
+                self._world = self.tools.make_world(*key, self.console.say)
             except WorldFailure as failure:
                 self._failed_starts += 1
                 self._start_failure = failure
                 raise
             self._failed_starts = 0
             self._world_key = key
-            if not key[0].simulated and not self._surroundings.ask(self._world):
+            if not key[0].simulated and not self.surroundings.ask(self._world):
                 return self.world()
         return self._world
 
     def starting(self, case: Case) -> None:
         assert self._job is not None
-        self._console.starting(case, self._job.composed.number + 1)
+        self.console.starting(case, self._job.composed.number + 1)
 
     def preparing(self, what: str) -> None:
-        self._console.say(what)
+        self.console.say(what)
 
     def keep(self, record: Record, executable: Executable | None) -> None:
         """Store a record and its kernel, then show it: what is shown is kept. Secrets are neither shown nor kept."""
         assert self._job is not None
         record = scrubbed_record(record)
         if executable is not None:
-            self._store.write_ptx(executable.digest, executable.ptx)
-        number = numbered(self._job.composed.number, self._asked.jobs)
+            self.store.write_ptx(executable.digest, executable.ptx)
+        number = numbered(self._job.composed.number, self.asked.jobs)
         with shielded():  # a record on disk, and in the table and in MLflow: all or none
-            self._store.write(record, number)
-            self._kept(record)
+            self.store.write(record, number)
+            self.kept(record)
 
     def request_of(self, job: PreparedJob) -> RecordedRequest:
         """The request part of a job's records: with it, a record can be understood, sent and run again."""
         said = scrubbed_values(
             {
-                "command": self._asked.command,
-                "command_line": list(self._asked.command_line),
+                "command": self.asked.command,
+                "command_line": list(self.asked.command_line),
                 "experiment": job.composed.experiment,
                 "job": job.composed.number,
-                "jobs": self._asked.jobs,
+                "jobs": self.asked.jobs,
                 "overrides": list(job.composed.overrides),
                 "configuration": job.composed.configuration,
                 "resolved": {name: getattr(job.request, name) for name in ("dtype", "accumulator", "reduction")},
                 **self._brought(job),
-                **self._asked.extra,
+                **self.asked.extra,
             }
         )
         return decoded(RecordedRequest, said, "request")
@@ -194,7 +185,7 @@ class JobRunner:
             job.request,
             job.cases,
             settings(job.request.fabric),
-            self._surroundings.now,
+            self.surroundings.now,
             asked,
             job.specs,
             job.custom,
@@ -209,7 +200,7 @@ class JobRunner:
         for one in (*job.brought, *((job.custom,) if job.custom else ())):
             if one.digest not in self._kept_texts:
                 files = [(source.name, source.content) for source in one.sources]
-                self._kept_texts[one.digest] = self._store.write_brought(one.digest, files)
+                self._kept_texts[one.digest] = self.store.write_brought(one.digest, files)
         said = described(job.brought, self._kept_texts)
         if job.custom is not None:
             entry = {"place": job.custom.place, "digest": job.custom.digest}
@@ -217,9 +208,9 @@ class JobRunner:
         return {"brought": said} if said else {}
 
     def _write_configuration(self, job: PreparedJob) -> None:
-        number = numbered(job.composed.number, self._asked.jobs)
+        number = numbered(job.composed.number, self.asked.jobs)
         name = f"{number}-configuration.yaml" if number else "configuration.yaml"
-        self._store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self.request_of(job).configuration)), name)
+        self.store.write_configuration(OmegaConf.to_yaml(OmegaConf.create(self.request_of(job).configuration)), name)
 
 
 def numbered(job: int, jobs: int) -> str:

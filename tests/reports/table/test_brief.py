@@ -1,5 +1,6 @@
 """The summary of large commands: as much as fits in few lines, with the right counts and the worst and best figures."""
 
+import dataclasses
 import re
 
 import pytest
@@ -32,12 +33,14 @@ def test_a_line_for_each_kernel_with_its_worst_error_and_its_best_time():
     timed = [record("one_shot", size, samples_us=[[time_us] * 3] * 4) for size, time_us in ((KIB, 5.0), (4 * KIB, 7.0))]
     wrong = record("two_shot", status=Status.WRONG, check=WRONG, is_timed=False)
     hung = record("two_shot", 4 * KIB, status=Status.TIMEOUT, check=None, reason="hung", is_timed=False)
-    same_text(brief.text([*timed, wrong, hung, refused("ll"), with_case(timed[0], placement="in_place")]))
+    less = record("two_shot", status=Status.WRONG, check=dataclasses.replace(WRONG, max_ulp_error=3), is_timed=False)
+    same_text(brief.text([*timed, wrong, less, hung, refused("ll"), with_case(timed[0], placement="in_place")]))
 
 
 def test_many_jobs_are_few_lines():
     lines = told(jobs(40, 3))
     assert len(lines) <= MAX_LINES
+    assert lines[1] == ["kernel", "sizes", "cases", "passed", "refused"]
     body = [line for line in lines if len(line) > 3 and line[3].isdecimal()]
     assert sum(int(line[2].replace(",", "")) for line in body) == 40 * 3
 
