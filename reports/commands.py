@@ -147,7 +147,7 @@ def html(records: tuple[str, ...], output: Path | None) -> None:
 )
 @output_option("Write the table to a file, and print what its comments say.  [default: print the table]")
 def export(records: tuple[str, ...], consumer: str, output: Path | None) -> None:
-    """Make a table of which all-reduce, or which settings of NCCL, to take at which size.
+    """Make a table of which all-reduce, or settings of NCCL, to take when.
 
     RECORDS are record files, folders of them (at any depth), or bundles (*.jsonl.xz), of one type of GPU and one number
     of ranks. nccl: the CSV of NCCL's tuner plugin, of sweeps over library.nccl_algo, nccl_proto and nccl_channels. vllm

@@ -26,7 +26,7 @@ _CORE = (
     Verb("dashboard", "runner.track.commands", MORE, "Open MLflow's dashboard on what was tracked."),
     Verb("kernels", "kernels.commands", MORE, "Print what each kernel takes, and where it is proven."),
     Verb("completion", "symlab.completion", MORE, "Print a script that completes words in a shell."),
-    Verb("export", "reports.commands", RECORDS, "Make a table that NCCL, vLLM or SGLang loads."),
+    Verb("export", "reports.commands", RECORDS, "Make a table of which all-reduce, or settings of NCCL, to take when."),
     Verb("track", "runner.track.commands", RECORDS, "Send records to MLflow that were not sent."),
 )
 

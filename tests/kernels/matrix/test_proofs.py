@@ -19,8 +19,7 @@ def test_what_is_written_is_read(tmp_path):
     coded = dataclasses.replace(
         PROOF, specs={"all_reduce/one_shot": Tally(5, 1, (2, 4), "digest", "sha256:1")}, code_from="compiled later"
     )
-    simulated = dataclasses.replace(PROOF, machine="simulator", specs={})
-    for number, proof in enumerate((PROOF, coded, simulated)):
+    for number, proof in enumerate((PROOF, coded, dataclasses.replace(PROOF, machine="simulator", specs={}))):
         (tmp_path / f"{number}.json").write_text(written(proof))
     found = proofs(tmp_path)
     assert found[1:] == (PROOF, coded)

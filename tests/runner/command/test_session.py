@@ -1,6 +1,9 @@
 """How a command ends where something else than a first interrupt ends it: the process may go on, as a notebook does."""
 
 import errno
+import io
+import json
+import os
 import signal
 
 import pytest
@@ -9,6 +12,7 @@ from reports.record.seal import MANIFEST
 from runner.command import plan
 from runner.command.console import Console
 from runner.command.session import run_within
+from runner.command.to_mlflow import Connection
 from runner.interrupt import Interrupted
 from runner.records.command_json import COMMAND_JSON, command_document_of
 from runner.records.lock import LOCK_NAME
@@ -32,10 +36,10 @@ class FailingConsole(Console):
         raise self._error
 
 
-def run(script, console, *overrides):
+def run(script, console, *overrides, multirun=False):
     """Run two cases on stub worlds."""
     with hydra_over():
-        jobs = compose_jobs([*TWO_CASES, *overrides], False)
+        jobs = compose_jobs([*TWO_CASES, *overrides], multirun)
     run_within(plan.prepare(TWO_CASES, jobs), console, script.tools())
 
 
@@ -98,3 +102,17 @@ def test_the_first_word_comes_when_command_json_is_there(script, tmp_path):
 
     run(script, Looking(heading=["a heading"]), f"records={tmp_path}/records", "track=none")
     assert seen == [[COMMAND_JSON]]
+
+
+@pytest.mark.parametrize(("more", "sent"), [((), ["*.json"]), (("seed=1,2",), ["00-*.json", "01-*.json"])])
+def test_each_job_is_sent_once_it_is_done(script, tmp_path, more, sent):
+    """To a follower that only keeps what it is told."""
+    told, (reading, writing) = io.StringIO(), os.pipe()
+    told.close = lambda: None
+    script.connect = lambda: Connection(told, os.fdopen(reading), lambda seconds: None)
+    with os.fdopen(writing, "w") as answers:
+        answers.write('{"problem": "", "remarks": [], "place": ""}\n')
+    run(script, Console(), f"records={tmp_path}/records", f"track.uri=sqlite:///{tmp_path}/x.db", *more, multirun=True)
+    opened, *jobs, end = map(json.loads, told.getvalue().splitlines())
+    assert (list(opened), jobs, end) == (["open"], [{"send": names} for names in sent], {"finish": True})
+    assert all(len(list(tmp_path.glob(f"records/*/{names}"))) >= 2 for names in sent), "the pattern finds the records"

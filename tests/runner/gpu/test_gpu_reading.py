@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from runner.gpu.gpu_type import Floors, Source, SourceKind
+from runner.gpu.gpu_type import Source, SourceKind
 from runner.gpu.names import CONF, gpu_names
 from runner.gpu.reading import SECTIONS, gpu_type, type_of_device
 from runner.request_error import RequestError
@@ -143,11 +143,3 @@ def test_what_is_wrong_is_one_line(tmp_path, text):
 def test_a_file_that_is_not_there(tmp_path):
     with refused(RequestError):
         gpu_type(str(tmp_path / "none.yaml"))
-
-
-def test_floors_that_cannot_be():
-    source = Source(SourceKind.measured, "2026-11")
-    with refused(ValueError):
-        Floors(source=source, ranks=2, relaxed_us=float("inf"))
-    floors = Floors(source=source, ranks=2, release_acquire_us={64: 2.0, 0: 1.0})
-    assert list(floors.release_acquire_us) == [0, 64]
