@@ -15,7 +15,7 @@ import pytest
 from kernels.catalogue import SPECS
 from kernels.matrix.codes import codes
 from kernels.matrix.proofs import SHARED, proofs
-from reports.sent import command_metrics, metrics_of
+from reports.mlflow_values import command_metrics, metrics_of
 from runner.request.experiments import CONF
 from runner.request.schema import SECTIONS
 from symlab.command import loaded

@@ -1,4 +1,4 @@
-"""How the runs of MLflow are named and coloured, and which records each has; see reports/sent.py for what they say."""
+"""Names and colours of MLflow's runs, and which records each has. What they say is in reports/mlflow_values.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cases.gathered import gathered
 from cases.record.record import Record
-from reports import sent
-from reports.sent import is_second
+from reports import mlflow_values
+from reports.mlflow_values import is_second
 from reports.table.compare import is_baseline
 
 COLOUR_TAG = "mlflow.runColor"
@@ -36,8 +36,8 @@ def begun(kept: Kept) -> tuple[datetime, str]:
 
 
 def series_of(kept: Iterable[Kept]) -> dict[str, list[Kept]]:
-    """The records by series, see sent.series_of, in the order in which they appear."""
-    return gathered((sent.series_of(one.record), one) for one in kept)
+    """The records by series, see mlflow_values.series_of, in the order in which they appear."""
+    return gathered((mlflow_values.series_of(one.record), one) for one in kept)
 
 
 def series_name(record: Record, distinction: Sequence[str] = ()) -> str:
@@ -66,7 +66,7 @@ def series_tags(records: Sequence[Record], cases_not_run: int = 0) -> dict[str, 
     from reports.figures import look
 
     colour = shaded(str(look(records[0].case.algorithm)["color"]), _SHADES[records[0].request.job % len(_SHADES)])
-    tags = sent.series_tags(records, cases_not_run)
+    tags = mlflow_values.series_tags(records, cases_not_run)
     return tags | {COLOUR_TAG: shaded(colour, 0.5) if is_baseline(records[0]) else colour}
 
 

@@ -20,8 +20,7 @@ from urllib.parse import quote
 from cases.record.record import Record
 from cases.record.request import RecordedRequest
 from reports import tracking
-from reports.record import bundle, seal
-from reports.sent import (
+from reports.mlflow_values import (
     INCOMPLETE,
     command_metrics,
     metrics_of,
@@ -31,6 +30,7 @@ from reports.sent import (
     run_status,
     status_tag,
 )
+from reports.record import bundle, seal
 from reports.tracking import (
     COMMAND_TAG,
     COMPLETE_TAG,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cases.gathered import gathered
 from cases.record.record import Record, Status
-from reports.sent import WORST_FIRST, worst
+from reports.mlflow_values import WORST_FIRST, worst
 from reports.table.compare import is_baseline, rows, split
 from runner.track.names import Kept
 

@@ -10,7 +10,7 @@ import pytest
 
 from cases.record.record import CHECK_WAS_OFF, Check, FabricInfo, Mismatch, Status
 from cases.record.timing import LinkLimit
-from reports.sent import metrics_of
+from reports.mlflow_values import metrics_of
 from reports.table.compare import rows, split
 from reports.table.table import console_table, markdown, plain, values
 from reports.table.text import csv_of, json_of

@@ -6,8 +6,8 @@ import pytest
 
 from cases.record.record import Status
 from cases.stress import PROMISES
+from reports.mlflow_values import parameters_of
 from reports.record.bundle import read
-from reports.sent import parameters_of
 from reports.table.compare import heading
 from runner.command.exploration import seeds_of
 from runner.request.experiments import CONF

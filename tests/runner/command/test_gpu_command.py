@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from reports.mlflow_values import parameters_of
 from reports.record.bundle import read
-from reports.sent import parameters_of
 from runner.__main__ import main
 from runner.gpu.reading import gpu_type
 from simulator.ptx.assembler import find_ptxas

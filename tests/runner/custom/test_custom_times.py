@@ -9,7 +9,7 @@ from cases.record.request import RecordedEnvironment, RecordedRequest
 from cases.record.timing import Timing
 from memory.fabric import Traits
 from reports.figures import curves
-from reports.sent import _timing_metrics
+from reports.mlflow_values import _timing_metrics
 from reports.table.compare import rows, split
 from reports.table.timed_table import captions, wide
 from runner.command.job import run_job

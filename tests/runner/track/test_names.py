@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from reports.sent import command_metrics, metrics_of, missing_of, parameters_of
+from reports.mlflow_values import command_metrics, metrics_of, missing_of, parameters_of
 from runner.track.names import Kept, series_name, series_of, series_tags
 from tests.golden import same_text
 from tests.reports.synthetic import KIB, record, refused, with_case, with_request

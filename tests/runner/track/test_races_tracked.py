@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from reports.sent import metrics_of
+from reports.mlflow_values import metrics_of
 from runner.track.names import series_tags
 from tests.reports.raced import checked, finding, unchecked
 from tests.reports.synthetic import record, refused

@@ -13,7 +13,7 @@ import pytest
 
 from cases.record.request import RecordedRequest
 from reports import tracking
-from reports.sent import metrics_of
+from reports.mlflow_values import metrics_of
 from runner.command.console import Console
 from runner.command.to_mlflow import Mirror, in_process
 from runner.records.lock import MIRROR_LOCK_NAME, FolderInUse, FolderLock

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from reports.sent import metrics_of
+from reports.mlflow_values import metrics_of
 from runner.track import views
 from runner.track.pages import NOTE_TAG, view_key
 from tests.golden import same_text

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reports.sent import series_of
+from reports.mlflow_values import series_of
 from reports.table.compare import contestants, rows, split
 from runner.__main__ import main
 from runner.case.cases import cases_of
