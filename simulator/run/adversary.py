@@ -35,8 +35,8 @@ class Habits:
     """What an adversary does for a while.
 
     behind: the rank that waits, -1 for none. delay: turns for which lanes wait that have stored something, 0: none.
-    places: which lanes of each warp wait, as bits. starves: lanes that poll wait; hurries: they look after every store
-    instead. newest: later launches go first. burst: how often lanes run on to the end of their basic block.
+    places: which lanes of each warp may run, as bits, 0: all. starves: lanes that poll wait; hurries: they look after
+    every store instead. newest: later launches go first. burst: how often lanes run on to the end of their basic block.
     """
 
     behind: int

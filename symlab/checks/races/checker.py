@@ -1269,6 +1269,7 @@ class Races(RaceChecker):
             for key in [key for key, one in copies.items() if one.run is run]:
                 del copies[key]
         self.begun = {key: one for key, one in self.begun.items() if id(run) not in key}
+        self.accesses.fences.forget(run)
         order.held = {key: rows for key, rows in order.held.items() if id(run) not in key}  # type: ignore[operator]
         order.mbarriers = {key: one for key, one in order.mbarriers.items() if key[0] != id(run)}
         self.last_run = run

@@ -41,6 +41,10 @@ class TensorFences:
         for actor in held.actor.tolist():
             self.waits.setdefault(actor, []).append(stamp)
 
+    def forget(self, run: Running) -> None:
+        """A launch is over: nothing accesses its tensor memory any more."""
+        self.held = {key: one for key, one in self.held.items() if key[0] != id(run)}
+
     def fenced(self, run: Running, lanes: Numbers) -> list[Held | None]:
         """What each lane knew at its last fence."""
         return [self.held.get((id(run), lane)) for lane in lanes.tolist()]

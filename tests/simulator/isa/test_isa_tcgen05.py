@@ -1,10 +1,12 @@
 """tcgen05 against oracles of its layouts and sums, its faults in one line each, and its races."""
 
+import gc
 import subprocess
 
 import numpy as np
 import pytest
 
+from simulator.happens_before.running import Held
 from simulator.ptx.assembler import find_ptxas
 from tests.simulator.harness import executable, launching, make_world, module, run
 from tests.simulator.isa import tensor_memory_programs as programs
@@ -293,6 +295,23 @@ def test_fences_and_waits_of_tcgen05_stand_where_ptx_wants_them(one):
     assert found(("tcgen05.wait::st.sync.aligned;", ""), one=one) == {("race", "tcgen05.wait::st", "st", "mma")}
 
 
+def test_a_fence_between_a_product_and_its_execution_comes_too_late():
+    late = [(f"{FENCE} add.u32 %u", "add.u32 %u"), ("ISSUED:\n", f"{FENCE} ISSUED:\n")]
+    assert found(*late) == {("formal", FENCE[:-1], "st", "mma")}
+
+
 def test_a_wait_on_one_path_alone_is_no_wait():
     around = f"setp.eq.u32 %p9, %r7, 9; @%p9 bra PAST; {AWAIT} PAST:"
     assert ("formal", "tcgen05.wait::ld", "ld", "global") in found((AWAIT, around))
+
+
+def test_of_a_launch_that_is_over_nothing_is_kept_of_what_its_threads_knew():
+    body = f"""mov.u32 %r30, bar; setp.eq.u32 %p1, %r0, 0; @!%p1 bra END; mbarrier.init.shared::cta.b64 [%r30], 1; {FENCE}
+    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r30]; {WAIT} {FENCE} END:"""
+    kernel = executable(module(body, registers=".shared .align 8 .b64 bar;", target=TARGET), arch=TARGET)
+    world, counts = make_world(1, arch=TARGET, races=True), []
+    gc.collect()
+    for _ in range(2):
+        assert run(world, launching(kernel, 1, 32)).right
+        counts.append(sum(type(one) is Held for one in gc.get_objects()))
+    assert counts[0] == counts[1]

@@ -204,6 +204,20 @@ def test_a_launch_that_was_to_begin_later_begins_before_the_next_turn():
     assert (again, text_of(followed), same) == (events, text_of(choices), found)
 
 
+def test_after_the_choices_each_launch_has_its_turn_though_another_never_waits():
+    """It polls with stores, so it never sleeps, for what the launch of another stream stores."""
+    poll = "SPIN: st.global.b32 [%flag+4], %lane; ld.acquire.gpu.global.b32 %r1, [%flag]; setp.eq.u32 %p1, %r1, 0;"
+    bodies = {None: f"{poll} @%p1 bra SPIN;", 5: "mov.u32 %r1, 1; st.release.gpu.global.b32 [%flag], %r1;"}
+
+    def program(fabric):
+        flag = put(fabric, "flag", np.zeros(2, np.uint32))
+        for stream, body in bodies.items():
+            start(fabric, executable(module(body, ["u64 flag"])), 1, 1, [flag.address], stream=stream)
+        fabric.synchronize()
+
+    assert run(make_world(1, follows=(), step_budget=2_000), program).errors == [None]
+
+
 def test_switches_count_who_takes_over():
     lanes = [range(4), range(4), np.array([0, 2]), np.array([0, 2]), range(2)]
     turns = [Turn(0, 8, 1, one) for one in lanes]

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from simulator.run.adversary import Adversarial, Habits
 from tests.golden import refused
 from tests.simulator.harness import PEER, RANK, make_world, ran, stored
 
@@ -173,6 +174,18 @@ class TestFairEnough:
         """
         for seed in range(12):
             assert ran(body, SENT, ranks=2, schedule=schedule, seed=seed, step_budget=20_000).right
+
+
+def test_lanes_that_are_not_held_back_run_before_those_beside_them(monkeypatch):
+    """Of a warp at one place the adversarial order lets the lower half run: each lane takes the next ticket."""
+    habits = Habits(behind=-1, delay=0, places=0xFFFF, starves=False, hurries=False, newest=False, burst=1.0)
+    monkeypatch.setattr(Adversarial, "_change_habits", lambda order, _: setattr(order, "habits", habits))
+    take = "atom.global.add.u32 %r1, [%next], 1; shl.b64 %d1, %lane64, 2; add.u64 %d1, %d1, %out; st.global.b32 [%d1], %r1;"
+    values = {"next": np.zeros(1, np.uint32), "out": np.zeros(32, np.uint32)}
+    for seed in range(4):
+        tickets = ran(take, values, 1, 32, schedule="adversarial", seed=seed).right[0]
+        assert max(tickets[:16]) < 16
+        assert min(tickets[16:]) >= 16
 
 
 def test_fair_has_no_single_accesses():

@@ -65,6 +65,13 @@ class TestOfAllRanks:
         assert {(one.first.rank, one.second.rank) for one in findings} == ranks
         assert {one.first.element for one in findings} == ({8} if ranks else set())
 
+    @pytest.mark.parametrize(("wait", "is_clean"), [("cp.async.wait_group 0;", True), ("", False)])
+    def test_who_waits_for_a_copy_of_a_peers_tensor_has_read_it(self, wait, is_clean):
+        copy = "mov.u32 %r6, buffer; cp.async.ca.shared.global [%r6], [%peer], 16; cp.async.commit_group;"
+        told = "st.release.sys.global.b32 [%peerflag], %r1; cp.async.wait_all;"
+        code = [copy + wait + told, poll() + "st.global.b32 [%data], %r1;"]
+        assert bool(found(code, before=".shared .align 16 .b8 buffer[16];")) != is_clean
+
 
 PIECES = 4
 
