@@ -26,23 +26,27 @@ _OF_REQUESTS = ("ConnectionError", "ConnectTimeout", "ReadTimeout", "ProxyError"
 def problem_of(uri: str, patience_s: float = PATIENCE_S) -> str:
     """What will keep MLflow at this URI from taking records, as a clause; "" if nothing can be seen without MLflow.
 
-    A server has to answer, a database's driver to be installed, the folder of a database in a file to be there. It
-    takes no longer than patience_s and a moment.
+    A server has to answer, a database's driver to be installed, the folder of a database in a file to be there. Asking
+    a server, or a file, takes no longer than patience_s and a moment.
     """
+    if not uri.startswith("http") and database_path(uri) is None:
+        return _seen(uri, patience_s)  # imports a driver, which may take seconds, and asks no server
     found: list[str] = []
-
-    def look() -> None:
-        try:
-            check_place(uri, patience_s)
-            found.append("")
-        except Exception as error:
-            found.append(told(error, uri))
-
     # Looking up a host's name can take longer than any limit that is given to it.
-    thread = threading.Thread(target=look, name="symlab-tracking-check", daemon=True)
-    thread.start()
-    thread.join(patience_s + 0.2)
+    look = threading.Thread(
+        target=lambda: found.append(_seen(uri, patience_s)), name="symlab-tracking-check", daemon=True
+    )
+    look.start()
+    look.join(patience_s + 0.2)
     return found[0] if found else told(Unreachable(f"no answer within {patience_s:g} s"), uri)
+
+
+def _seen(uri: str, patience_s: float) -> str:
+    try:
+        check_place(uri, patience_s)
+    except Exception as error:
+        return told(error, uri)
+    return ""
 
 
 def told(error: BaseException, uri: str) -> str:

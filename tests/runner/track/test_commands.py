@@ -48,7 +48,7 @@ def test_it_becomes_mlflows_server(database, monkeypatch, capsys):
     started: list[tuple[str, list[str], str | None]] = []
     monkeypatch.delenv(JOBS, raising=False)
     monkeypatch.setattr(os, "execvp", lambda file, words: started.append((file, words, os.environ.get(JOBS))))
-    monkeypatch.setattr("runner.track.dashboard.check_port", lambda port: None)
+    monkeypatch.setattr("runner.track.commands.check_port", lambda port: None)
     assert main(["dashboard", "--port", "5055"]) == 0
     ((file, words, jobs),) = started
     monkeypatch.delenv(JOBS)

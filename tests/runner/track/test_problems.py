@@ -97,3 +97,7 @@ def test_a_look_that_takes_too_long_is_given_up(monkeypatch):
 def test_nothing_is_wrong_with_what_can_be_made(tmp_path):
     assert problem_of(f"sqlite:///{tmp_path}/new.db") == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_import_of_a_driver_has_no_time_limit():
+    assert "pymysql, is not installed" in problem_of(NO_DRIVER, patience_s=-0.2)
