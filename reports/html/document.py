@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cases.record.record import Record
 from reports.html import answer, commands, environment, measurements, outcomes, races
@@ -17,22 +17,9 @@ from reports.html.pictures import Album
 from reports.record.bundle import begun
 from reports.table import table
 from reports.table.compare import is_simulated
-from reports.table.sheet import Sheet
+from reports.table.sheet import Audit
 
 _FOLDER = Path(__file__).parent
-
-
-class Audit(Protocol):
-    """What a page shows of an audit: a verdict of one line, tables, and their captions."""
-
-    @property
-    def verdict(self) -> str: ...
-
-    @property
-    def sheets(self) -> Sequence[Sheet]: ...
-
-    @property
-    def captions(self) -> Sequence[str]: ...
 
 
 def page(

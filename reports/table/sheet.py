@@ -12,7 +12,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 LEAST_ROOM = 20
 """Characters of a line that are always assumed: below, words would be cut to pieces."""
@@ -62,6 +62,19 @@ class Sheet:
     groups: tuple[tuple[Line, ...], ...]
     numeric: frozenset[str] = frozenset()
     spare: tuple[str, ...] = ()
+
+
+class Audit(Protocol):
+    """What is shown of an audit: a verdict of one line, tables, and their captions."""
+
+    @property
+    def verdict(self) -> str: ...
+
+    @property
+    def sheets(self) -> Sequence[Sheet]: ...
+
+    @property
+    def captions(self) -> Sequence[str]: ...
 
 
 def text(sheets: Sequence[Sheet], captions: Sequence[str], width: int | None = None) -> str:

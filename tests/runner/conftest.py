@@ -34,6 +34,7 @@ from runner.request_error import RequestError
 from runner.track.follower import follow
 from runner.world.fabrics import FabricName
 from runner.world.world import WorldFailure
+from symlab.command import main as command
 from tests.processes import begun
 
 PTX = ".version 8.0 // multimem.ld_reduce.relaxed.sys.global.add.f32 in words\n"
@@ -74,6 +75,16 @@ def refusals(lines):
             said.append(f"{line.strip()}: {caught.value}")
             assert "\n" not in said[-1]
     return "\n".join(said)
+
+
+def agrees_and_replays(capsys):
+    """The one case in ./records agrees with its configuration, runs again for an audit, and is replayed to the bit."""
+    assert command(["audit", "records", "--rerun", "all"]) == 0
+    said = capsys.readouterr().out
+    assert "1 of 1 cases that configurations ask for: all agree" in said
+    assert "1 case run again here from the records alone" in said
+    assert command(["replay", "records"]) == 0
+    assert "data: 1 BIT-EQUAL" in capsys.readouterr().out
 
 
 class StubWorld:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Protocol
 
-from reports.table.sheet import Sheet
+from reports.table.sheet import Audit
 
 
-class Result(Protocol):
-    """A verdict of one line, the exit code, and tables with their captions."""
-
-    @property
-    def verdict(self) -> str: ...
+class Result(Audit, Protocol):
+    """What is shown of it, and the exit code."""
 
     @property
     def exit_code(self) -> int: ...
-
-    @property
-    def sheets(self) -> Sequence[Sheet]: ...
-
-    @property
-    def captions(self) -> Sequence[str]: ...
 
 
 def as_json(result: Result) -> str:

@@ -11,7 +11,7 @@ from runner.__main__ import main
 from symlab.command import main as command
 from tests.golden import same_text
 from tests.patience import NEVER_S
-from tests.runner.conftest import refusals
+from tests.runner.conftest import agrees_and_replays, refusals
 
 SIMULATED = ("fabric=simulator", "track=none", f"deadline_s={NEVER_S}")
 SMALL = ("m=140", "n=128", "k=72", *SIMULATED)
@@ -106,12 +106,7 @@ def test_what_no_kernel_takes_is_refused_in_one_line(line, capsys):
 @pytest.mark.slow
 def test_records_are_audited_and_replayed_to_the_bit(capsys):
     assert run("op=matmul_all_reduce", "inputs=exact") == 0
-    assert command(["audit", "records", "--rerun", "all"]) == 0
-    said = capsys.readouterr().out
-    assert "1 of 1 cases that configurations ask for: all agree" in said
-    assert "1 case run again here from the records alone" in said
-    assert command(["replay", "records"]) == 0
-    assert "data: 1 BIT-EQUAL" in capsys.readouterr().out
+    agrees_and_replays(capsys)
 
 
 def test_a_case_has_gemm_in_place_of_a_size():

@@ -14,13 +14,13 @@ from runner.__main__ import main
 from runner.command.plan import prepare
 from runner.records.store import Store
 from runner.request_error import RequestError
-from symlab.command import main as command
 from symlab.speed.tune.candidates import Candidates
 from symlab.speed.tune.command import Options, tune
 from symlab.speed.tune.entries import is_own
 from symlab.speed.tuned.table import Table, read
 from tests.golden import refused, same_text
 from tests.reports.synthetic import record, with_environment
+from tests.runner.conftest import agrees_and_replays
 from tests.symlab.speed.tune.test_tune_on_gpus import GPU, TURNS, Clocked, Finals, machine, on_gpus
 from tests.symlab.speed.tuned.test_tuned_table import entry
 
@@ -195,12 +195,7 @@ def test_audits_and_replay_compile_the_tuning_again_without_the_table(tmp_path, 
     (tmp_path / "t.json").write_text(table_of(f"adding@{TUNING}").text())
     assert main([*LINE, f"op={OP}", "algorithms=best", "inputs=exact", "tuned=t.json"]) == 0
     (tmp_path / "t.json").unlink()
-    assert command(["audit", "records", "--rerun", "all"]) == 0
-    said = capsys.readouterr().out
-    assert "1 of 1 cases that configurations ask for: all agree" in said
-    assert "1 case run again here from the records alone" in said
-    assert command(["replay", "records"]) == 0
-    assert "1 BIT-EQUAL" in capsys.readouterr().out
+    agrees_and_replays(capsys)
 
 
 @pytest.mark.slow
