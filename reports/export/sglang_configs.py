@@ -15,7 +15,6 @@ from reports.export.choice import Times, regret_of
 from reports.export.sources import Sources, left_out_text, sources
 from reports.export.thresholds import (
     MULTIMEM,
-    RANKS,
     SGLANG_MULTIMEM,
     TWO_SHOT,
     capability_of,
@@ -41,7 +40,7 @@ def sglang_configs(found: Sequence[Record]) -> str:
         raise ValueError(f"no record of {what} (RECORDS), {HOW}")
     times = {"custom_allreduce": _own(mine, nccl), NCCL: nccl}
     capability = capability_of(mine)
-    if mine.has_multicast and capability in SGLANG_MULTIMEM and mine.ranks in RANKS:
+    if mine.has_multicast and capability in SGLANG_MULTIMEM:
         name = MULTIMEM if mine.ranks in SGLANG_MULTIMEM[capability] else TWO_SHOT
         times["torch_symm_mem"] = _complete(curve(mine, name), dict.fromkeys(nccl, name))
     configs = []
