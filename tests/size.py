@@ -36,11 +36,11 @@ MADE = (
 
 COMMAND = "run +exp=allreduce_bf16"
 LIMITS = {
-    "product, code lines": 68_417,
-    "the core, code lines": 51_187,
+    "product, code lines": 68_409,
+    "the core, code lines": 51_186,
     "files of the core that import a room": 0,
-    f"loaded by symlab {COMMAND}, code lines": 22_815,
-    "tests, code lines": 64_945,
+    f"loaded by symlab {COMMAND}, code lines": 22_822,
+    "tests, code lines": 64_943,
     "Markdown, words": 29_575,
     "README.md, words": 1_600,
     "longest other page, words": 3_237,
