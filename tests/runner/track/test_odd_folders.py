@@ -28,7 +28,7 @@ def test_an_address_leads_to_its_folder(name, tmp_path, monkeypatch, capsys):
     (folder / "mlflow.db").write_text("not empty")
     started = []
     monkeypatch.setattr(os, "execvp", lambda file, words: started.append(words))
-    monkeypatch.setattr("runner.track.dashboard.check_port", lambda port: None)
+    monkeypatch.setattr("runner.track.commands.check_port", lambda port: None)
     assert symlab(["dashboard"]) == 0
     for words in (shlex.split(open_command("sqlite:///mlflow.db")), *started):
         assert words[words.index("ui") : words.index("ui") + 3] == ["ui", "--backend-store-uri", uri]
